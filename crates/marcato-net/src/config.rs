@@ -109,12 +109,13 @@ pub struct TcpConfig {
     /// Limit of concurrent handshakes (256). Further peers wait in the kernel.
     pub max_handshakes: usize,
     /// Limit of concurrent handshakes from one IPv4 address, or from one IPv6 network of 64 bits
-    /// (64). Further peers from there are refused, and those from elsewhere do not wait for them.
+    /// (64). As many further peers from there as [`max_handshakes`](Self::max_handshakes) wait for
+    /// their turn, and those beyond are refused. Peers from elsewhere do not wait for them.
     pub max_handshakes_per_address: usize,
     /// Limit of an endpoint's connections (4096). Further peers are refused.
     pub max_connections: usize,
     /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128). Beyond it,
-    /// peers wait before their handshake.
+    /// peers wait before their handshake, and are refused after the time of one.
     pub backlog: usize,
 }
 

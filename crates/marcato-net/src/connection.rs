@@ -328,8 +328,13 @@ impl Connection {
     }
 
     /// Ends the connection when all messages have been delivered; no more can be sent from now on.
-    /// If the peer does not take them, this waits without limit: set a timeout and then
+    /// A peer that takes them slowly is waited for. If it takes nothing, this ends over TCP after
+    /// `TcpConfig::close_timeout`, and over QUIC not at all: set a timeout and then
     /// [`abort`](Self::abort).
+    ///
+    /// The acknowledgements come with the peer's own messages, so [`recv`](Self::recv) has to go on.
+    /// If the inbox stays full for `TcpConfig::linger`, further messages are declined over TCP, and
+    /// the peer learns that they were not delivered.
     ///
     /// # Errors
     ///

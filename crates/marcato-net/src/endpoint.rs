@@ -34,7 +34,7 @@ pub struct EndpointStats {
     pub accepted: u64,
     /// Peers refused because of the limit of connections.
     pub refused: u64,
-    /// Peers refused because too many handshakes of their address were in progress.
+    /// Peers refused because too many of their address were in their handshake, or waited for it.
     pub crowded: u64,
     /// Peers asked to prove that they receive packets at their address. Only over QUIC.
     pub retried: u64,

@@ -95,7 +95,9 @@
 //!   [`Connection::send`] waits and [`Connection::try_send`] fails.
 //! - *Receiving.* For an application that takes no messages, reading stops at [`Limits::unread`].
 //!   That slows its peer down, by TCP's window or QUIC's flow control. It stops *all* levels: an
-//!   urgent message then waits until the application takes something. Of the messages that wait for
+//!   urgent message then waits until the application takes something. Over TCP, acknowledgements of
+//!   its own messages wait as well. However slow it is, the connection stays open as long as its
+//!   host answers. Of the messages that wait for
 //!   it, the application gets the most urgent first.
 //! - *Peers.* [`Limits`] bounds all data that a peer can make us hold. A peer that exceeds a limit,
 //!   or sends an invalid frame, loses its connection.

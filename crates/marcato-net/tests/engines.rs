@@ -465,6 +465,25 @@ async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
 }
 
 #[tokio::test]
+async fn an_abort_of_plain_tcp_is_told_apart_from_a_regular_end() {
+    let config = config(Engine::Tcp);
+    let endpoint =
+        Endpoint::listen(&config, &[common::localhost().into()], &ServerSecurity::Plaintext).await.unwrap();
+    let remote = Remote::new(endpoint.local_addrs()[0], ClientSecurity::Plaintext);
+    for abort in [true, false] {
+        let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+        let server = within(endpoint.accept()).await.unwrap();
+        if abort {
+            client.abort();
+            let closed = within(server.closed()).await;
+            assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+        } else {
+            close(client, server).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_plain_client_and_a_tls_server_refuse_each_other() {
     let config = config(Engine::Tcp);
     let server = server(&config).await;

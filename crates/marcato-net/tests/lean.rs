@@ -5,12 +5,11 @@
 
 mod common;
 
-use common::{localhost, within};
-use marcato_net::{ClientSecurity, Config, Endpoint, Engine, Message, Remote};
+use common::{with_a_bare_peer, within};
+use marcato_net::{Config, Engine, Message};
 use marcato_units::{Bytes, Priority};
 use marcato_wire::{Decoded, Frame};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpListener;
 
 /// Largest chunk, plus what the kernel may accept before it reports that it is full: one more
 /// chunk.
@@ -18,11 +17,7 @@ const LEAN: Bytes = Bytes::new(2 * (64 << 10));
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
-    let listener = TcpListener::bind(localhost()).await.unwrap();
-    let config = Config::new(Engine::Tcp);
-    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
-    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
-    let (mut peer, _) = within(listener.accept()).await.unwrap();
+    let (client, mut peer) = with_a_bare_peer(&Config::new(Engine::Tcp)).await;
 
     // The peer reads nothing, so its window closes.
     for _ in 0..60 {

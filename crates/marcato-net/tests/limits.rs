@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use common::{NAME, close, for_both_engines, greet, localhost, server, within};
+use common::{NAME, close, for_both_engines, localhost, server, with_a_bare_peer, within};
 use marcato_net::{
     ClientSecurity, Closed, Config, ConnectError, Endpoint, EndpointStats, Engine, Message, NotDelivered,
     Remote,
@@ -16,7 +16,7 @@ use marcato_net::{
 use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
 use marcato_units::Time;
 use marcato_wire::Ecn;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpStream, UdpSocket};
 
 /// Waits until the endpoint's statistics satisfy `wanted`.
 async fn until(endpoint: &Endpoint, wanted: impl Fn(&EndpointStats) -> bool) -> EndpointStats {
@@ -198,7 +198,7 @@ async fn idle_tcp_strangers_from_one_host_delay_no_other() {
     for _ in 0..100 {
         strangers.push(TcpStream::connect(addr).await.unwrap());
     }
-    let stats = until(&server.endpoint, |stats| stats.crowded == 92).await;
+    let stats = until(&server.endpoint, |stats| stats.crowded == 76).await;
     assert_eq!((stats.handshakes, stats.refused, stats.failed), (8, 0, 0));
     let elsewhere = marcato_net::LaneConfig::new(addr).from(([127, 0, 0, 2], 0).into());
     let remote = Remote { lanes: vec![elsewhere], ..server.remote() };
@@ -212,21 +212,34 @@ async fn idle_tcp_strangers_from_one_host_delay_no_other() {
     close(client, within(server.endpoint.accept()).await.unwrap()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_tcp_peers_from_one_host_takes_turns() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes_per_address = 1;
+    config.tcp.max_handshakes = 32;
+    let server = server(&config).await;
+    let remote = server.remote();
+    let burst: Vec<_> = (0..32)
+        .map(|_| {
+            let (config, remote) = (config.clone(), remote.clone());
+            tokio::spawn(async move { Endpoint::connect(&config, &remote).await.unwrap() })
+        })
+        .collect();
+    for client in burst {
+        let accepted = within(server.endpoint.accept()).await.unwrap();
+        drop((within(client).await.unwrap(), accepted));
+    }
+    let stats = server.endpoint.stats();
+    assert_eq!((stats.accepted, stats.crowded, stats.failed), (32, 0, 0));
+}
+
 /// Returns a connection over plain TCP to a peer that vanishes silently: its kernel drops all
 /// packets, as if the cable had been cut.
 #[cfg(target_os = "linux")]
 async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
-    let listener = TcpListener::bind(localhost()).await.unwrap();
     let mut config = Config::new(Engine::Tcp);
     config.tcp.idle_timeout = Duration::from_secs(1);
-    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
-    let greeted = async {
-        let (mut peer, _) = listener.accept().await.unwrap();
-        greet(&mut peer).await;
-        peer
-    };
-    let (client, peer) = within(async { tokio::join!(Endpoint::connect(&config, &remote), greeted) }).await;
-    let client = client.unwrap();
+    let (client, peer) = with_a_bare_peer(&config).await;
     // BPF_RET | BPF_K: passes this number of bytes of each segment.
     let drop_all = [socket2::SockFilter::new(0x06, 0, 0, 0)];
     socket2::SockRef::from(&peer).attach_filter(&drop_all).unwrap();

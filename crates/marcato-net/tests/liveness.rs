@@ -6,13 +6,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{body, close, greet, localhost, pair, within};
-use marcato_net::{
-    ClientSecurity, Closed, Config, Connection, Endpoint, Engine, Message, NotDelivered, Remote,
-};
+use common::{body, close, pair, with_a_bare_peer, within};
+use marcato_net::{Closed, Config, Connection, Engine, Message, NotDelivered};
 use marcato_units::Bytes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// More than the buffers of both kernels hold.
 const MUCH: usize = 32 << 20;
@@ -23,19 +21,6 @@ fn config() -> Config {
     config.tcp.idle_timeout = Duration::from_secs(1);
     config.limits.unread = Bytes::kb(64);
     config
-}
-
-/// Returns a connection to a peer without an application.
-async fn with_a_bare_peer(config: &Config) -> (Connection, TcpStream) {
-    let listener = TcpListener::bind(localhost()).await.unwrap();
-    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
-    let greeted = async {
-        let (mut peer, _) = listener.accept().await.unwrap();
-        greet(&mut peer).await;
-        peer
-    };
-    let (client, peer) = within(async { tokio::join!(Endpoint::connect(config, &remote), greeted) }).await;
-    (client.unwrap(), peer)
 }
 
 /// Makes the kernel drop all further packets to this socket, as if the cable had been cut.
@@ -89,6 +74,20 @@ async fn a_live_peer_that_reads_nothing_for_long_is_kept() {
     // DONE for message 0.
     peer.write_all(&[3, 0]).await.unwrap();
     assert_eq!(within(message.delivered()).await, Ok(()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quiet_connection_is_kept_at_both_ends() {
+    let (client, server, _listener) = pair(&config()).await;
+    // The kernel's clock counts here as well: more than the limit.
+    let ended = tokio::time::timeout(Duration::from_secs(6), async {
+        tokio::select! {
+            closed = client.closed() => closed,
+            closed = server.closed() => closed,
+        }
+    });
+    assert!(ended.await.is_err());
+    close(client, server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use marcato_identity::{Identity, IdentityError, Trust};
-use marcato_stream::{Stranger, Strangers};
 use marcato_units::{Duration, Layer, Seed, Stream, Time};
 use marcato_wire::{Ecn, ErrorCode};
 use noq_proto::crypto::{CryptoError, HandshakeTokenKey};
@@ -25,6 +24,7 @@ use crate::crypto;
 use crate::event::Event;
 use crate::session::{Session, Transmit};
 use crate::sockets::Sockets;
+use crate::strangers::{Stranger, Strangers};
 
 /// Index of a socket among those of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -27,6 +27,7 @@ mod right_sizing;
 mod scheduler;
 mod session;
 mod sockets;
+mod strangers;
 mod watch;
 
 pub use config::{

@@ -42,10 +42,10 @@ mod inbound;
 mod limits;
 mod long;
 mod message;
+mod network;
 mod pool;
 mod reader;
 mod sender;
-mod strangers;
 
 pub use chunk::ChunkRule;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};
@@ -53,7 +53,7 @@ pub use inbound::{Inbound, InboundCounters, LongNext, Missed, MissedReason, Over
 pub use limits::{Limits, LongMessages};
 pub use long::LongId;
 pub use message::Message;
+pub use network::Network;
 pub use pool::Pool;
 pub use reader::{PeerError, Reader};
 pub use sender::{NotAwaited, Sender, Ticket};
-pub use strangers::{Stranger, Strangers};

@@ -585,6 +585,7 @@ mod tests {
             ("ABANDONED", ErrorCode::Abandoned),
             ("PROTOCOL_VIOLATION", ErrorCode::ProtocolViolation),
             ("LIMIT_EXCEEDED", ErrorCode::LimitExceeded),
+            ("ABORTED", ErrorCode::Aborted),
         ];
         for (name, code) in codes {
             assert!(description.contains(&format!("| {} | {name} |", code.get())), "{name}");

@@ -146,9 +146,16 @@ impl Driver {
         if self.receive(0)? {
             return self.at_end();
         }
+        // One timer for all waits: it changes far less often than the socket is awaited.
+        let mut timer = std::pin::pin!(tokio::time::sleep_until(self.times.next()));
         loop {
             tokio::task::consume_budget().await;
             if lock(&self.tcp.state).phase == Phase::Aborted {
+                // Without TLS, the end of the stream between two frames would be a regular one. A
+                // reset is none.
+                if !self.pipe.is_tls() {
+                    SockRef::from(&*self.stream).set_linger(Some(std::time::Duration::ZERO))?;
+                }
                 return Ok(Closed::Local);
             }
             let wrote = self.write()?;
@@ -179,6 +186,9 @@ impl Driver {
             }
             let writing =
                 self.pipe.is_pending() || (!self.ended && lock(&self.tcp.state).sender.wants_write());
+            if timer.deadline() != self.times.next() {
+                timer.as_mut().reset(self.times.next());
+            }
             tokio::select! {
                 () = self.tcp.wake.notified() => {}
                 ready = self.stream.readable(), if reading => ready?,
@@ -188,7 +198,7 @@ impl Driver {
                     self.take_error()?;
                 }
                 ready = self.stream.writable(), if writing => ready?,
-                () = tokio::time::sleep_until(self.times.next()) => {}
+                () = &mut timer => {}
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 };
 
 use marcato_identity::Identity;
-use marcato_stream::{Pool, Stranger, Strangers};
+use marcato_stream::Pool;
 use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::pipe::Pipe;
+use super::strangers::{Stranger, Strangers};
 use super::{Tcp, hello, prepare};
 use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
@@ -82,7 +83,7 @@ impl Listener {
             accepted,
             handshakes: semaphore(config.tcp.max_handshakes),
             connections: semaphore(config.tcp.max_connections),
-            strangers: Strangers::new(config.tcp.max_handshakes_per_address),
+            strangers: Strangers::new(config.tcp.max_handshakes_per_address, config.tcp.max_handshakes),
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             crowded: AtomicU64::new(0),
@@ -105,24 +106,13 @@ impl Listener {
                             continue;
                         }
                     };
-                    // A peer whose handshake completes is sure of a place in the application's
-                    // queue. Until there is one, further peers wait in the kernel.
-                    let Ok(seat) = shared.accepted.clone().reserve_owned().await else { return };
-                    let Some(stranger) = shared.strangers.admit(from.ip()) else {
+                    let Some(stranger) = shared.strangers.admit(from.ip(), permit) else {
                         shared.crowded.fetch_add(1, Relaxed);
-                        tracing::debug!(%from, "the maximum number of handshakes of its network is in progress");
-                        continue;
-                    };
-                    let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
-                        shared.refused.fetch_add(1, Relaxed);
-                        tracing::debug!("the maximum number of connections is open");
+                        tracing::debug!(%from, "too many peers of its network wait for their handshake");
                         continue;
                     };
                     let shared = Arc::clone(&shared);
-                    tokio::spawn(async move {
-                        shared.admit(stream, place, stranger, seat).await;
-                        drop(permit);
-                    });
+                    tokio::spawn(async move { shared.admit(stream, stranger).await });
                 }
             }));
         }
@@ -171,18 +161,31 @@ impl Acceptor {
 }
 
 impl Acceptor {
-    async fn admit(
-        &self,
-        stream: TcpStream,
-        place: OwnedSemaphorePermit,
-        stranger: Stranger,
-        seat: mpsc::OwnedPermit<Connection>,
-    ) {
+    async fn admit(&self, stream: TcpStream, mut stranger: Stranger) {
         let timeout = self.config.tcp.handshake_timeout;
+        if tokio::time::timeout(timeout, stranger.turn()).await != Ok(true) {
+            self.failed.fetch_add(1, Release);
+            return;
+        }
+        // A peer whose handshake completes is sure of a place in the application's queue. Until
+        // there is one, it waits before its handshake.
+        let seat = match tokio::time::timeout(timeout, self.accepted.clone().reserve_owned()).await {
+            Ok(Ok(seat)) => seat,
+            Ok(Err(_)) => return,
+            Err(_) => {
+                self.refused.fetch_add(1, Relaxed);
+                tracing::debug!("the application accepts no connections");
+                return;
+            }
+        };
+        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
+            self.refused.fetch_add(1, Relaxed);
+            tracing::debug!("the maximum number of connections is open");
+            return;
+        };
         let handshake = handshake(&self.config, self.tls.as_ref(), stream, place, self.pool.clone());
         // A handshake that fails releases its permit here.
         let done = tokio::time::timeout(timeout, handshake).await;
-        drop(stranger);
         match done {
             Ok(Some(connection)) => {
                 self.admitted.fetch_add(1, Relaxed);

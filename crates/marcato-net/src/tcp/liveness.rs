@@ -74,9 +74,10 @@ impl Liveness {
         let seconds = (self.limit.as_secs() / 4).clamp(1, MOST_SECONDS);
         let count = self.limit.as_secs().div_ceil(seconds).min(MOST_COUNT);
         let probe = Duration::from_secs(seconds);
-        let keepalive = TcpKeepalive::new().with_time(probe).with_interval(probe);
-        #[cfg(not(target_os = "openbsd"))]
-        let keepalive = keepalive.with_retries(u32::try_from(count).unwrap_or(1));
+        let keepalive = TcpKeepalive::new()
+            .with_time(probe)
+            .with_interval(probe)
+            .with_retries(u32::try_from(count).unwrap_or(1));
         socket.set_tcp_keepalive(&keepalive)?;
         // Silence while data waits: the interval between retransmissions and between zero-window
         // probes doubles each time, up to 120 s. Without the option, a dead peer is detected late.

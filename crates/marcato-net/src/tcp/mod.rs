@@ -8,6 +8,7 @@ mod hello;
 mod listener;
 mod liveness;
 mod pipe;
+mod strangers;
 
 use std::io;
 use std::net::SocketAddr;

@@ -11,6 +11,7 @@ use marcato_net::{
 };
 use marcato_quic::{Identity, Trust};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) const NAME: &str = "marcato.test";
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -56,11 +57,24 @@ pub(crate) async fn pair(config: &Config) -> (Connection, Connection, Server) {
 }
 
 /// Exchanges hellos with the other end of a plain TCP connection.
-pub(crate) async fn greet(peer: &mut tokio::net::TcpStream) {
+pub(crate) async fn greet(peer: &mut TcpStream) {
     peer.write_all(b"marcato/1\n").await.unwrap();
     let mut hello = [0; 10];
     peer.read_exact(&mut hello).await.unwrap();
     assert_eq!(&hello, b"marcato/1\n");
+}
+
+/// Returns a connection over plain TCP to a peer without an application.
+pub(crate) async fn with_a_bare_peer(config: &Config) -> (Connection, TcpStream) {
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let greeted = async {
+        let (mut peer, _) = listener.accept().await.unwrap();
+        greet(&mut peer).await;
+        peer
+    };
+    let (client, peer) = within(async { tokio::join!(Endpoint::connect(config, &remote), greeted) }).await;
+    (client.unwrap(), peer)
 }
 
 /// Returns bytes that encode their number and share nothing with those of another.

@@ -1,33 +1,15 @@
 //! Handshakes in progress, by the network of the peer.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Addresses that one host may use at will: an IPv4 address, or an IPv6 network of 64 bits
-/// (RFC 4291 §2.5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
-    V4(Ipv4Addr),
-    V6([u8; 8]),
-}
-
-impl From<IpAddr> for Network {
-    fn from(addr: IpAddr) -> Self {
-        match addr.to_canonical() {
-            IpAddr::V4(addr) => Self::V4(addr),
-            IpAddr::V6(addr) => {
-                let [a, b, c, d, e, f, g, h, ..] = addr.octets();
-                Self::V6([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
+use marcato_stream::Network;
 
 /// Peers that have not completed their handshake. Each network has a bound, so that none takes all
 /// of an endpoint's handshakes.
 #[derive(Debug)]
-pub struct Strangers {
+pub(crate) struct Strangers {
     most: usize,
     /// Number of peers, by network. It has at most as many entries as the endpoint has handshakes.
     networks: Mutex<HashMap<Network, usize>>,
@@ -35,14 +17,14 @@ pub struct Strangers {
 
 /// Place of one peer, until it is dropped.
 #[derive(Debug)]
-pub struct Stranger {
+pub(crate) struct Stranger {
     network: Network,
     all: Arc<Strangers>,
 }
 
 impl Strangers {
     /// Creates an empty set, with at most `most` peers of each network, and at least one.
-    pub fn new(most: usize) -> Arc<Self> {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most: most.max(1), networks: Mutex::default() })
     }
 
@@ -52,7 +34,7 @@ impl Strangers {
     }
 
     /// Returns a place for the peer at this address, unless its network has none left.
-    pub fn admit(self: &Arc<Self>, addr: IpAddr) -> Option<Stranger> {
+    pub(crate) fn admit(self: &Arc<Self>, addr: IpAddr) -> Option<Stranger> {
         let network = Network::from(addr);
         let mut networks = self.networks();
         let count = networks.entry(network).or_insert(0);
