@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
-use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Slab};
+use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Removed, Slab};
 use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 
@@ -268,7 +268,7 @@ impl<T: Ticket> Sender<T> {
     /// Forgets the messages that the Conductor has removed, and informs the receiver if it may wait
     /// for them.
     fn sweep(&mut self) {
-        while let Some((id, reason)) = self.conductor.observer_mut().pop() {
+        while let Some(Removed { id, reason, .. }) = self.conductor.observer_mut().pop_last() {
             let Some(Outgoing { ticket, level, announced, part, .. }) = self.messages.remove(&id) else {
                 continue;
             };

@@ -23,7 +23,6 @@ mod output;
 #[cfg(test)]
 mod pair;
 mod phase;
-mod removals;
 mod repairs;
 #[cfg(test)]
 mod rules;
@@ -38,7 +37,7 @@ use std::sync::Arc;
 
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
-use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Tally};
+use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Removals, Removed, Tally};
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
@@ -70,7 +69,6 @@ use duplicate::Duplicate;
 use note_streams::NoteStreams;
 use notes::Notes;
 use phase::Phase;
-use removals::Removals;
 use repairs::Repairs;
 use send_state::SendState;
 
@@ -594,16 +592,14 @@ impl Session {
 
     /// Abandons the messages that the Conductor has removed, by itself or on request.
     fn sweep(&mut self, now: Time) {
-        while !self.conductor.observer_mut().0.is_empty() {
-            for (id, sent, reason) in std::mem::take(&mut self.conductor.observer_mut().0) {
-                let Some(key) = self.outbox.find(id) else { continue };
-                let part = self.outbox.get(key).and_then(|message| message.part);
-                self.abandon(key, reason);
-                self.scheduler.message_complete(now, id.get());
-                self.events.push_back(Event::Dropped { message: id, sent, reason });
-                if let Some(part) = part {
-                    self.end_long(now, part.long, reason);
-                }
+        while let Some(Removed { id, sent, reason }) = self.conductor.observer_mut().pop_first() {
+            let Some(key) = self.outbox.find(id) else { continue };
+            let part = self.outbox.get(key).and_then(|message| message.part);
+            self.abandon(key, reason);
+            self.scheduler.message_complete(now, id.get());
+            self.events.push_back(Event::Dropped { message: id, sent, reason });
+            if let Some(part) = part {
+                self.end_long(now, part.long, reason);
             }
         }
     }

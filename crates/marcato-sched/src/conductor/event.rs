@@ -103,30 +103,46 @@ impl<F: FnMut(Event)> Observer for F {
     }
 }
 
-/// Observer that collects removed messages and the reasons until [`take`](Self::take): for owners
-/// of data by [`MessageId`].
+/// Message that the Conductor removed before all of it was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Removed {
+    /// Id of the message.
+    pub id: MessageId,
+    /// Bytes granted before.
+    pub sent: Bytes,
+    /// Reason for the removal.
+    pub reason: Removal,
+}
+
+/// Observer that collects removed messages until their owner takes them, with
+/// [`take`](Self::take), [`pop_first`](Self::pop_first) or [`pop_last`](Self::pop_last).
 #[cfg(feature = "alloc")]
 #[derive(Clone, Debug, Default)]
-pub struct Removals(alloc::vec::Vec<(MessageId, Removal)>);
+pub struct Removals(alloc::collections::VecDeque<Removed>);
 
 #[cfg(feature = "alloc")]
 impl Removals {
-    /// Returns the removals since the last call, the earliest first.
-    pub fn take(&mut self) -> impl Iterator<Item = (MessageId, Removal)> + '_ {
+    /// Takes all removals, the earliest first.
+    pub fn take(&mut self) -> impl Iterator<Item = Removed> + '_ {
         self.0.drain(..)
     }
 
+    /// Takes the earliest removal, for owners that cause further ones while they take them.
+    pub fn pop_first(&mut self) -> Option<Removed> {
+        self.0.pop_front()
+    }
+
     /// Takes the latest removal, for owners that cause further ones while they take them.
-    pub fn pop(&mut self) -> Option<(MessageId, Removal)> {
-        self.0.pop()
+    pub fn pop_last(&mut self) -> Option<Removed> {
+        self.0.pop_back()
     }
 }
 
 #[cfg(feature = "alloc")]
 impl Observer for Removals {
     fn observe(&mut self, event: Event) {
-        if let Event::Removed { id, reason, .. } = event {
-            self.0.push((id, reason));
+        if let Event::Removed { id, sent, reason, .. } = event {
+            self.0.push_back(Removed { id, sent, reason });
         }
     }
 }

@@ -47,7 +47,7 @@ pub use debt::{Debt, DebtError, Multiplier, Redistribution, Watermarks};
 pub use error::{CancelError, OfferError, RefuseError, ReprioritiseError};
 #[cfg(feature = "alloc")]
 pub use event::Removals;
-pub use event::{Event, Observer, Removal, Unobserved};
+pub use event::{Event, Observer, Removal, Removed, Unobserved};
 pub use message::{CancelOutcome, Grant, Message, MessageId, Pending, Redundancy};
 pub use shed::{ShedPolicy, Shedding};
 #[cfg(feature = "alloc")]
@@ -927,11 +927,18 @@ mod tests {
         let id = conductor.offer(NOW, message(700, Priority::P3)).unwrap();
         let other = conductor.offer(NOW, message(700, Priority::P4)).unwrap();
         assert_ne!(id.get(), other.get());
+        conductor.grant(NOW, Bytes::new(500)).unwrap();
         conductor.cancel(id).unwrap();
         conductor.discard_less_urgent_than(Priority::P3);
-        let removed: Vec<_> = conductor.observer_mut().take().collect();
-        assert_eq!(removed, [(id, Removal::Cancelled), (other, Removal::Discarded)]);
-        assert_eq!(conductor.observer_mut().take().count(), 0);
+        let cancelled = Removed { id, sent: Bytes::new(500), reason: Removal::Cancelled };
+        let discarded = Removed { id: other, sent: Bytes::ZERO, reason: Removal::Discarded };
+        let mut removals = conductor.observer_mut().clone();
+        assert_eq!(removals.pop_first(), Some(cancelled));
+        assert_eq!(removals.pop_first(), Some(discarded));
+        assert_eq!(removals.pop_first(), None);
+        assert_eq!(conductor.observer_mut().clone().pop_last(), Some(discarded));
+        assert_eq!(conductor.observer_mut().take().collect::<Vec<_>>(), [cancelled, discarded]);
+        assert_eq!(conductor.observer_mut().pop_last(), None);
     }
 
     #[test]

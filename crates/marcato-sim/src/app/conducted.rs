@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use marcato_sched::conductor::{Conductor, Grant, Message, MessageId, OfferError, Removal, Removals, Slab};
+use marcato_sched::conductor::{
+    Conductor, Grant, Message, MessageId, OfferError, Removal, Removals, Removed, Slab,
+};
 use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::Bytes;
 
@@ -83,7 +85,7 @@ impl PlannedApp for Conducted {
         let now = socket.now();
         let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
         self.feeder.run(now, &mut self.conductor, &mut lane);
-        for (id, reason) in self.conductor.observer_mut().take() {
+        for Removed { id, reason, .. } in self.conductor.observer_mut().take() {
             self.removed.extend(self.tags.remove(&id).map(|tag| (tag, reason)));
         }
     }

@@ -216,8 +216,8 @@ impl Messenger {
         match &mut self.order {
             Order::Conducted { conductor, feeder, tags } => {
                 feeder.run(socket.now(), conductor, &mut Lane { socket, tags });
-                for (id, _) in conductor.observer_mut().take() {
-                    tags.remove(&id);
+                for removed in conductor.observer_mut().take() {
+                    tags.remove(&removed.id);
                 }
             }
             Order::Fifo(waiting) => {
