@@ -4,7 +4,6 @@ use crate::experiment::Experiment;
 use crate::flow::{Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Change, Direction, Link, Loss};
 use crate::queue::{Queue, Strict};
-use crate::tcp::Congestion;
 use crate::traffic::{OnOff, Pause, Release, Size, Source};
 
 impl Experiment {
@@ -20,7 +19,7 @@ impl Experiment {
 }
 
 // The patterns below name every field and variant on purpose. A new one does not compile until this
-// module states whether it draws random numbers.
+// module states whether it draws random numbers. Congestion controls state it in their rows.
 
 fn direction(direction: &Direction) -> bool {
     let Direction { rate: _, delay: _, framing: _, queue, loss, jitter, duplication, bleach_ecn: _ } =
@@ -91,13 +90,7 @@ fn kind(kind: &FlowKind) -> bool {
 }
 
 fn ends(ends: &TcpEnds) -> bool {
-    [&ends.from, &ends.to].iter().any(|tcp| match &tcp.congestion {
-        Congestion::Reno | Congestion::Cubic(_) | Congestion::Dctcp => false,
-        // BBR draws the gain phase in which it starts to probe for bandwidth.
-        Congestion::Bbr => true,
-        // A plug-in has a random stream, and may draw from it.
-        Congestion::Plugin(_) => true,
-    })
+    [&ends.from, &ends.to].iter().any(|tcp| tcp.congestion.is_random())
 }
 
 const fn size(size: &Size) -> bool {

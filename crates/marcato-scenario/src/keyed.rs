@@ -210,7 +210,40 @@ pub(crate) trait Kinded<C: 'static>: Sized + 'static {
 
 /// Declares the kinds of an enum: the name of each, its variant, and the type of its table, which a
 /// kind without keys does not have.
+///
+/// With `enum`, it declares the enum as well: a row then is all that a new kind needs here. Its
+/// first lines are the documentation of the variant. `plugins Kind(Type)` adds a variant for the
+/// kinds of other crates. With `fn is_random`, every row states `: random` or `: not random`, which
+/// is whether the kind draws random numbers.
 macro_rules! kinds {
+    (
+        $(#[$meta:meta])* $vis:vis enum $name:ident $(<$own:ident = $usual:ty>)?, $of:ty
+        $(, fn $method:ident)? $(, plain $plain:literal)? $(, plugins $plugins:ident($plugin:ty))?
+        $(, states $is_random:ident)?:
+        $(
+            $(#[$about:meta])*
+            $word:literal => $variant:ident $(($type:ty $(, $what:literal)?))? $(: $($random:ident)+)?
+        ),+ $(,)?
+    ) => {
+        $(#[$meta])*
+        $vis enum $name $(<$own = $usual>)? {
+            $($(#[$about])* $variant $(($type))?,)+
+            $(
+                #[doc = concat!("Implementation of another crate, of the kind [`", stringify!($plugins), "`](crate::plugin::PluginKind::", stringify!($plugins), ").")]
+                Plugin($plugin),
+            )?
+        }
+
+        $crate::keyed::kinds! {
+            $name, $of $(, fn $method)? $(, plain $plain)? $(, plugins $plugins)?:
+            $($word => $variant $(($type $(, $what)?))?),+
+        }
+
+        $crate::keyed::kinds!(
+            @random [$($is_random)?] $name, $($word $variant $(($type))? [$($($random)+)?]),+
+        );
+        $crate::keyed::kinds!(@built_in [$($own)?] $name, $($variant $(($type))?),+);
+    };
     (
         $name:ident, $of:ty $(, fn $method:ident)? $(, plain $plain:literal)? $(, plugins $plugins:ident)?:
         $($word:literal => $variant:ident $(($type:ty $(, $what:literal)?))?),+ $(,)?
@@ -258,6 +291,44 @@ macro_rules! kinds {
             }
         }
     };
+    (@random [] $($rest:tt)*) => {};
+    (@random [is_random] $name:ident, $($word:literal $variant:ident $(($type:ty))? [$($random:ident)*]),+) => {
+        impl $name {
+            /// Returns whether it draws random numbers. A plug-in has a random stream, and may.
+            pub const fn is_random(&self) -> bool {
+                match self {
+                    $($crate::keyed::kinds!(@any $variant $(, $type)?) => {
+                        $crate::keyed::kinds!(@states $word $($random)*)
+                    })+
+                    Self::Plugin(_) => true,
+                }
+            }
+        }
+    };
+    (@states $word:literal random) => { true };
+    (@states $word:literal not random) => { false };
+    (@states $word:literal $($other:ident)*) => {
+        compile_error!(concat!("state `: random` or `: not random` in the row of `", $word, "`"))
+    };
+    (@built_in [] $($rest:tt)*) => {};
+    (@built_in [$own:ident] $name:ident, $($variant:ident $(($type:ty))?),+) => {
+        impl<$own> $name<$own> {
+            /// Returns the built-in kind.
+            ///
+            /// # Errors
+            /// Returns the plug-in, if it is one.
+            pub fn built_in(self) -> Result<$name<core::convert::Infallible>, $own> {
+                match self {
+                    $($crate::keyed::kinds!(@bind $variant, table $(, $type)?) => {
+                        Ok($crate::keyed::kinds!(@make $name, $variant, table $(, $type)?))
+                    })+
+                    Self::Plugin(plugin) => Err(plugin),
+                }
+            }
+        }
+    };
+    (@make $name:ident, $variant:ident, $table:ident) => { $name::$variant };
+    (@make $name:ident, $variant:ident, $table:ident, $type:ty) => { $name::$variant($table) };
     (@method [] [$($plugins:ident)?] $($rest:tt)*) => {};
     (@method [$method:ident] [] $($word:literal => $variant:ident $(($type:ty))?),+) => {
         /// Returns the name used in a file.

@@ -8,10 +8,14 @@ use std::ops::RangeInclusive;
 
 use marcato_units::{Bytes, Duration, Rate};
 
+use crate::amount::Transmitter;
 use crate::document::{float, quote};
+use crate::keyed::Kinded;
 use crate::keys::wrong_name;
 use crate::quantity::{self, Of};
-use crate::read::built_in;
+use crate::queue::Queue;
+use crate::quic::Scheduler;
+use crate::tcp::Congestion;
 
 /// Part of a scenario that a plug-in can provide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +35,15 @@ impl PluginKind {
             Self::Congestion => "congestion control",
             Self::Queue => "queue",
             Self::Scheduler => "lane scheduler",
+        }
+    }
+
+    /// Returns the names of the built-in parts of this kind, which no plug-in can have.
+    pub fn built_in(self) -> Box<dyn Iterator<Item = &'static str>> {
+        match self {
+            Self::Congestion => Box::new(<Congestion as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
+            Self::Queue => Box::new(<Queue as Kinded<Transmitter>>::KINDS.iter().map(|(name, ..)| *name)),
+            Self::Scheduler => Box::new(<Scheduler as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
         }
     }
 }
@@ -271,7 +284,7 @@ impl PluginNames {
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Err(PluginNameError::Start { kind, name: name.to_owned() });
         }
-        if built_in(kind).any(|one| one == name) {
+        if kind.built_in().any(|one| one == name) {
             return Err(PluginNameError::BuiltIn { kind, name: name.to_owned() });
         }
         let mut keys: Vec<String> = Vec::new();

@@ -1,4 +1,8 @@
 //! Configuration of one end of a TCP connection.
+//!
+//! To add a congestion control, add its row to [`Congestion`], and its name to the meaning of the
+//! key `congestion`. The simulator then does not compile until it builds it:
+//! `marcato-sim/src/tcp/congestion/mod.rs`.
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
@@ -302,30 +306,25 @@ impl Single<()> for GrowthKind {
 }
 
 kinds! {
-    Congestion, (), fn name, plain "a congestion control", plugins Congestion:
-    "reno" => Reno,
-    "cubic" => Cubic(Cubic),
-    "dctcp" => Dctcp,
-    "bbr" => Bbr,
-}
-
-/// Congestion control of a sender.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Congestion {
-    /// Reno (RFC 5681).
-    Reno,
+    /// Congestion control of a sender. `P` stands for those of other crates: [`Plugin`] in a
+    /// scenario, [`Infallible`](core::convert::Infallible) where there are none.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Congestion<P = Plugin>, (), fn name, plain "a congestion control", plugins Congestion(P),
+    states is_random:
+    /// Reno (RFC 5681) with byte counting (RFC 3465).
+    "reno" => Reno: not random,
     /// CUBIC (RFC 9438).
-    Cubic(Cubic),
-    /// DCTCP (RFC 8257). It needs ECN.
-    Dctcp,
-    /// BBR version 1.
-    Bbr,
-    /// Congestion control of another crate.
-    Plugin(Plugin),
+    "cubic" => Cubic(Cubic): not random,
+    /// DCTCP (RFC 8257). It needs ECN. A DCTCP receiver echoes each mark once, instead of until the
+    /// sender reports a reduction: configure both ends alike.
+    "dctcp" => Dctcp: not random,
+    /// BBR version 1, as in Linux. It draws the gain phase in which it starts to probe for
+    /// bandwidth.
+    "bbr" => Bbr: random,
 }
 
-impl Congestion {
-    /// CUBIC as in Linux.
+impl<P> Congestion<P> {
+    /// CUBIC with the options that Linux enables.
     pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
 }
 

@@ -2,6 +2,7 @@
 //! `docs/` are valid.
 
 use marcato_scenario::Scenario;
+use marcato_scenario::plugin::PluginKind;
 use marcato_scenario::record::{FlowMetric, LinkMetric};
 use marcato_scenario::schema::{Schema, TABLES};
 
@@ -99,6 +100,17 @@ fn the_reference_has_no_key_that_is_not_read() {
                 of => of.iter().any(|schema| schema.has(key)),
             };
             assert!(known, "`{key}` under {} is read by nobody", part.heading);
+        }
+    }
+}
+
+#[test]
+fn keys_of_kinds_name_every_built_in_kind() {
+    for (key, kind) in [("congestion", PluginKind::Congestion), ("scheduler", PluginKind::Scheduler)] {
+        let rows = REFERENCE.lines().filter(|line| line.starts_with(&format!("| `{key}` |")));
+        for name in kind.built_in() {
+            let quoted = format!("`\"{name}\"`");
+            assert!(rows.clone().any(|row| row.contains(&quoted)), "no row of `{key}` names {name}");
         }
     }
 }

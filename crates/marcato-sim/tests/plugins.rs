@@ -2,11 +2,11 @@
 //! here too.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use marcato_scenario::Reader;
 use marcato_scenario::plugin::PluginNameError;
-use marcato_scenario::{Reader, Scenario};
 use marcato_sim::scenario::{BuildError, Plugins, Traces, build, build_with};
 use marcato_sim::tcp::congestion::CongestionFactory;
-use marcato_sim::{Bulk, Congestion, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+use marcato_sim::{Bulk, LinkConfig, Network, Side, TcpConfig, TcpFlow};
 use marcato_units::{Duration, Rate, Seed, Time};
 
 #[allow(dead_code, reason = "main() prints what the test checks")]
@@ -142,19 +142,6 @@ fn a_built_in_name_cannot_be_registered() {
     assert!(matches!(error, PluginNameError::BuiltIn { .. }), "{error}");
     let error = plugins().queue("picky", &[], |_, _| Err("unused".into())).err().unwrap();
     assert!(matches!(error, PluginNameError::Twice { .. }), "{error}");
-}
-
-#[test]
-fn every_congestion_control_of_scenarios_is_built_in() {
-    // The hint to an unknown name lists all names that a scenario may write.
-    let error = Scenario::parse("own.toml", &scenario("\"codel\"", "\"zzzzzz\"", "\"cwr\"")).unwrap_err();
-    let problem = &error.faults()[0].problem;
-    let (_, list) = problem.split_once("there are ").unwrap();
-    let names: Vec<&str> = list.split(", ").map(|name| name.trim_matches('`')).collect();
-    assert!(names.len() >= 4, "{names:?}");
-    for name in names {
-        assert!(Congestion::named(name).is_some(), "{name}");
-    }
 }
 
 #[test]

@@ -11,19 +11,14 @@ pub(crate) mod traffic;
 
 use marcato_units::{Duration, Seed};
 
-use crate::amount::Transmitter;
 use crate::check::check;
 use crate::cut::cut;
 use crate::document::{Item, Table, Value};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
-use crate::keyed::{Kinded, described};
+use crate::keyed::described;
 use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
-use crate::plugin::PluginKind;
-use crate::queue::Queue;
-use crate::quic::Scheduler;
-use crate::tcp::Congestion;
 
 described! {
     pub(crate) ROOT: "a scenario";
@@ -141,15 +136,6 @@ fn about(keys: &Keys<'_>) -> String {
         keys.fault("about", "`about` is one line: put the rest into comments");
     }
     about.to_owned()
-}
-
-/// Returns the names of the built-in kinds for which there are plug-ins, too.
-pub(crate) fn built_in(kind: PluginKind) -> Box<dyn Iterator<Item = &'static str>> {
-    match kind {
-        PluginKind::Congestion => Box::new(<Congestion as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
-        PluginKind::Queue => Box::new(<Queue as Kinded<Transmitter>>::KINDS.iter().map(|(name, ..)| *name)),
-        PluginKind::Scheduler => Box::new(<Scheduler as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
-    }
 }
 
 /// Returns `above` with the keys of `below` that `above` does not have. `instead` names keys that

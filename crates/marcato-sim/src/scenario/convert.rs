@@ -5,7 +5,6 @@ use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, Codel, Crq, CrqConfig, Discipline, DropTail, FlowTableConfig,
     FqCodel, Limit, Pie, PushOut, Queues, QuicRule, Red, Sharing, StepMark, Strict,
 };
-use marcato_scenario::plugin::PluginKind;
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
@@ -57,19 +56,10 @@ fn congestion(
     of: &tcp::Congestion,
     plugins: &Plugins,
 ) -> Result<(Congestion, Option<CongestionFactory>), BuildError> {
-    let built_in = match of {
-        tcp::Congestion::Cubic(cubic) => Congestion::Cubic(*cubic),
-        tcp::Congestion::Plugin(plugin) => {
-            return Ok((TcpConfig::default().congestion, Some(plugins.make_congestion(flow, plugin)?)));
-        }
-        // Those without options have the same name here and there; a test compares the lists.
-        plain => Congestion::named(plain.name()).ok_or_else(|| BuildError::NoSuchPlugin {
-            what: format!("flow `{flow}`"),
-            kind: PluginKind::Congestion,
-            name: plain.name().to_owned(),
-        })?,
-    };
-    Ok((built_in, None))
+    match of.clone().built_in() {
+        Ok(built_in) => Ok((built_in, None)),
+        Err(plugin) => Ok((TcpConfig::default().congestion, Some(plugins.make_congestion(flow, &plugin)?))),
+    }
 }
 
 /// Returns the low layer of a TCP whose full packets have this length.

@@ -1,6 +1,14 @@
-//! Congestion control. To add one here, implement [`CongestionControl`] in a file beside
-//! [`reno`](self), and add its row to the table of [`Congestion`]. To add one in another crate,
-//! wrap it in a [`CongestionFactory`].
+//! Congestion control.
+//!
+//! To add one here:
+//!
+//! 1. Implement [`CongestionControl`] in a file of this directory, and add its `mod`.
+//! 2. Add its row to [`Congestion`](marcato_scenario::tcp::Congestion), in
+//!    `marcato-scenario/src/tcp.rs`: documentation, name in scenarios, variant, and whether it draws
+//!    random numbers.
+//! 3. Add its constructor to `build`, which does not compile without it.
+//!
+//! To add one in another crate, wrap it in a [`CongestionFactory`].
 
 mod bbr;
 mod cubic;
@@ -10,13 +18,14 @@ mod hystart;
 mod max_filter;
 mod reno;
 
+use std::convert::Infallible;
 use std::fmt::Debug;
 
 use marcato_units::{Duration, Rate, Stream, Time};
 
 pub use self::factory::CongestionFactory;
 use self::hystart::Spreading;
-use super::config::{Cubic, Growth, TcpConfig};
+use super::config::{Growth, TcpConfig};
 use super::rate::RateSample;
 
 /// State of a sender's loss recovery.
@@ -138,69 +147,11 @@ impl Start {
     }
 }
 
-/// Settings from which a built-in congestion control starts.
-struct Setup<'a> {
-    config: &'a TcpConfig,
-    start: Start,
-    stream: Stream,
-}
+/// Built-in congestion control of a sender. It has no plug-ins:
+/// [`TcpConfig::own_congestion`] holds them.
+pub type Congestion = marcato_scenario::tcp::Congestion<Infallible>;
 
-impl Setup<'_> {
-    /// Returns the spreading of segments over a round trip.
-    fn spreading(&self) -> Spreading {
-        Spreading { paced: self.config.pacing, burst: self.config.segmentation_offload }
-    }
-}
-
-/// Declares the built-in congestion controls. A row has the variant, with the options if there are
-/// any; the name in scenarios; and the constructor from a [`Setup`].
-macro_rules! built_in {
-    ($($(#[$doc:meta])* $variant:ident $(($options:ident: $type:ty))? = $name:literal, |$setup:pat_param| $make:expr;)+) => {
-        /// Congestion control of a sender.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Congestion {
-            $($(#[$doc])* $variant $(($type))?,)+
-        }
-
-        impl Congestion {
-            /// Returns the built-in congestion control of this name, with its default options.
-            pub fn named(name: &str) -> Option<Self> {
-                match name {
-                    $($name => Some(Self::$variant $((<$type>::default()))?),)+
-                    _ => None,
-                }
-            }
-        }
-
-        fn build_from(congestion: Congestion, setup: Setup<'_>) -> Box<dyn CongestionControl> {
-            match congestion {
-                $(Congestion::$variant $(($options))? => {
-                    let $setup = setup;
-                    Box::new($make)
-                })+
-            }
-        }
-    };
-}
-
-built_in! {
-    /// Reno (RFC 5681) with byte counting (RFC 3465).
-    Reno = "reno", |setup| reno::Reno::new(setup.start);
-    /// CUBIC (RFC 9438).
-    Cubic(options: Cubic) = "cubic", |setup| cubic::Cubic::new(setup.start, options, setup.spreading());
-    /// DCTCP (RFC 8257). A DCTCP receiver echoes each mark once, instead of until the sender
-    /// reports a reduction: configure both ends alike.
-    Dctcp = "dctcp", |setup| dctcp::Dctcp::new(setup.start);
-    /// BBR version 1, as in Linux.
-    Bbr = "bbr", |setup| bbr::Bbr::new(setup.start.smss, setup.start.window, setup.stream);
-}
-
-impl Congestion {
-    /// CUBIC with the options that Linux enables.
-    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
-}
-
-/// Builds the congestion control of `config`.
+/// Builds the congestion control of `config`, for a sender with a random stream of its own.
 pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
     if let Some(own) = &config.own_congestion {
         return own.build(config, stream);
@@ -211,5 +162,14 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
         ssthresh: config.initial_threshold(),
         growth: config.growth,
     };
-    build_from(config.congestion, Setup { config, start, stream })
+    match config.congestion {
+        Congestion::Reno => Box::new(reno::Reno::new(start)),
+        Congestion::Cubic(options) => {
+            let spreading = Spreading { paced: config.pacing, burst: config.segmentation_offload };
+            Box::new(cubic::Cubic::new(start, options, spreading))
+        }
+        Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
+        Congestion::Bbr => Box::new(bbr::Bbr::new(start.smss, start.window, stream)),
+        Congestion::Plugin(none) => match none {},
+    }
 }
