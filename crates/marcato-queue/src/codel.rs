@@ -21,9 +21,9 @@
 
 use alloc::collections::VecDeque;
 
-use marcato_units::{Bytes, Duration, Time};
+use marcato_units::{Bytes, Duration, Stream, Time};
 
-use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
+use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// Number of intervals after the dropping state for which CoDel remembers its drop count. RFC 8289
 /// §5.5.
@@ -270,6 +270,27 @@ fn span_between_drops(interval: u64, count: u64) -> u64 {
 /// Time `nanos` nanoseconds after `t`.
 const fn after(t: Time, nanos: u64) -> Time {
     Time::from_nanos(t.as_nanos().saturating_add(nanos))
+}
+
+impl Configuration for CodelConfig {
+    type Error = CodelError;
+    type Queue<P: Packet + Send + 'static> = Codel<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, _: Stream) -> Result<Codel<P>, CodelError> {
+        Codel::new(*self)
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn marks(&self) -> bool {
+        self.ecn
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
+    }
 }
 
 impl<P: Packet> Discipline<P> for Codel<P> {

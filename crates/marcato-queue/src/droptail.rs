@@ -4,9 +4,9 @@
 
 use alloc::collections::VecDeque;
 
-use marcato_units::Time;
+use marcato_units::{Stream, Time};
 
-use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
+use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// Configuration of a [`DropTail`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +73,27 @@ impl<P> Default for DropTail<P> {
             backlog: Backlog::default(),
             counters: Counters::default(),
         }
+    }
+}
+
+impl Configuration for DropTailConfig {
+    type Error = LimitError;
+    type Queue<P: Packet + Send + 'static> = DropTail<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, _: Stream) -> Result<DropTail<P>, LimitError> {
+        DropTail::new(*self)
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn marks(&self) -> bool {
+        false
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
     }
 }
 

@@ -22,11 +22,11 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use marcato_units::{Bytes, Time};
+use marcato_units::{Bytes, Stream, Time};
 
 use crate::{
-    Backlog, Codel, CodelConfig, CodelError, Counters, Discipline, FlowKey, Limit, LimitError, Packet,
-    Verdict,
+    Backlog, Codel, CodelConfig, CodelError, Configuration, Counters, Discipline, FlowKey, Limit, LimitError,
+    Packet, Verdict,
 };
 
 /// Upper bound of the turns that one packet may cost its queue.
@@ -215,6 +215,27 @@ impl<P: Packet> FqCodel<P> {
         let mixed = (key.get() ^ self.perturbation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed >> 32) as usize & (self.flows.len() - 1)
+    }
+}
+
+impl Configuration for FqCodelConfig {
+    type Error = FqCodelError;
+    type Queue<P: Packet + Send + 'static> = FqCodel<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, _: Stream) -> Result<FqCodel<P>, FqCodelError> {
+        FqCodel::new(*self)
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn marks(&self) -> bool {
+        self.codel.ecn
+    }
+
+    fn limit(&self) -> Limit {
+        self.codel.limit
     }
 }
 

@@ -30,7 +30,9 @@
 //! 4. Use no floating point. Randomness comes from a seeded stream, passed with the configuration.
 //!    Allocate nothing per packet once the buffers have grown, and take at most O(log n) per packet
 //!    in queue length and flows. A table that flows can grow has a limit and a counter.
-//! 5. Add it to the property tests in `tests/disciplines/properties.rs`, which check conservation,
+//! 5. Implement [`Configuration`] for the `…Config`: users then build the discipline without naming
+//!    its type. For scenarios, add its keys and its row to `marcato-scenario/src/queue.rs`.
+//! 6. Add it to the property tests in `tests/disciplines/properties.rs`, which check conservation,
 //!    order, limits and work conservation over random operations, and to `benches/disciplines.rs`.
 //!
 //! Disciplines compose: [`Discipline`] is dyn-compatible, `Box<dyn Discipline<P>>` implements it,
@@ -44,6 +46,7 @@ extern crate alloc;
 extern crate std;
 
 mod codel;
+mod configuration;
 mod counters;
 mod crq;
 mod discipline;
@@ -63,6 +66,7 @@ mod tagged;
 pub mod trap;
 
 pub use codel::{Codel, CodelConfig, CodelError};
+pub use configuration::Configuration;
 pub use counters::{Backlog, Counters, Tally};
 pub use crq::{
     Admission, Aqm, Buffer, Class, ClassConfig, ClassStats, Crq, CrqConfig, CrqError, CrqStats, FlowReport,

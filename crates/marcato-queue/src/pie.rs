@@ -20,7 +20,7 @@
 use marcato_units::{Bytes, Duration, Stream, Time};
 
 use crate::fifo::{Fifo, fifo_methods};
-use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
+use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
 
 /// Probabilities are in units of 2^-48.
 const PROBABILITY_BITS: u32 = 48;
@@ -269,6 +269,27 @@ const fn after(t: Time, nanos: u64) -> Time {
 /// `value` as a signed number, for differences.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl Configuration for PieConfig {
+    type Error = PieError;
+    type Queue<P: Packet + Send + 'static> = Pie<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, stream: Stream) -> Result<Pie<P>, PieError> {
+        Pie::new(*self, stream)
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn marks(&self) -> bool {
+        self.mark_ecnth.is_some()
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
+    }
 }
 
 impl<P: Packet> Discipline<P> for Pie<P> {

@@ -5,9 +5,9 @@
 
 use alloc::collections::VecDeque;
 
-use marcato_units::{Layer, Time};
+use marcato_units::{Layer, Stream, Time};
 
-use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
+use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// Configuration of a [`PushOut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +60,27 @@ impl<P: Packet> PushOut<P> {
             backlog: Backlog::default(),
             counters: Counters::default(),
         })
+    }
+}
+
+impl Configuration for PushOutConfig {
+    type Error = LimitError;
+    type Queue<P: Packet + Send + 'static> = PushOut<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, _: Stream) -> Result<PushOut<P>, LimitError> {
+        PushOut::new(*self)
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn marks(&self) -> bool {
+        false
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
     }
 }
 

@@ -20,7 +20,7 @@
 use marcato_units::{Bytes, Duration, Stream, Time};
 
 use crate::fifo::{Fifo, fifo_methods};
-use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
+use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
 
 /// `avg` and the thresholds are in units of 2^-16.
 const AVG_SHIFT: u32 = 16;
@@ -259,6 +259,27 @@ fn power(mut base: u64, mut exponent: u64) -> u64 {
         exponent /= 2;
     }
     product
+}
+
+impl Configuration for RedConfig {
+    type Error = RedError;
+    type Queue<P: Packet + Send + 'static> = Red<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, stream: Stream) -> Result<Red<P>, RedError> {
+        Red::new(*self, stream)
+    }
+
+    fn is_random(&self) -> bool {
+        true
+    }
+
+    fn marks(&self) -> bool {
+        self.ecn
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
+    }
 }
 
 impl<P: Packet> Discipline<P> for Red<P> {

@@ -9,10 +9,10 @@
 //! - Packets that are not capable of ECN pass. Only a full buffer drops them, so they share a queue
 //!   with DCTCP at its expense, as RFC 8257 §5.2 says.
 
-use marcato_units::{Bytes, Duration, Time};
+use marcato_units::{Bytes, Duration, Stream, Time};
 
 use crate::fifo::{Fifo, fifo_methods};
-use crate::{Backlog, Counters, Discipline, Limit, LimitError, Packet, Verdict};
+use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// Threshold of [`StepMark`], K in DCTCP's paper. The packet being transmitted does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +109,27 @@ impl<P: Packet> StepMark<P> {
             return Err(StepMarkError::Threshold { threshold, limit });
         }
         Ok(Self { limit, threshold: config.threshold, fifo: Fifo::default() })
+    }
+}
+
+impl Configuration for StepMarkConfig {
+    type Error = StepMarkError;
+    type Queue<P: Packet + Send + 'static> = StepMark<P>;
+
+    fn build<P: Packet + Send + 'static>(&self, _: Stream) -> Result<StepMark<P>, StepMarkError> {
+        StepMark::new(*self)
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn marks(&self) -> bool {
+        true
+    }
+
+    fn limit(&self) -> Limit {
+        self.limit
     }
 }
 

@@ -40,6 +40,10 @@ pub(crate) const OVERHEAD: Bytes = Bytes::new(44);
 const ENGINE_DATAGRAMS: usize = 4 << 20;
 
 /// Lane scheduler of a session.
+///
+/// To add one, add its variant here, and its constructor to `build`, which does not compile without
+/// it. If it can choose among the high lanes of two layers, add it to [`BaseScheduler`], too. One
+/// of another crate needs a [`SchedulerFactory`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathScheduler {
     /// Fastest lane with room.

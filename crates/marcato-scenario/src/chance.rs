@@ -3,7 +3,7 @@
 use crate::experiment::Experiment;
 use crate::flow::{Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
 use crate::link::{Change, Direction, Link, Loss};
-use crate::queue::{Queue, Strict};
+use crate::queue::Queue;
 use crate::traffic::{OnOff, Pause, Release, Size, Source};
 
 impl Experiment {
@@ -19,17 +19,18 @@ impl Experiment {
 }
 
 // The patterns below name every field and variant on purpose. A new one does not compile until this
-// module states whether it draws random numbers. Congestion controls state it in their rows.
+// module states whether it draws random numbers. Congestion controls
+// and queues state it where they are declared.
 
 fn direction(direction: &Direction) -> bool {
     let Direction { rate: _, delay: _, framing: _, queue, loss, jitter, duplication, bleach_ecn: _ } =
         direction;
-    self::queue(queue) || self::loss(loss) || jitter.is_some() || may_or_may_not(*duplication)
+    queue.is_random() || self::loss(loss) || jitter.is_some() || may_or_may_not(*duplication)
 }
 
 fn change(change: &Change) -> bool {
     let Change { at: _, way: _, rate: _, up: _, delay: _, reorder: _, loss, queue } = change;
-    loss.as_ref().is_some_and(self::loss) || queue.as_ref().is_some_and(self::queue)
+    loss.as_ref().is_some_and(self::loss) || queue.as_ref().is_some_and(Queue::is_random)
 }
 
 fn loss(loss: &Loss) -> bool {
@@ -44,22 +45,6 @@ fn loss(loss: &Loss) -> bool {
 /// a draw.
 fn may_or_may_not(probability: f64) -> bool {
     probability > 0.0 && probability < 1.0
-}
-
-fn queue(queue: &Queue) -> bool {
-    match queue {
-        Queue::DropTail(_)
-        | Queue::Codel(_)
-        | Queue::FqCodel(_)
-        | Queue::Crq(_)
-        | Queue::StepMark(_)
-        | Queue::PushOut(_) => false,
-        // Both drop or mark packets at random.
-        Queue::Red(_) | Queue::Pie(_) => true,
-        // A plug-in has a random stream, and may draw from it.
-        Queue::Plugin(_) => true,
-        Queue::Strict(Strict { high, low, preempt: _ }) => self::queue(high) || self::queue(low),
-    }
 }
 
 fn flow(flow: &Flow) -> bool {

@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use marcato_queue::CodelConfig;
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 
-use crate::amount::limit_text;
+use crate::amount::{Transmitter, limit_text};
 use crate::experiment::Experiment;
 use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
+use crate::keyed::Kinded as _;
 use crate::link::{
     Added, Capacity, Direction, Jitter, Link, Loss, PeriodicLoss, RandomLoss, ScriptedLoss, Way,
 };
+use crate::pairs::Pairs;
 use crate::path::{Map, Route};
 use crate::plugin::{Parameter, Plugin};
 use crate::quantity::{rate, size, span};
@@ -186,7 +188,8 @@ fn direction(link: &Link, name: &str, ends: [&str; 2], of: &Direction, scenario:
         Capacity::Trace(path) => scenario.trace_rate(path),
     };
     // No packet ever waits on a link without a rate.
-    let queue = if of.rate == Capacity::Unlimited { "-".to_owned() } else { queue(&of.queue) };
+    let before = Transmitter { rate: of.rate.fixed(), mtu: link.mtu };
+    let queue = if of.rate == Capacity::Unlimited { "-".to_owned() } else { queue(&of.queue, before) };
     let holds = rate.map_or_else(|| "-".to_owned(), |rate| holds(&of.queue, rate, link.mtu, of.framing));
     let [from, to] = ends;
     let mut row = vec![name.to_owned(), from.to_owned(), to.to_owned(), capacity, span(of.delay)];
@@ -194,9 +197,10 @@ fn direction(link: &Link, name: &str, ends: [&str; 2], of: &Direction, scenario:
     row
 }
 
-fn queue(queue: &Queue) -> String {
+/// Describes the queue before a transmitter. A discipline without a line here has its capacity and
+/// the keys that differ from their defaults.
+fn queue(queue: &Queue, before: Transmitter) -> String {
     match queue {
-        Queue::DropTail(of) => format!("droptail {}", limit_text(of.limit)),
         Queue::Codel(codel) => format!("codel {}", self::codel(codel)),
         Queue::FqCodel(of) => format!("fq-codel {} x {}", of.flows, self::codel(&of.codel)),
         Queue::Crq(crq) => {
@@ -225,11 +229,30 @@ fn queue(queue: &Queue) -> String {
         }
         Queue::Strict(Strict { high, low, preempt }) => {
             let over = if *preempt { "pre-empting" } else { "over" };
-            format!("strict [{} {over} {}]", self::queue(high), self::queue(low))
+            format!("strict [{} {over} {}]", self::queue(high, before), self::queue(low, before))
         }
-        Queue::PushOut(of) => format!("push-out {}", limit_text(of.limit)),
         Queue::Plugin(plugin) => plugin_text(plugin),
+        other => by_keys(other, before),
     }
+}
+
+/// Returns the kind of a queue, its capacity, and its other keys that differ from their defaults.
+fn by_keys(queue: &Queue, before: Transmitter) -> String {
+    let keys = |queue: &Queue| {
+        let mut pairs = Pairs::new();
+        queue.write_keys(&mut pairs);
+        pairs.remove("limit");
+        pairs.into_pairs()
+    };
+    let usual = Queue::usual(queue.kind(), &before).map_or_else(Vec::new, |usual| keys(&usual));
+    let changed: Vec<String> = keys(queue)
+        .into_iter()
+        .filter(|pair| !usual.contains(pair))
+        .map(|(key, value)| format!("{key} {}", value.trim_matches('"')))
+        .collect();
+    let limits: Vec<String> = queue.limits().into_iter().map(limit_text).collect();
+    let changed = if changed.is_empty() { String::new() } else { format!(" ({})", changed.join(", ")) };
+    format!("{} {}{changed}", queue.kind(), limits.join(" + "))
 }
 
 /// Returns the name of a plug-in, with its parameters.
@@ -510,7 +533,9 @@ fn events(experiment: &Experiment, out: &mut String) {
             let up = change.up.map(|up| if up { "comes up" } else { "goes down" }.to_owned());
             let delay = change.delay.map(|delay| format!("delay {}", span(delay)));
             let lost = change.loss.as_ref().map(loss);
-            let queue = change.queue.as_ref().map(|to| format!("queue {}", queue(to)));
+            let direction = if change.way == Way::Back { &link.back } else { &link.there };
+            let before = Transmitter { rate: direction.rate.fixed(), mtu: link.mtu };
+            let queue = change.queue.as_ref().map(|to| format!("queue {}", queue(to, before)));
             let what: Vec<String> = [becomes, up, delay, lost, queue].into_iter().flatten().collect();
             events.push((change.at, format!("link {}{way}: {}", link.name, what.join(", "))));
         }
@@ -566,5 +591,22 @@ fn runs(scenario: &Scenario, out: &mut String) {
     }
     if let Some(run) = scenario.run(0) {
         line!(out, "  the first: {}", scenario.one_line(&run));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use marcato_queue::{DropTailConfig, PieConfig};
+
+    use super::*;
+
+    #[test]
+    fn a_queue_without_a_line_shows_its_changed_keys() {
+        let before = Transmitter { rate: None, mtu: Bytes::new(1500) };
+        let pie = PieConfig { limit: Limit::Bytes(Bytes::kb(60)), ..PieConfig::default() };
+        assert_eq!(by_keys(&Queue::Pie(pie), before), "pie 60 kB");
+        let pie = PieConfig { qdelay_ref: Duration::from_millis(5), alpha: 250, ..pie };
+        assert_eq!(by_keys(&Queue::Pie(pie), before), "pie 60 kB (target 5 ms, alpha 0.25)");
+        assert_eq!(queue(&Queue::DropTail(DropTailConfig::default()), before), "droptail 1000 packets");
     }
 }

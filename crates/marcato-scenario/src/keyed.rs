@@ -4,6 +4,8 @@
 //! of its value and its default. The reader, the writer and the schema follow from it; the tables
 //! of `docs/scenarios.md` follow from the schema.
 
+use crate::document::{Place, Table};
+use crate::fault::Faults;
 use crate::keys::{Keys, Kind, Word};
 use crate::pairs::Pairs;
 use crate::plugin::{Plugin, PluginKind};
@@ -198,6 +200,13 @@ pub(crate) trait Kinded<C: 'static>: Sized + 'static {
     /// Kinds of other crates, if there can be any.
     const PLUGINS: Option<PluginKind>;
 
+    /// Returns the built-in kind of this name with the defaults of all keys.
+    fn usual(kind: &str, context: &C) -> Option<Self> {
+        let (_, read, schema) = Self::KINDS.iter().find(|(name, ..)| *name == kind)?;
+        let (table, faults) = (Table::empty(Place::START), Faults::default());
+        read(&Keys::open(&table, schema, &faults), context)
+    }
+
     /// Returns the value for a kind of another crate.
     fn of_plugin(plugin: Plugin) -> Option<Self>;
 
@@ -213,13 +222,14 @@ pub(crate) trait Kinded<C: 'static>: Sized + 'static {
 ///
 /// With `enum`, it declares the enum as well: a row then is all that a new kind needs here. Its
 /// first lines are the documentation of the variant. `plugins Kind(Type)` adds a variant for the
-/// kinds of other crates. With `fn is_random`, every row states `: random` or `: not random`, which
-/// is whether the kind draws random numbers.
+/// kinds of other crates. With `states is_random`, every row states `: random` or `: not random`, which
+/// is whether the kind draws random numbers. With `visited by Trait`, a method `visit` calls a
+/// visitor of that trait with the table of the kind, or with the plug-in.
 macro_rules! kinds {
     (
         $(#[$meta:meta])* $vis:vis enum $name:ident $(<$own:ident = $usual:ty>)?, $of:ty
         $(, fn $method:ident)? $(, plain $plain:literal)? $(, plugins $plugins:ident($plugin:ty))?
-        $(, states $is_random:ident)?:
+        $(, states $is_random:ident)? $(, visited by $visitor:ident)?:
         $(
             $(#[$about:meta])*
             $word:literal => $variant:ident $(($type:ty $(, $what:literal)?))? $(: $($random:ident)+)?
@@ -229,7 +239,7 @@ macro_rules! kinds {
         $vis enum $name $(<$own = $usual>)? {
             $($(#[$about])* $variant $(($type))?,)+
             $(
-                #[doc = concat!("Implementation of another crate, of the kind [`", stringify!($plugins), "`](crate::plugin::PluginKind::", stringify!($plugins), ").")]
+                /// Implementation of another crate.
                 Plugin($plugin),
             )?
         }
@@ -242,6 +252,7 @@ macro_rules! kinds {
         $crate::keyed::kinds!(
             @random [$($is_random)?] $name, $($word $variant $(($type))? [$($($random)+)?]),+
         );
+        $crate::keyed::kinds!(@visit [$($visitor)?] $name, $($variant $(($type))?),+);
         $crate::keyed::kinds!(@built_in [$($own)?] $name, $($variant $(($type))?),+);
     };
     (
@@ -309,6 +320,18 @@ macro_rules! kinds {
     (@states $word:literal not random) => { false };
     (@states $word:literal $($other:ident)*) => {
         compile_error!(concat!("state `: random` or `: not random` in the row of `", $word, "`"))
+    };
+    (@visit [] $($rest:tt)*) => {};
+    (@visit [$visitor:ident] $name:ident, $($variant:ident ($type:ty)),+) => {
+        impl $name {
+            /// Calls the visitor with the table of the kind, or with the plug-in.
+            fn visit<V: $visitor>(&self, visitor: V) -> V::Output {
+                match self {
+                    $(Self::$variant(table) => visitor.table::<$type>(table),)+
+                    Self::Plugin(plugin) => visitor.plugin(plugin),
+                }
+            }
+        }
     };
     (@built_in [] $($rest:tt)*) => {};
     (@built_in [$own:ident] $name:ident, $($variant:ident $(($type:ty))?),+) => {

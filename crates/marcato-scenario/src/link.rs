@@ -159,7 +159,7 @@ impl Single<Bytes> for QueueOf {
 
 impl Capacity {
     /// Returns the rate if it is constant.
-    pub(crate) const fn fixed(&self) -> Option<Rate> {
+    pub const fn fixed(&self) -> Option<Rate> {
         match self {
             Self::Rate(rate) => Some(*rate),
             Self::Unlimited | Self::Trace(_) => None,

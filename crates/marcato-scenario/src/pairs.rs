@@ -43,6 +43,11 @@ impl Pairs {
         self.0.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
     }
 
+    /// Returns all keys with their values in TOML.
+    pub(crate) fn into_pairs(self) -> Vec<(&'static str, String)> {
+        self.0
+    }
+
     /// Returns the value of the first key.
     pub(crate) fn into_first(self) -> String {
         self.0.into_iter().next().map(|(_, value)| value).unwrap_or_default()

@@ -1,12 +1,17 @@
 //! Queue in front of a transmitter.
 //!
 //! The configurations are those of `marcato-queue`. Here stand their keys.
+//!
+//! To add a discipline, write its file in `marcato-queue`, with its [`Configuration`]. Then declare
+//! the keys of that configuration here, with `keyed!`, and add its row to [`Queue`].
 
+use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
-    CodelConfig, DropTailConfig, FqCodelConfig, PieConfig, Ppm, PushOutConfig, RedConfig, RedThresholds,
-    StepMarkConfig, StepThreshold,
+    Admission, Aqm, Buffer, ClassConfig, CodelConfig, Configuration, CrqConfig, Discipline, DropTailConfig,
+    FlowTableConfig, FqCodelConfig, Packet, PieConfig, Ppm, PushOutConfig, Queues, QuicRule, RedConfig,
+    RedThresholds, StepMarkConfig, StepThreshold,
 };
-use marcato_units::{Bytes, Duration};
+use marcato_units::{Bytes, Duration, Rate, Stream};
 
 pub use marcato_queue::Limit;
 
@@ -17,48 +22,34 @@ use crate::form::{Checked, Flag, Parts, Single, Small, SomeSize, SomeSpan, one_o
 use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
 use crate::keys::Keys;
 use crate::pairs::Pairs;
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, PluginKind};
 use crate::quantity::{Of, is_of, size, span};
 use crate::schema::{Entry, Schema};
 use crate::traffic::Preset;
 
-/// Queue discipline with its parameters.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Queue {
+kinds! {
+    /// Queue discipline with its parameters.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Queue, Transmitter, fn kind, plugins Queue(Plugin), visited by Visitor:
     /// FIFO queue that drops arriving packets when it is full.
-    DropTail(DropTailConfig),
+    "droptail" => DropTail(DropTailConfig),
     /// CoDel (RFC 8289).
-    Codel(CodelConfig),
+    "codel" => Codel(CodelConfig),
     /// FQ-CoDel (RFC 8290): one CoDel queue for each of many groups of flows, served in turn.
-    FqCodel(FqCodelConfig),
+    "fq-codel" => FqCodel(FqCodelConfig),
     /// CRQ: one queue for flows that respond to congestion signals, and one for all others.
-    Crq(Crq),
+    "crq" => Crq(Crq),
     /// FIFO queue that marks packets above a threshold (DCTCP).
-    StepMark(StepMarkConfig),
+    "step-mark" => StepMark(StepMarkConfig),
     /// RED (Floyd and Jacobson 1993).
-    Red(RedConfig),
+    "red" => Red(RedConfig),
     /// PIE (RFC 8033).
-    Pie(PieConfig),
+    "pie" => Pie(PieConfig),
     /// Strict priority of two layers, each with its own queue. A low packet leaves only if no high
     /// one can.
-    Strict(Strict),
+    "strict" => Strict(Strict),
     /// Two layers in one buffer. A high packet that finds it full displaces the last packets of the
     /// low layer.
-    PushOut(PushOutConfig),
-    /// Discipline of another crate.
-    Plugin(Plugin),
-}
-
-kinds! {
-    Queue, Transmitter, fn kind, plugins Queue:
-    "droptail" => DropTail(DropTailConfig),
-    "codel" => Codel(CodelConfig),
-    "fq-codel" => FqCodel(FqCodelConfig),
-    "crq" => Crq(Crq),
-    "step-mark" => StepMark(StepMarkConfig),
-    "red" => Red(RedConfig),
-    "pie" => Pie(PieConfig),
-    "strict" => Strict(Strict),
     "push-out" => PushOut(PushOutConfig),
 }
 
@@ -199,6 +190,50 @@ keyed! {
     "standard-least" => sharing: Shared, or(Sharing::Weighted; "`\"weighted\"`", "`0.05`");
     /// number of flows classified at once, rounded up to a power of two, at most 65536
     "flows" => flows: Small(8..=65_536), or(4096);
+}
+
+impl Crq {
+    /// Returns the configuration of the discipline before a transmitter of this rate, if it has a
+    /// constant one.
+    pub fn config(&self, rate: Option<Rate>) -> CrqConfig {
+        let codel = self.codel;
+        let buffer = match codel.limit {
+            Limit::Packets(packets) => Buffer::Packets(packets),
+            Limit::Bytes(bytes) => Buffer::Bytes(bytes),
+        };
+        let aqm = Aqm::Codel { target: codel.target, interval: codel.interval, ecn: codel.ecn };
+        let responsive = ClassConfig { aqm, buffer, share: 1 };
+        let standard = match self.standard {
+            Standard::Codel => responsive,
+            Standard::DropTail => ClassConfig { aqm: Aqm::DropTail, ..responsive },
+        };
+        CrqConfig {
+            // The rate matters only if the link is split, which requires a known rate.
+            rate: rate.unwrap_or(Rate::ZERO),
+            mtu: codel.maxpacket,
+            standard,
+            queues: Queues::Two {
+                responsive,
+                admission: if codel.ecn { Admission::Ecn } else { Admission::Loss },
+            },
+            sharing: match self.sharing {
+                Sharing::Weighted => marcato_queue::Sharing::Weighted,
+                Sharing::Split => marcato_queue::Sharing::Split { burst: codel.maxpacket },
+                Sharing::Strict { least } => marcato_queue::Sharing::Strict { least },
+            },
+            trap: match self.preset {
+                Preset::Paper => TrapConfig::paper(),
+                Preset::Authors => TrapConfig::authors(),
+                Preset::Marcato => TrapConfig::marcato(),
+            },
+            // The paper and its program classify every datagram that looks like QUIC.
+            quic: match self.preset {
+                Preset::Paper | Preset::Authors => QuicRule::FirstBit,
+                Preset::Marcato => QuicRule::Handshake,
+            },
+            flows: FlowTableConfig { flows: self.flows, ..FlowTableConfig::default() },
+        }
+    }
 }
 
 fn crq_can_split(crq: &Crq, keys: &Keys<'_>, at: &Transmitter) {
@@ -505,6 +540,9 @@ fn can_preempt(strict: &Strict, keys: &Keys<'_>, at: &Transmitter) {
     }
 }
 
+/// Disciplines that have classes of their own, and cannot be a class of a strict queue.
+const SEVERAL_CLASSES: [&str; 3] = ["crq", "strict", "push-out"];
+
 /// Queue of one class.
 struct OneClass;
 
@@ -514,14 +552,14 @@ impl Single<Transmitter> for OneClass {
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, at: &Transmitter) -> Option<Box<Queue>> {
         let item = keys.item(key)?;
         let queue = queue(item, *at, keys.faults)?;
-        if matches!(queue, Queue::Crq(_) | Queue::Strict(_) | Queue::PushOut(_)) {
-            keys.faults.add(
-                item.place,
-                format!(
-                    "a class of a strict queue is droptail, codel, fq-codel, step-mark, red or pie, not {}",
-                    queue.kind()
-                ),
-            );
+        let kind = queue.kind();
+        if SEVERAL_CLASSES.contains(&kind) {
+            let mut others: Vec<&str> =
+                PluginKind::Queue.built_in().filter(|one| !SEVERAL_CLASSES.contains(one)).collect();
+            let last = others.pop().unwrap_or_default();
+            let others = others.join(", ");
+            keys.faults
+                .add(item.place, format!("a class of a strict queue is {others} or {last}, not {kind}"));
         }
         Some(Box::new(queue))
     }
@@ -539,35 +577,183 @@ impl Default for Queue {
 }
 
 impl Queue {
+    /// Builds the queue. `plugin` makes those of other crates, each with a random stream.
+    ///
+    /// # Errors
+    /// [`QueueError`] if a discipline refuses its configuration, or `plugin` fails.
+    pub fn build<P: Packet + Send + 'static, E>(
+        &self,
+        site: &Site<'_>,
+        plugin: MakePlugin<'_, P, E>,
+    ) -> Result<Box<dyn Discipline<P> + Send>, QueueError<E>> {
+        self.visit(Build { site, make: plugin })
+    }
+
+    /// Returns whether the queue draws random numbers. A plug-in has a random stream, and may.
+    pub fn is_random(&self) -> bool {
+        self.visit(Describe).is_random
+    }
+
     /// Returns whether the queue marks ECN-capable packets; for strict priority, in either class. A
     /// plug-in may.
     pub fn marks(&self) -> bool {
-        match self {
-            Self::DropTail(_) | Self::PushOut(_) => false,
-            Self::Codel(codel) => codel.ecn,
-            Self::FqCodel(of) => of.codel.ecn,
-            Self::Crq(crq) => crq.codel.ecn,
-            Self::StepMark(_) | Self::Plugin(_) => true,
-            Self::Red(red) => red.ecn,
-            Self::Pie(pie) => pie.mark_ecnth.is_some(),
-            Self::Strict(Strict { high, low, .. }) => high.marks() || low.marks(),
-        }
+        self.visit(Describe).marks
     }
 
     /// Returns the capacity of each buffer; several for CRQ and strict priority, none for a
     /// plug-in, whose capacity is unknown.
     pub fn limits(&self) -> Vec<Limit> {
-        match self {
-            Self::DropTail(of) => vec![of.limit],
-            Self::StepMark(of) => vec![of.limit],
-            Self::PushOut(of) => vec![of.limit],
-            Self::Red(red) => vec![red.limit],
-            Self::Pie(pie) => vec![pie.limit],
-            Self::Codel(codel) => vec![codel.limit],
-            Self::FqCodel(of) => vec![of.codel.limit],
-            Self::Crq(crq) => vec![crq.codel.limit; 2],
-            Self::Plugin(_) => Vec::new(),
-            Self::Strict(Strict { high, low, .. }) => [high.limits(), low.limits()].concat(),
+        self.visit(Describe).limits
+    }
+}
+
+/// Place of a queue that is being built.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// Rate of the transmitter; `None` if it is infinite, or follows a trace.
+    pub rate: Option<Rate>,
+    /// Random stream of each class: `"high"`, which is the only one except under strict priority,
+    /// and `"low"`.
+    pub stream: &'a dyn Fn(&str) -> Stream,
+}
+
+impl std::fmt::Debug for Site<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site").field("rate", &self.rate).finish_non_exhaustive()
+    }
+}
+
+/// Constructor of the queues of other crates, with a random stream of each.
+pub type MakePlugin<'a, P, E> = &'a dyn Fn(&Plugin, Stream) -> Result<Box<dyn Discipline<P> + Send>, E>;
+
+/// Error returned for a queue that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum QueueError<E> {
+    /// A discipline of `marcato-queue` refuses its configuration.
+    #[error("{0}")]
+    Refused(Box<dyn std::error::Error + Send + Sync>),
+    /// The constructor of a plug-in failed.
+    #[error("{0}")]
+    Plugin(E),
+}
+
+impl<E> QueueError<E> {
+    fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Refused(Box::new(error))
+    }
+}
+
+/// Properties of a queue that users need without building it.
+struct Description {
+    is_random: bool,
+    marks: bool,
+    limits: Vec<Limit>,
+}
+
+/// Table of a row of [`Queue`], from which a queue is built. Every [`Configuration`] is one.
+trait Row {
+    fn build<P: Packet + Send + 'static, E>(
+        &self,
+        site: &Site<'_>,
+        plugin: MakePlugin<'_, P, E>,
+    ) -> Result<Box<dyn Discipline<P> + Send>, QueueError<E>>;
+
+    fn describe(&self) -> Description;
+}
+
+impl<C: Configuration> Row for C {
+    fn build<P: Packet + Send + 'static, E>(
+        &self,
+        site: &Site<'_>,
+        _: MakePlugin<'_, P, E>,
+    ) -> Result<Box<dyn Discipline<P> + Send>, QueueError<E>> {
+        let queue = Configuration::build(self, (site.stream)("high")).map_err(QueueError::refused)?;
+        Ok(Box::new(queue))
+    }
+
+    fn describe(&self) -> Description {
+        let (is_random, marks) = (Configuration::is_random(self), Configuration::marks(self));
+        Description { is_random, marks, limits: vec![self.limit()] }
+    }
+}
+
+impl Row for Crq {
+    fn build<P: Packet + Send + 'static, E>(
+        &self,
+        site: &Site<'_>,
+        _: MakePlugin<'_, P, E>,
+    ) -> Result<Box<dyn Discipline<P> + Send>, QueueError<E>> {
+        let queue = marcato_queue::Crq::new(self.config(site.rate)).map_err(QueueError::refused)?;
+        Ok(Box::new(queue))
+    }
+
+    fn describe(&self) -> Description {
+        Description { is_random: false, marks: self.codel.ecn, limits: vec![self.codel.limit; 2] }
+    }
+}
+
+impl Row for Strict {
+    fn build<P: Packet + Send + 'static, E>(
+        &self,
+        site: &Site<'_>,
+        plugin: MakePlugin<'_, P, E>,
+    ) -> Result<Box<dyn Discipline<P> + Send>, QueueError<E>> {
+        let class = |queue: &Queue, name| {
+            let stream = |_: &str| (site.stream)(name);
+            queue.build(&Site { stream: &stream, ..*site }, plugin)
+        };
+        let high = class(&self.high, "high")?;
+        Ok(Box::new(marcato_queue::Strict::of(high, class(&self.low, "low")?)))
+    }
+
+    fn describe(&self) -> Description {
+        let [high, low] = [&self.high, &self.low].map(|class| class.visit(Describe));
+        Description {
+            is_random: high.is_random || low.is_random,
+            marks: high.marks || low.marks,
+            limits: [high.limits, low.limits].concat(),
         }
+    }
+}
+
+/// Use of a queue's table, whichever type it has.
+trait Visitor {
+    type Output;
+
+    fn table<R: Row>(self, table: &R) -> Self::Output;
+
+    fn plugin(self, plugin: &Plugin) -> Self::Output;
+}
+
+/// Visitor that builds the queue.
+struct Build<'a, P, E> {
+    site: &'a Site<'a>,
+    make: MakePlugin<'a, P, E>,
+}
+
+impl<P: Packet + Send + 'static, E> Visitor for Build<'_, P, E> {
+    type Output = Result<Box<dyn Discipline<P> + Send>, QueueError<E>>;
+
+    fn table<R: Row>(self, table: &R) -> Self::Output {
+        table.build(self.site, self.make)
+    }
+
+    fn plugin(self, plugin: &Plugin) -> Self::Output {
+        (self.make)(plugin, (self.site.stream)("high")).map_err(QueueError::Plugin)
+    }
+}
+
+/// Visitor that describes the queue.
+struct Describe;
+
+impl Visitor for Describe {
+    type Output = Description;
+
+    fn table<R: Row>(self, table: &R) -> Description {
+        table.describe()
+    }
+
+    fn plugin(self, _: &Plugin) -> Description {
+        Description { is_random: true, marks: true, limits: Vec::new() }
     }
 }

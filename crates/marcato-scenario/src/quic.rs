@@ -1,4 +1,9 @@
 //! Prioritised messages over multipath QUIC.
+//!
+//! To add a lane scheduler, implement it in `marcato-sched` and name it in `PathScheduler` of
+//! `marcato-quic`. Then add its row to [`Scheduler`], and its name to the meaning of the key
+//! `scheduler`. The simulator then does not compile until it converts the one to the other:
+//! `marcato-sim/src/scenario/quic.rs`.
 
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
@@ -195,29 +200,19 @@ pub struct Path {
     pub layer: Layer,
 }
 
-/// Lane scheduler: chooses lanes for packets.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Scheduler {
-    /// Lane of lowest round-trip time with room.
-    LowRtt,
-    /// Lanes in turn.
-    RoundRobin,
-    /// Congestion window reservation.
-    Cwr(Reserving),
-    /// Congestion window reservation with redundancy.
-    CwrRed(Reserving),
-    /// Redundancy that ignores the window, for data of this level and above; for comparison only.
-    Selective(Selective),
-    /// Scheduler of another crate.
-    Plugin(Plugin),
-}
-
 kinds! {
-    Scheduler, (), fn name, plain "a lane scheduler", plugins Scheduler:
+    /// Lane scheduler: chooses lanes for packets.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Scheduler, (), fn name, plain "a lane scheduler", plugins Scheduler(Plugin):
+    /// Lane of lowest round-trip time with room.
     "low-rtt" => LowRtt,
+    /// Lanes in turn.
     "round-robin" => RoundRobin,
+    /// Congestion window reservation.
     "cwr" => Cwr(Reserving),
+    /// Congestion window reservation with redundancy.
     "cwr-red" => CwrRed(Reserving, "cwr-red"),
+    /// Redundancy that ignores the window, for data of this level and above; for comparison only.
     "selective" => Selective(Selective),
 }
 

@@ -1,26 +1,19 @@
 //! Keys of each table, as declared where the table is read. `docs/scenarios.md` repeats their rows
 //! word for word, which a test holds.
 
-use marcato_queue::{
-    CodelConfig, DropTailConfig, FqCodelConfig, PieConfig, PushOutConfig, RedConfig, StepMarkConfig,
-};
-
 use crate::amount::Transmitter;
 use crate::flow::{Messages, RequestResponse, TcpFlow, TcpProcess, UdpFlow};
 use crate::grid::GRID;
-use crate::keyed::Keyed;
-use crate::link::{
-    CHANGE, Direction, Exponential, GilbertElliott, JitterKind, LINK, Loss, Normal, PeriodicLoss, RandomLoss,
-    ScriptedLoss, Uniform,
-};
-use crate::queue::{Crq, Strict};
-use crate::quic::{Budget, Controller, NewReno, Path, Quic, Reserving, Scheduler, Selective};
+use crate::keyed::{Keyed, Kinded};
+use crate::link::{CHANGE, Direction, Exponential, JitterKind, LINK, Loss, Normal, Uniform};
+use crate::queue::Queue;
+use crate::quic::{Budget, Controller, Path, Quic, Scheduler};
 use crate::read::ROOT;
 use crate::read::record::RECORD;
 use crate::read::traffic::{
     ConstantPause, ConstantSize, ExponentialPause, ExponentialSize, ListedSizes, LogNormalSize, ParetoSize,
 };
-use crate::tcp::{Congestion, Cubic, DelayedAck, GROWTH_BY_ACKS, GrowthByBytes, LowLayer, NO_LOW_LAYER, Tcp};
+use crate::tcp::{Congestion, DelayedAck, GROWTH_BY_ACKS, GrowthByBytes, LowLayer, NO_LOW_LAYER, Tcp};
 use crate::topology::{ASYMMETRIC, DUMBBELL, MULTIPATH, MULTIPATH_PATH, PARKING_LOT};
 use crate::traffic::{Bulk, Message, Source};
 
@@ -95,26 +88,12 @@ impl Schema {
     }
 }
 
-/// All tables of the format.
-pub const TABLES: &[Schema] = &[
+/// Tables of the format that belong to no enum in [`tables`].
+const PLAIN: &[Schema] = &[
     ROOT,
     LINK,
     Direction::SCHEMA,
     CHANGE,
-    <DropTailConfig as Keyed<Transmitter>>::SCHEMA,
-    <CodelConfig as Keyed<Transmitter>>::SCHEMA,
-    <FqCodelConfig as Keyed<Transmitter>>::SCHEMA,
-    <Crq as Keyed<Transmitter>>::SCHEMA,
-    <StepMarkConfig as Keyed<Transmitter>>::SCHEMA,
-    <RedConfig as Keyed<Transmitter>>::SCHEMA,
-    <PieConfig as Keyed<Transmitter>>::SCHEMA,
-    <Strict as Keyed<Transmitter>>::SCHEMA,
-    <PushOutConfig as Keyed<Transmitter>>::SCHEMA,
-    Loss::PLAIN,
-    RandomLoss::SCHEMA,
-    PeriodicLoss::SCHEMA,
-    ScriptedLoss::SCHEMA,
-    GilbertElliott::SCHEMA,
     JitterKind::PLAIN,
     Uniform::SCHEMA,
     Normal::SCHEMA,
@@ -131,13 +110,7 @@ pub const TABLES: &[Schema] = &[
     Messages::SCHEMA,
     Quic::SCHEMA,
     Path::SCHEMA,
-    Scheduler::PLAIN,
-    <Reserving as Keyed>::SCHEMA,
-    Schema { what: "cwr-red", ..<Reserving as Keyed>::SCHEMA },
-    Selective::SCHEMA,
     Budget::SCHEMA,
-    Controller::PLAIN,
-    NewReno::SCHEMA,
     Message::SCHEMA,
     Source::SCHEMA,
     Bulk::SCHEMA,
@@ -153,9 +126,16 @@ pub const TABLES: &[Schema] = &[
     GROWTH_BY_ACKS,
     NO_LOW_LAYER,
     <LowLayer as Keyed<LowLayer>>::SCHEMA,
-    Congestion::PLAIN,
-    Cubic::SCHEMA,
     DelayedAck::SCHEMA,
     RECORD,
     GRID,
 ];
+
+/// Returns all tables of the format. Kinds without keys share one.
+pub fn tables() -> impl Iterator<Item = Schema> {
+    fn kinds<C: 'static, T: Kinded<C>>() -> impl Iterator<Item = Schema> {
+        T::KINDS.iter().map(|(.., schema)| **schema)
+    }
+    let plain = PLAIN.iter().copied().chain(kinds::<Transmitter, Queue>()).chain(kinds::<_, Loss>());
+    plain.chain(kinds::<_, Congestion>()).chain(kinds::<_, Scheduler>()).chain(kinds::<_, Controller>())
+}

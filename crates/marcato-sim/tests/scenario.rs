@@ -754,7 +754,10 @@ fn what_does_not_exist_is_named() {
     );
     traced.links[0] = plain();
     traced.links[0].there.queue = Queue::DropTail(DropTailConfig { limit: queue::Limit::Packets(0) });
-    assert!(matches!(build(&traced, &Traces::new()), Err(BuildError::Limit { .. })));
+    let Err(BuildError::Queue { link, source }) = build(&traced, &Traces::new()) else {
+        panic!("it was built")
+    };
+    assert!(link == "l" && source.is::<marcato_queue::LimitError>(), "{link}: {source}");
     let mut recorded = experiment(&["a", "b"], vec![plain()], vec![]);
     recorded.record.series = vec![Series::Flow { flow: "g".into(), metric: FlowMetric::Cwnd }];
     assert!(said(&recorded).contains("`flow.g.cwnd` is recorded, which does not exist"));

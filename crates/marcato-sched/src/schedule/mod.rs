@@ -15,6 +15,9 @@
 //! [`Layered`] lets any of them choose among the lanes of the high layer, and puts the excess on
 //! the low one.
 //!
+//! To add one here, write its file, and its variant in `PathScheduler`
+//! (`marcato-quic/src/config.rs`).
+//!
 //! A scheduler of another crate implements [`LaneScheduler`] as these do. [`eligible`], [`quick`],
 //! [`fastest`] and [`one_or_wait`] give it their rules on lanes that may be chosen. A session takes
 //! it by a `SchedulerFactory` of `marcato-quic`.

@@ -159,7 +159,7 @@ fn queues(
     Ok(match queue {
         Queue::Crq(crq) => {
             // A queue of type `Crq`, not boxed, so that its classes can be inspected.
-            let crq = convert::crq(of.link, of.rate, crq)?;
+            let crq = convert::crq(of, crq)?;
             (Box::new(Observed::new(crq, 0, occupancy)), None)
         }
         Queue::Strict(Strict { high, low, preempt: true }) => (one(high, 0)?, Some(one(low, 1)?)),

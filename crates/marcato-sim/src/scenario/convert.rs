@@ -1,14 +1,12 @@
 //! Conversion of a scenario's terms to the simulator's configuration.
 
-use marcato_queue::trap::TrapConfig;
-use marcato_queue::{
-    Admission, Aqm, Buffer, ClassConfig, Codel, Crq, CrqConfig, Discipline, DropTail, FlowTableConfig,
-    FqCodel, Limit, Pie, PushOut, Queues, QuicRule, Red, Sharing, StepMark, Strict,
-};
+use marcato_queue::{Crq, Discipline};
+use marcato_scenario::plugin::Plugin;
+use marcato_scenario::queue::{QueueError, Site};
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
-use marcato_units::{Bytes, Duration, Rate, Stream};
+use marcato_units::{Bytes, Duration, Stream};
 
 use super::Traces;
 use super::error::BuildError;
@@ -124,48 +122,6 @@ pub(super) fn pause(pause: &traffic::Pause) -> Result<Distribution<Duration>, Di
     }
 }
 
-/// Creates the CRQ queue of the link `link` at this rate.
-pub(super) fn crq(link: &str, rate: &link::Capacity, crq: &queue::Crq) -> Result<Crq<Packet>, BuildError> {
-    let codel = crq.codel;
-    let buffer = match codel.limit {
-        Limit::Packets(packets) => Buffer::Packets(packets),
-        Limit::Bytes(bytes) => Buffer::Bytes(bytes),
-    };
-    let aqm = Aqm::Codel { target: codel.target, interval: codel.interval, ecn: codel.ecn };
-    let responsive = ClassConfig { aqm, buffer, share: 1 };
-    let standard = match crq.standard {
-        queue::Standard::Codel => responsive,
-        queue::Standard::DropTail => ClassConfig { aqm: Aqm::DropTail, ..responsive },
-    };
-    let config = CrqConfig {
-        // The rate matters only if the link is split, which requires a known rate.
-        rate: if let link::Capacity::Rate(rate) = rate { *rate } else { Rate::ZERO },
-        mtu: codel.maxpacket,
-        standard,
-        queues: Queues::Two {
-            responsive,
-            admission: if codel.ecn { Admission::Ecn } else { Admission::Loss },
-        },
-        sharing: match crq.sharing {
-            queue::Sharing::Weighted => Sharing::Weighted,
-            queue::Sharing::Split => Sharing::Split { burst: codel.maxpacket },
-            queue::Sharing::Strict { least } => Sharing::Strict { least },
-        },
-        trap: match crq.preset {
-            traffic::Preset::Paper => TrapConfig::paper(),
-            traffic::Preset::Authors => TrapConfig::authors(),
-            traffic::Preset::Marcato => TrapConfig::marcato(),
-        },
-        // The paper and its program classify every datagram that looks like QUIC.
-        quic: match crq.preset {
-            traffic::Preset::Paper | traffic::Preset::Authors => QuicRule::FirstBit,
-            traffic::Preset::Marcato => QuicRule::Handshake,
-        },
-        flows: FlowTableConfig { flows: crq.flows, ..FlowTableConfig::default() },
-    };
-    Crq::new(config).map_err(|source| BuildError::Crq { link: link.to_owned(), source })
-}
-
 /// Transmitter of a link, for the queue before it.
 #[derive(Clone, Copy)]
 pub(super) struct Transmitter<'a> {
@@ -176,50 +132,26 @@ pub(super) struct Transmitter<'a> {
     pub(super) plugins: &'a Plugins,
 }
 
+/// Creates the CRQ queue before a transmitter.
+pub(super) fn crq(of: Transmitter<'_>, crq: &queue::Crq) -> Result<Crq<Packet>, BuildError> {
+    Crq::new(crq.config(of.rate.fixed()))
+        .map_err(|source| BuildError::Queue { link: of.link.to_owned(), source: source.into() })
+}
+
 /// Creates the queue before a transmitter; `stream` returns the random stream of the class with a
 /// name.
 pub(super) fn queue(
     of: Transmitter<'_>,
     queue: &queue::Queue,
     stream: &dyn Fn(&str) -> Stream,
-) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
-    let Transmitter { link, rate, mtu, plugins } = of;
-    let refused = |source| BuildError::Limit { link: link.to_owned(), source };
-    Ok(match queue {
-        queue::Queue::DropTail(config) => Box::new(DropTail::new(*config).map_err(refused)?),
-        queue::Queue::Codel(config) => {
-            let refused = |source| BuildError::Codel { link: link.to_owned(), source };
-            Box::new(Codel::new(*config).map_err(refused)?)
-        }
-        queue::Queue::FqCodel(config) => {
-            let refused = |source| BuildError::FqCodel { link: link.to_owned(), source };
-            Box::new(FqCodel::new(*config).map_err(refused)?)
-        }
-        queue::Queue::Crq(crq) => Box::new(self::crq(link, rate, crq)?),
-        queue::Queue::StepMark(config) => {
-            let refused = |source| BuildError::StepMark { link: link.to_owned(), source };
-            Box::new(StepMark::new(*config).map_err(refused)?)
-        }
-        queue::Queue::Red(config) => {
-            let refused = |source| BuildError::Red { link: link.to_owned(), source };
-            Box::new(Red::new(*config, stream("high")).map_err(refused)?)
-        }
-        queue::Queue::Pie(config) => {
-            let refused = |source| BuildError::Pie { link: link.to_owned(), source };
-            Box::new(Pie::new(*config, stream("high")).map_err(refused)?)
-        }
-        queue::Queue::Strict(queue::Strict { high, low, .. }) => {
-            let high = self::queue(of, high, &|_| stream("high"))?;
-            Box::new(Strict::of(high, self::queue(of, low, &|_| stream("low"))?))
-        }
-        queue::Queue::PushOut(config) => Box::new(PushOut::new(*config).map_err(refused)?),
-        queue::Queue::Plugin(plugin) => {
-            let rate = match rate {
-                link::Capacity::Rate(rate) => Some(*rate),
-                link::Capacity::Unlimited | link::Capacity::Trace(_) => None,
-            };
-            plugins.make_queue(link, plugin, QueueSite::new(rate, mtu, stream("high")))?
-        }
+) -> Result<Box<dyn Discipline<Packet> + Send>, BuildError> {
+    let rate = of.rate.fixed();
+    let own = |plugin: &Plugin, stream| {
+        of.plugins.make_queue(of.link, plugin, QueueSite::new(rate, of.mtu, stream))
+    };
+    queue.build(&Site { rate, stream }, &own).map_err(|error| match error {
+        QueueError::Refused(source) => BuildError::Queue { link: of.link.to_owned(), source },
+        QueueError::Plugin(error) => error,
     })
 }
 

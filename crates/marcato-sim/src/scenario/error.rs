@@ -1,6 +1,5 @@
 //! Errors of building a world.
 
-use marcato_queue::{CodelError, CrqError, FqCodelError, LimitError, PieError, RedError, StepMarkError};
 use marcato_quic::IdentityError;
 use marcato_scenario::plugin::PluginKind;
 use marcato_sched::conductor::DebtError;
@@ -32,61 +31,13 @@ pub enum BuildError {
         /// Path of the trace.
         trace: String,
     },
-    /// The limit of a queue admits nothing.
+    /// The configuration of a queue is invalid.
     #[error("the queue of link `{link}`: {source}")]
-    Limit {
+    Queue {
         /// Link.
         link: String,
-        /// Error of the limit.
-        source: LimitError,
-    },
-    /// The configuration of a CoDel queue is invalid.
-    #[error("the queue of link `{link}`: {source}")]
-    Codel {
-        /// Link.
-        link: String,
-        /// Error of CoDel.
-        source: CodelError,
-    },
-    /// The configuration of an FQ-CoDel queue is invalid.
-    #[error("the queue of link `{link}`: {source}")]
-    FqCodel {
-        /// Link.
-        link: String,
-        /// Error of FQ-CoDel.
-        source: FqCodelError,
-    },
-    /// The configuration of a step-marking queue is invalid.
-    #[error("the queue of link `{link}`: {source}")]
-    StepMark {
-        /// Link.
-        link: String,
-        /// Error of the queue.
-        source: StepMarkError,
-    },
-    /// The configuration of a RED queue is invalid.
-    #[error("the queue of link `{link}`: {source}")]
-    Red {
-        /// Link.
-        link: String,
-        /// Error of RED.
-        source: RedError,
-    },
-    /// The configuration of a PIE queue is invalid.
-    #[error("the queue of link `{link}`: {source}")]
-    Pie {
-        /// Link.
-        link: String,
-        /// Error of PIE.
-        source: PieError,
-    },
-    /// The configuration of CRQ is invalid.
-    #[error("the queue of link `{link}`: {source}")]
-    Crq {
-        /// Link.
-        link: String,
-        /// Error of CRQ.
-        source: CrqError,
+        /// Error of the discipline, for example [`LimitError`](marcato_queue::LimitError).
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The model of bursts of losses is invalid.
     #[error("the losses of link `{link}`: {source}")]

@@ -86,7 +86,7 @@ pub(super) trait Judge {
     }
 }
 
-impl Judge for Box<dyn Discipline<Packet>> {}
+impl Judge for Box<dyn Discipline<Packet> + Send> {}
 
 impl Judge for Crq<Packet> {
     fn judged(&self) -> Option<[Bytes; 2]> {

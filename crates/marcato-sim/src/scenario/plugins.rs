@@ -82,7 +82,7 @@ impl QueueSite {
 pub struct Plugins {
     names: PluginNames,
     congestions: Constructors<CongestionFactory, ()>,
-    queues: Constructors<Box<dyn Discipline<Packet>>, QueueSite>,
+    queues: Constructors<Box<dyn Discipline<Packet> + Send>, QueueSite>,
     schedulers: Constructors<SchedulerFactory, ()>,
 }
 
@@ -120,7 +120,7 @@ impl Plugins {
         mut self,
         name: &str,
         parameters: &[&str],
-        make: impl Fn(&Parameters, QueueSite) -> Result<Box<dyn Discipline<Packet>>, PluginError>
+        make: impl Fn(&Parameters, QueueSite) -> Result<Box<dyn Discipline<Packet> + Send>, PluginError>
         + Send
         + Sync
         + 'static,
@@ -160,7 +160,7 @@ impl Plugins {
         link: &str,
         plugin: &Plugin,
         site: QueueSite,
-    ) -> Result<Box<dyn Discipline<Packet>>, BuildError> {
+    ) -> Result<Box<dyn Discipline<Packet> + Send>, BuildError> {
         make(&self.queues, PluginKind::Queue, plugin, site, || format!("link `{link}`"))
     }
 
