@@ -1,13 +1,17 @@
 //! Complete description of one run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use marcato_units::{Duration, Seed};
 
 use crate::flow::{Flow, FlowKind, Payload, UdpFlow};
 use crate::link::Link;
+use crate::plugin::PluginKind;
+use crate::queue::Queue;
+use crate::quic::Scheduler;
 use crate::record::Record;
 use crate::sizes::SizeList;
+use crate::tcp::Congestion;
 
 /// Complete description of one run.
 ///
@@ -49,6 +53,27 @@ impl Experiment {
     /// Returns the flow of this name.
     pub fn flow(&self, name: &str) -> Option<&Flow> {
         self.flows.iter().find(|flow| flow.name == name)
+    }
+
+    /// Returns the kind and the name of each plug-in that the experiment needs.
+    pub fn plugins(&self) -> BTreeSet<(PluginKind, &str)> {
+        let directions = self.links.iter().flat_map(|link| [&link.there.queue, &link.back.queue]);
+        let later = self.links.iter().flat_map(|link| &link.changes).filter_map(|of| of.queue.as_ref());
+        let queues = directions.chain(later).flat_map(Queue::plugins);
+        let mut all: BTreeSet<_> = queues.map(|plugin| (PluginKind::Queue, plugin.name.as_str())).collect();
+        for flow in &self.flows {
+            let ends = flow.kind.tcp().into_iter().flat_map(|ends| [&ends.from, &ends.to]);
+            all.extend(ends.filter_map(|tcp| match &tcp.congestion {
+                Congestion::Plugin(plugin) => Some((PluginKind::Congestion, plugin.name.as_str())),
+                _ => None,
+            }));
+            if let FlowKind::Quic(quic) = &flow.kind
+                && let Scheduler::Plugin(plugin) = &quic.scheduler
+            {
+                all.insert((PluginKind::Scheduler, plugin.name.as_str()));
+            }
+        }
+        all
     }
 
     /// Gives each flow that takes its sizes from a file the contents of that file.

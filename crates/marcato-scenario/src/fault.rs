@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::document::Place;
 use crate::limit::MAX_FAULTS;
-use crate::plugin::PluginNames;
+use crate::plugin::{PluginNames, Position};
 
 /// All errors of a scenario. Each is displayed with the line that contains it:
 ///
@@ -165,17 +165,27 @@ pub(crate) struct Faults {
     nameless: Cell<[bool; 2]>,
     /// Names of plug-ins, which are no faults.
     plugins: Rc<PluginNames>,
+    /// Texts that are read.
+    sources: Rc<Sources>,
 }
 
 impl Faults {
-    /// Creates an empty collector for readers that know these plug-ins.
-    pub(crate) fn knowing(plugins: &Rc<PluginNames>) -> Self {
-        Self { plugins: Rc::clone(plugins), ..Self::default() }
+    /// Creates an empty collector for readers of these texts that know these plug-ins.
+    pub(crate) fn knowing(plugins: &Rc<PluginNames>, sources: &Rc<Sources>) -> Self {
+        Self { plugins: Rc::clone(plugins), sources: Rc::clone(sources), ..Self::default() }
     }
 
-    /// Returns an empty collector with the same plug-ins.
+    /// Returns an empty collector with the same plug-ins and texts.
     pub(crate) fn fresh(&self) -> Self {
-        Self::knowing(&self.plugins)
+        Self::knowing(&self.plugins, &self.sources)
+    }
+
+    /// Returns a position for messages of later steps, which do not have the text.
+    pub(crate) fn position(&self, place: Place) -> Option<Position> {
+        // A collector without texts belongs to a table that no file has.
+        self.sources.0.get(place.source)?;
+        let Fault { file, line, column, .. } = locate(place, String::new(), &self.sources);
+        Some(Position { file, line, column })
     }
 
     /// Returns the names of plug-ins.
@@ -241,7 +251,8 @@ impl Faults {
     }
 
     /// Returns an error if there are any faults.
-    pub(crate) fn into_error(self, sources: &Sources) -> Result<(), ScenarioError> {
+    pub(crate) fn into_error(self) -> Result<(), ScenarioError> {
+        let sources = &self.sources;
         let mut faults = self.found.into_inner();
         if faults.is_empty() {
             return Ok(());

@@ -500,7 +500,8 @@ pub(crate) fn chosen_of<'a, T: Clone>(
             Value::Table(table) => parameters(&format!("the {noun} {meant}"), table, keys, of_others, faults),
             _ => Parameters::default(),
         };
-        return Some(Chosen::Plugin(Plugin { name: meant.to_owned(), parameters }));
+        let position = faults.position(item.place);
+        return Some(Chosen::Plugin(Plugin { name: meant.to_owned(), parameters, position }));
     };
     let table = match &item.value {
         Value::Table(table) => {

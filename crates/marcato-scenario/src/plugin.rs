@@ -4,6 +4,7 @@
 //! parameters from [`PluginNames`]. The simulator knows its implementation.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use marcato_units::{Bytes, Duration, Rate};
@@ -48,19 +49,28 @@ impl PluginKind {
     }
 }
 
-/// Plug-in that a scenario names, with its parameters.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Plug-in that a scenario names, with its parameters. The position does not matter to equality.
+#[derive(Clone, Debug, Default)]
 pub struct Plugin {
     /// Name, as registered.
     pub name: String,
     /// Parameters that the scenario gives.
     pub parameters: Parameters,
+    /// Position at which the scenario chooses it; `None` if no file does.
+    pub position: Option<Position>,
+}
+
+impl PartialEq for Plugin {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { name, parameters, position: _ } = self;
+        (name, parameters) == (&other.name, &other.parameters)
+    }
 }
 
 impl Plugin {
     /// Creates a plug-in without parameters.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), parameters: Parameters::default() }
+        Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Returns the plug-in as a table of TOML.
@@ -72,6 +82,27 @@ impl Plugin {
         };
         let parameters = self.parameters.iter().map(|(key, one)| format!(", {key} = {}", value(one)));
         format!("{{ kind = {}{} }}", quote(&self.name), parameters.collect::<String>())
+    }
+}
+
+/// Position in a scenario's file, or the option that replaces a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Name of the file in messages, or the option and its key: `--set flow.bulk.congestion`.
+    pub file: String,
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Column, counted in characters from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An option is identified by its key.
+        if self.file.starts_with("--") {
+            return f.write_str(&self.file);
+        }
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
 }
 

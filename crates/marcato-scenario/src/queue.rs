@@ -589,6 +589,15 @@ impl Queue {
         self.visit(Build { site, make: plugin })
     }
 
+    /// Returns the plug-ins among the queue and its classes.
+    pub(crate) fn plugins(&self) -> Vec<&Plugin> {
+        match self {
+            Self::Plugin(plugin) => vec![plugin],
+            Self::Strict(Strict { high, low, .. }) => [high.plugins(), low.plugins()].concat(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns whether the queue draws random numbers. A plug-in has a random stream, and may.
     pub fn is_random(&self) -> bool {
         self.visit(Describe).is_random

@@ -70,6 +70,8 @@ pub struct Scenario {
     given: Vec<Set>,
     said: Vec<String>,
     plugins: Rc<PluginNames>,
+    /// Texts of the file and of the settings, for positions.
+    sources: Rc<Sources>,
     grid: Grid,
     experiment: Experiment,
     /// Notes on events of the file after the end of `experiment`.
@@ -171,11 +173,11 @@ impl Scenario {
 
     /// Reads a scenario from text, without the files that it names.
     pub(crate) fn parse_by(reader: &Reader, name: &str, text: &str) -> Result<Self, ScenarioError> {
-        let (scenario, sources, faults) = Self::read(name, text, reader)?;
-        faults.into_error(&sources).map(|()| scenario)
+        let (scenario, faults) = Self::read(name, text, reader)?;
+        faults.into_error().map(|()| scenario)
     }
 
-    fn read(name: &str, text: &str, reader: &Reader) -> Result<(Self, Sources, Faults), ScenarioError> {
+    fn read(name: &str, text: &str, reader: &Reader) -> Result<(Self, Faults), ScenarioError> {
         let Reader { overrides, plugins } = reader;
         if text.len() > MAX_FILE {
             let problem = format!("the file has {} bytes, but at most {MAX_FILE} are possible", text.len());
@@ -183,17 +185,21 @@ impl Scenario {
         }
         let shown = if name == STDIN { "<stdin>" } else { name };
         let mut sources = Sources(vec![(shown.to_owned(), text.to_owned())]);
-        let faults = Faults::knowing(plugins);
+        for set in &overrides.set {
+            let key = set.split('=').next().unwrap_or_default().trim();
+            sources.0.push((format!("--set {}", shorten(key)), set.clone()));
+        }
+        sources.0.extend(overrides.seed.map(|seed| ("--seed".to_owned(), seed.to_string())));
+        let sources = Rc::new(sources);
+        let faults = Faults::knowing(plugins, &sources);
         let (mut root, readable) = document::parse(0, text, &faults);
         if !readable {
             // After an error of TOML's grammar, further faults would be misleading.
-            faults.into_error(&sources)?;
+            faults.into_error()?;
             return Err(ScenarioError::unreadable(shown, "this is not TOML"));
         }
         list_tables(&mut root, &faults);
         for (index, set) in overrides.set.iter().enumerate() {
-            let key = set.split('=').next().unwrap_or_default().trim();
-            sources.0.push((format!("--set {}", shorten(key)), set.clone()));
             if set.len() > MAX_FILE {
                 faults.add(
                     Place { source: index + 1, start: 0, end: 0 },
@@ -206,7 +212,6 @@ impl Scenario {
             .filter_map(|(source, set)| setting::read(source, set, &faults))
             .collect();
         if let Some(seed) = overrides.seed.filter(|seed| *seed > Seed::MOST) {
-            sources.0.push(("--seed".to_owned(), seed.to_string()));
             let place = Place { source: sources.0.len() - 1, start: 0, end: seed.to_string().len() };
             faults.add(place, format!("a seed is 0 to {}, not {seed}", Seed::MOST));
         }
@@ -227,6 +232,7 @@ impl Scenario {
             given,
             said: overrides.set.clone(),
             plugins: Rc::clone(plugins),
+            sources,
             grid,
             experiment,
             notes,
@@ -236,7 +242,7 @@ impl Scenario {
         if !scenario.grid.axes.is_empty() {
             scenario.check_combinations(&faults, most);
         }
-        Ok((scenario, sources, faults))
+        Ok((scenario, faults))
     }
 
     /// Reads a scenario from a file, and the traces that it names.
@@ -277,7 +283,7 @@ impl Scenario {
     fn load_bytes(name: &str, bytes: Vec<u8>, reader: &Reader) -> Result<Self, ScenarioError> {
         let shown = if name == STDIN { "<stdin>" } else { name };
         let text = fault::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
-        let (mut scenario, sources, faults) = Self::read(name, &text, reader)?;
+        let (mut scenario, faults) = Self::read(name, &text, reader)?;
         let mut named = Vec::new();
         find_paths(&scenario.root, "trace", false, &mut named);
         for set in &scenario.given {
@@ -295,7 +301,7 @@ impl Scenario {
             }
         }
         scenario.load_sizes(&faults);
-        faults.into_error(&sources)?;
+        faults.into_error()?;
         Ok(scenario)
     }
 
@@ -382,7 +388,7 @@ impl Scenario {
         let sets = self.grid.combination(combination);
         // Every combination was checked when the file was read, so new faults are impossible.
         let (mut experiment, notes) =
-            build(&self.root, self.given.iter().chain(&sets), &Faults::knowing(&self.plugins));
+            build(&self.root, self.given.iter().chain(&sets), &Faults::knowing(&self.plugins, &self.sources));
         let seed = Seed::new(self.grid.seeds[seed]);
         experiment.seed = seed;
         experiment.take_sizes(&self.sizes);
@@ -392,6 +398,9 @@ impl Scenario {
     }
 
     /// Returns the command line that repeats exactly this run.
+    ///
+    /// The command knows no plug-ins. A comment of the shell at the end names those that the run
+    /// needs: a program that registers them repeats it.
     pub fn one_line(&self, run: &Run) -> String {
         let mut line = format!("marcato sim {}", shell(&self.file));
         let varied: HashSet<&str> = run.settings.iter().map(|setting| setting.key.as_str()).collect();
@@ -404,7 +413,15 @@ impl Scenario {
         for Setting { key, value } in &run.settings {
             line += &format!(" --set {key}={}", shell(value));
         }
-        line + &format!(" --seed {}", run.seed.get())
+        line += &format!(" --seed {}", run.seed.get());
+        let plugins = run.experiment.plugins();
+        let needed: Vec<String> =
+            plugins.iter().map(|(kind, name)| format!("{} {name}", kind.noun())).collect();
+        match needed.len() {
+            0 => line,
+            1 => format!("{line} # with the plug-in {}", needed[0]),
+            _ => format!("{line} # with the plug-ins {}", needed.join(", ")),
+        }
     }
 
     /// Returns the name of a run: its varied settings, with each key cut to a suffix that

@@ -6,7 +6,7 @@ use marcato_scenario::plugin::{Parameters, Plugin, PluginKind, PluginNameError, 
 use marcato_scenario::queue::Queue;
 use marcato_scenario::quic::Scheduler;
 use marcato_scenario::tcp::{Congestion, Cubic};
-use marcato_scenario::{Reader, Scenario, explain};
+use marcato_scenario::{Overrides, Reader, Scenario, explain};
 
 fn names() -> PluginNames {
     let mut names = PluginNames::default();
@@ -70,7 +70,7 @@ fn plugins_are_read_by_name_with_their_parameters() {
     let scenario = read(&scenario(OWN[0], OWN[1], OWN[2], ""));
     let experiment = scenario.experiment();
     let parameters = Parameters::default().with("decrease", 0.5).with("note", "a").with("smooth", true);
-    let aimd = Plugin { name: "aimd".to_owned(), parameters };
+    let aimd = Plugin { parameters, ..Plugin::new("aimd") };
     assert_eq!(congestion(experiment), &Congestion::Plugin(aimd));
     assert_eq!(experiment.links[0].there.queue, Queue::Plugin(Plugin::new("head-drop")));
     let FlowKind::Quic(quic) = &experiment.flows[1].kind else { panic!("quic") };
@@ -140,7 +140,39 @@ fn a_grid_compares_plugins_with_built_in_kinds() {
     let cubic = Congestion::Cubic(Cubic { hystart: false, fast_convergence: true });
     assert_eq!(congestion_of(&runs[0]), cubic);
     let parameters = Parameters::default().with("decrease", 0.6);
-    assert_eq!(congestion_of(&runs[1]), Congestion::Plugin(Plugin { name: "aimd".to_owned(), parameters }));
+    assert_eq!(congestion_of(&runs[1]), Congestion::Plugin(Plugin { parameters, ..Plugin::new("aimd") }));
+}
+
+#[test]
+fn a_plugin_knows_its_position() {
+    let position = |scenario: &Scenario| match congestion(scenario.experiment()) {
+        Congestion::Plugin(plugin) => plugin.position.as_ref().unwrap().to_string(),
+        other => panic!("{other:?}"),
+    };
+    let text = scenario(OWN[0], OWN[1], OWN[2], "");
+    let at = text.find(OWN[1]).unwrap();
+    let line = text[..at].matches('\n').count() + 1;
+    let column = at - text[..at].rfind('\n').unwrap();
+    assert_eq!(position(&read(&text)), format!("own.toml:{line}:{column}"));
+    let set = "flow.bulk.congestion={ kind = \"aimd\", decrease = 0.6 }";
+    let overrides = Overrides { set: vec![set.to_owned()], seed: None };
+    let scenario = Reader::new().plugins(&names()).overrides(&overrides).parse("own.toml", &text).unwrap();
+    assert_eq!(position(&scenario), "--set flow.bulk.congestion");
+}
+
+#[test]
+fn the_line_that_repeats_a_run_names_its_plugins() {
+    let line = |queue: &str, congestion: &str, scheduler: &str| {
+        let scenario = read(&scenario(queue, congestion, scheduler, ""));
+        scenario.one_line(&scenario.run(0).unwrap())
+    };
+    let plain = "marcato sim own.toml --seed 1";
+    assert_eq!(line("\"codel\"", "\"cubic\"", "\"cwr\""), plain);
+    let one = format!("{plain} # with the plug-in congestion control aimd");
+    assert_eq!(line("\"codel\"", OWN[1], "\"cwr\""), one);
+    let strict = r#"{ kind = "strict", low = "head-drop" }"#;
+    let all = "congestion control aimd, queue head-drop, lane scheduler cheapest";
+    assert_eq!(line(strict, OWN[1], OWN[2]), format!("{plain} # with the plug-ins {all}"));
 }
 
 fn congestion_of(run: &marcato_scenario::Run) -> Congestion {

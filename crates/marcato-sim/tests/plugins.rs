@@ -115,7 +115,12 @@ fn an_error_of_a_constructor_names_its_place_and_plugin() {
             "the lane scheduler `picky` of the flow `session`: nothing suits it",
         ),
     ] {
-        assert_eq!(error(queue, congestion, scheduler), expected);
+        let own = [queue, congestion, scheduler].into_iter().find(|value| value.contains("picky")).unwrap();
+        let text = scenario(queue, congestion, scheduler);
+        let (before, _) = text.split_once(own).unwrap();
+        let (line, column) = (before.lines().count(), before.lines().last().unwrap().len() + 1);
+        let place = format!("own.toml:{line}:{column}");
+        assert_eq!(error(queue, congestion, scheduler), format!("{place}: {expected}"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Errors of building a world.
 
 use marcato_quic::IdentityError;
-use marcato_scenario::plugin::PluginKind;
+use marcato_scenario::plugin::{PluginKind, Position};
 use marcato_sched::conductor::DebtError;
 use marcato_sched::schedule::BudgetError;
 
@@ -58,8 +58,10 @@ pub enum BuildError {
         name: String,
     },
     /// The constructor of a plug-in failed.
-    #[error("the {} `{name}` of the {what}: {source}", .kind.noun())]
+    #[error("{}the {} `{name}` of the {what}: {source}", before(.position.as_ref()), .kind.noun())]
     Plugin {
+        /// Position at which the scenario names the plug-in; `None` if no file does.
+        position: Option<Position>,
         /// Link or flow.
         what: String,
         /// Kind of the plug-in.
@@ -140,4 +142,9 @@ pub enum BuildError {
         /// Description of the error.
         problem: String,
     },
+}
+
+/// Returns a position at the beginning of a message.
+fn before(position: Option<&Position>) -> String {
+    position.map_or_else(String::new, |position| format!("{position}: "))
 }

@@ -178,13 +178,14 @@ fn make<T, S>(
     site: S,
     what: impl Fn() -> String,
 ) -> Result<T, BuildError> {
-    let Plugin { name, parameters, .. } = plugin;
+    let Plugin { name, parameters, position } = plugin;
     let make = constructors.get(name).ok_or_else(|| BuildError::NoSuchPlugin {
         what: what(),
         kind,
         name: name.clone(),
     })?;
     make(parameters, site).map_err(|source| BuildError::Plugin {
+        position: position.clone(),
         what: what(),
         kind,
         name: name.clone(),
