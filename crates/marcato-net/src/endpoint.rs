@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use marcato_units::Bytes;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
@@ -30,6 +31,8 @@ pub struct EndpointStats {
     pub connections: usize,
     /// Handshakes in progress.
     pub handshakes: usize,
+    /// Bytes of received data that the connections hold.
+    pub held: Bytes,
     /// Peers accepted.
     pub accepted: u64,
     /// Peers refused because of the limit of connections.
@@ -69,6 +72,7 @@ impl Config {
             ("open", limits.open.is_zero()),
             ("unread", limits.unread.is_zero()),
             ("unread_messages", limits.unread_messages == 0),
+            ("memory", limits.memory.is_zero()),
             ("receipts", limits.receipts == 0),
         ] {
             if zero {

@@ -233,9 +233,10 @@ const OF_ALL: [OfAll; 11] = [
     ("lane_in_flight_bytes", "Bytes in flight", MetricType::Gauge, |sums| sums.in_flight),
 ];
 
-const OF_ENDPOINTS: [OfEndpoint; 8] = [
+const OF_ENDPOINTS: [OfEndpoint; 9] = [
     ("endpoint_connections", "Open connections", MetricType::Gauge, |stats| stats.connections as u64),
     ("endpoint_handshakes", "Handshakes in progress", MetricType::Gauge, |stats| stats.handshakes as u64),
+    ("endpoint_held_bytes", "Bytes of received data held", MetricType::Gauge, |stats| stats.held.get()),
     ("endpoint_accepted", "Peers accepted", MetricType::Counter, |stats| stats.accepted),
     ("endpoint_refused", "Peers refused because a limit was reached", MetricType::Counter, |stats| {
         stats.refused

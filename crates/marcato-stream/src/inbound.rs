@@ -7,6 +7,7 @@ use marcato_sched::conductor::Removal;
 use marcato_units::{Bytes, Priority};
 use marcato_wire::MessageNumber;
 
+use crate::budget::Share;
 use crate::pool::{Part, Pool};
 use crate::{Closed, Limits, LongMessages};
 
@@ -211,6 +212,8 @@ pub struct Inbound {
     missed: VecDeque<Missed>,
     closed: Option<Closed>,
     was_full: bool,
+    /// Part of the endpoint's budget.
+    share: Share,
     /// Set when the application wants nothing more.
     declining: bool,
     counters: InboundCounters,
@@ -229,6 +232,7 @@ impl Inbound {
     pub fn new(limits: Limits, pool: Pool) -> Self {
         Self {
             limits,
+            share: pool.share(),
             pool,
             open: HashMap::new(),
             open_bytes: 0,
@@ -264,13 +268,22 @@ impl Inbound {
 
     /// Returns whether reading has to stop until the application takes something.
     pub fn is_full(&mut self) -> bool {
-        let full =
-            self.unread >= self.limits.unread.get() || self.ready_messages >= self.limits.unread_messages;
+        self.account();
+        // Beyond the endpoint's budget, reading goes on once the application has taken something.
+        let crowded = self.unread > 0 && self.share.exceeded().is_some();
+        let full = crowded
+            || self.unread >= self.limits.unread.get()
+            || self.ready_messages >= self.limits.unread_messages;
         if full && !self.was_full {
             self.counters.stops += 1;
         }
         self.was_full = full;
         full
+    }
+
+    /// Records the bytes held in the endpoint's budget.
+    fn account(&mut self) {
+        self.share.set(self.open_bytes + self.unread + self.unreliable_bytes);
     }
 
     /// Declines all messages from now on: their bytes are discarded, incomplete messages included.
@@ -289,6 +302,7 @@ impl Inbound {
             let received = Bytes::new(received);
             self.end_long(number, Missed { number, reason: MissedReason::Cancelled, received });
         }
+        self.account();
     }
 
     /// Returns whether messages are [declined](Self::decline). They are not acknowledged.
@@ -375,7 +389,12 @@ impl Inbound {
         if self.open_bytes > open_limit.get() {
             return Err(Overrun { limit: "open", most: open_limit.get() });
         }
-        Ok(())
+        self.account();
+        // Incomplete messages are all that the application cannot take.
+        match self.share.exceeded() {
+            Some(fair) if self.open_bytes > fair => Err(Overrun { limit: "memory", most: fair }),
+            _ => Ok(()),
+        }
     }
 
     /// Adds an unreliable message. Without room, the least urgent is dropped, and of these the
@@ -408,6 +427,7 @@ impl Inbound {
             Some(open) => self.open_bytes -= open.bytes.len(),
             None => {}
         }
+        self.account();
         if self.missed.len() >= self.limits.missed {
             self.counters.forgotten += 1;
             self.missed.pop_front();
@@ -450,6 +470,7 @@ impl Inbound {
                 self.end_long(missed.number, missed);
             }
         }
+        self.account();
     }
 
     /// Reason for which the connection ended, if it has.
@@ -469,6 +490,7 @@ impl Inbound {
         }
         self.ready_messages -= 1;
         self.unread -= length(&received.bytes);
+        self.account();
         Some(received)
     }
 
@@ -488,6 +510,7 @@ impl Inbound {
         let Some(long) = self.longs.get_mut(&number.0) else { return LongNext::End(Ok(())) };
         if let Some(piece) = long.pop() {
             self.unread -= length(&piece);
+            self.account();
             return LongNext::Piece(piece);
         }
         match long.end {
@@ -507,6 +530,7 @@ impl Inbound {
         if long.end.is_some() {
             self.longs.remove(&number.0);
         }
+        self.account();
     }
 }
 
@@ -552,6 +576,28 @@ mod tests {
         let mut short = inbound(|limits| limits.max_message = Bytes::new(4));
         short.piece(MessageNumber(0), P2, b"abcd", true).unwrap();
         assert!(short.piece(MessageNumber(1), P2, b"abcde", true).is_err());
+    }
+
+    #[test]
+    fn beyond_the_budget_those_above_their_share_have_to_stop() {
+        let pool = Pool::new(Bytes::new(100));
+        let mut inbounds = [(); 2].map(|()| Inbound::new(Limits::default(), pool.clone()));
+        let [greedy, modest] = &mut inbounds;
+        greedy.piece(MessageNumber(0), P2, &[0; 60], false).unwrap();
+        greedy.piece(MessageNumber(1), P2, &[0; 30], true).unwrap();
+        assert!(!greedy.is_full());
+        modest.piece(MessageNumber(0), P2, &[0; 20], true).unwrap();
+        // 110 bytes are held. The application can take what is complete.
+        assert!(greedy.is_full() && !modest.is_full());
+        assert_eq!(greedy.take().map(|received| received.bytes.len()), Some(30));
+        assert!(!greedy.is_full());
+        // It cannot take what is not.
+        modest.piece(MessageNumber(1), P2, &[0; 25], false).unwrap();
+        let overrun = greedy.piece(MessageNumber(0), P2, &[0; 5], false).unwrap_err();
+        assert_eq!(overrun.limit, "memory");
+        // The connection ends, and the other one has room.
+        drop(inbounds);
+        assert_eq!(pool.held(), Bytes::ZERO);
     }
 
     #[test]

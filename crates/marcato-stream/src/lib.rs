@@ -36,6 +36,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod budget;
 pub mod chunk;
 mod error;
 mod inbound;

@@ -1,11 +1,11 @@
-//! Bounds of one connection.
+//! Bounds of a connection.
 
 use marcato_sched::conductor;
 use marcato_units::{Bytes, Priority};
 
 use crate::SendError;
 
-/// Bounds of one connection. Outgoing data is bounded level by level, so that a full background
+/// Bounds of a connection, and of all connections of an endpoint. Outgoing data is bounded level by level, so that a full background
 /// queue never blocks an urgent message. Incoming data is bounded in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -38,6 +38,11 @@ pub struct Limits {
     /// Messages abandoned by the peer and not yet reported to the
     /// application (1024). Beyond the limit the oldest are forgotten.
     pub missed: usize,
+    /// Bytes of received data that all connections of an endpoint hold together (1 GiB). While they
+    /// hold more, each may hold no more than its fair share, this divided by their number: reading
+    /// stops where the application has something to take, and a peer with more in incomplete
+    /// messages loses its connection.
+    pub memory: Bytes,
     /// Receipts waiting to be sent (65 536). At the limit reading stops. Only over TCP.
     pub receipts: usize,
 }
@@ -57,6 +62,7 @@ impl Default for Limits {
             unread_messages: 16_384,
             unreliable: Bytes::new(MIB / 4),
             missed: 1024,
+            memory: Bytes::new(1024 * MIB),
             receipts: 65_536,
         }
     }

@@ -4,6 +4,9 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes as Payload;
+use marcato_units::Bytes;
+
+use crate::budget::{Budget, Share};
 
 /// Length in bytes below which messages use the allocator, which is fast for them.
 const LEAST: usize = 32 << 10;
@@ -18,8 +21,39 @@ fn lock(free: &Mutex<Free>) -> MutexGuard<'_, Free> {
 /// Blocks of memory that applications have released. Without them, each long message would be
 /// assembled in fresh pages. The system's clearing of these takes a fifth of a receiver's processor
 /// time.
-#[derive(Clone, Debug, Default)]
-pub struct Pool(Arc<Mutex<Free>>);
+///
+/// The connections that share a pool share a budget as well: the bytes of received data that they
+/// hold together.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    free: Arc<Mutex<Free>>,
+    budget: Budget,
+}
+
+impl Default for Pool {
+    /// Creates a pool without a budget.
+    fn default() -> Self {
+        Self::new(Bytes::MAX)
+    }
+}
+
+impl Pool {
+    /// Creates a pool for connections that may hold `budget` bytes of received data together. While
+    /// they hold more, each may hold no more than its fair share: the budget divided by their
+    /// number.
+    pub fn new(budget: Bytes) -> Self {
+        Self { free: Arc::default(), budget: Budget::new(budget) }
+    }
+
+    /// Returns the bytes of received data that the connections hold.
+    pub fn held(&self) -> Bytes {
+        self.budget.held()
+    }
+
+    pub(crate) fn share(&self) -> Share {
+        self.budget.share()
+    }
+}
 
 #[derive(Debug, Default)]
 struct Free {
@@ -63,7 +97,7 @@ impl Part {
         if len > self.0.capacity() && len >= LEAST {
             // The size doubles each time, so that each byte is moved once on average.
             let wanted = len.max(2 * self.0.capacity()).next_power_of_two();
-            let mut free = lock(&pool.0);
+            let mut free = lock(&pool.free);
             let mut block = free.take(wanted).unwrap_or_default();
             block.reserve_exact(wanted);
             block.extend_from_slice(&self.0);
@@ -81,10 +115,10 @@ impl Part {
         // A copy, so that a short message does not hold a large block.
         if bytes.len() < bytes.capacity() / 4 {
             let exact = Payload::copy_from_slice(&bytes);
-            lock(&pool.0).put(bytes);
+            lock(&pool.free).put(bytes);
             return exact;
         }
-        Payload::from_owner(Block { bytes, pool: Arc::downgrade(&pool.0) })
+        Payload::from_owner(Block { bytes, pool: Arc::downgrade(&pool.free) })
     }
 }
 
@@ -137,20 +171,20 @@ mod tests {
         let pool = Pool::default();
         let held: Vec<_> = (0..20).map(|_| message(&pool, 1 << 20)).collect();
         drop(held);
-        let kept = lock(&pool.0).bytes;
+        let kept = lock(&pool.free).bytes;
         assert!((KEPT / 2..=KEPT).contains(&kept), "{kept}");
-        assert_eq!(lock(&pool.0).blocks.iter().map(Vec::capacity).sum::<usize>(), kept);
+        assert_eq!(lock(&pool.free).blocks.iter().map(Vec::capacity).sum::<usize>(), kept);
         let short = Pool::default();
         drop(message(&short, LEAST / 2));
-        assert_eq!(lock(&short.0).bytes, 0);
+        assert_eq!(lock(&short.free).bytes, 0);
     }
 
     #[test]
     fn a_message_does_not_hold_a_block_much_longer_than_itself() {
         let pool = Pool::default();
-        lock(&pool.0).put(Vec::with_capacity(1 << 20));
+        lock(&pool.free).put(Vec::with_capacity(1 << 20));
         let held = message(&pool, 50_000);
-        assert!(lock(&pool.0).bytes >= 1 << 20);
+        assert!(lock(&pool.free).bytes >= 1 << 20);
         drop(held);
     }
 

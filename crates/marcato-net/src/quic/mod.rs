@@ -128,7 +128,7 @@ impl Hub {
             wake: Notify::new(),
             epoch,
             limits: config.limits,
-            pool: Pool::default(),
+            pool: Pool::new(config.limits.memory),
             buffer: config.quic.socket_buffer,
             client,
         }))
@@ -144,6 +144,7 @@ impl Hub {
         EndpointStats {
             connections: state.connections.len(),
             handshakes: stats.handshakes,
+            held: self.pool.held(),
             // The session's endpoint counts a peer as accepted when its handshake begins.
             accepted: stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64),
             refused: stats.refused,

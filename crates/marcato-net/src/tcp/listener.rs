@@ -78,7 +78,7 @@ impl Listener {
         let semaphore = |most: usize| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let shared = Arc::new(Acceptor {
             config: config.clone(),
-            pool: Pool::default(),
+            pool: Pool::new(config.limits.memory),
             tls,
             accepted,
             handshakes: semaphore(config.tcp.max_handshakes),
@@ -151,6 +151,7 @@ impl Acceptor {
         EndpointStats {
             connections: taken(connections, config.tcp.max_connections),
             handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
+            held: self.pool.held(),
             accepted: admitted.load(Relaxed),
             refused: refused.load(Relaxed),
             crowded: crowded.load(Relaxed),

@@ -342,7 +342,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     };
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
-    Ok(Tcp::begin(config, stream, pipe, None, Pool::default())?)
+    Ok(Tcp::begin(config, stream, pipe, None, Pool::new(config.limits.memory))?)
 }
 
 /// Returns whether a TLS handshake failed because the peer's bytes are no TLS records.
