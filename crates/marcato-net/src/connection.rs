@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
@@ -111,6 +111,11 @@ impl Connection {
 
     fn shared(&self) -> &Shared {
         self.transport().shared()
+    }
+
+    /// Returns the transport without keeping the connection's memory.
+    pub(crate) fn downgrade(&self) -> Weak<dyn Transport> {
+        Arc::downgrade(&self.0.0)
     }
 
     /// Returns the transport for inspection, also after its end. It does not keep the connection

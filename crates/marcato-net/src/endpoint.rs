@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{self, Arc, Weak};
 
 use marcato_units::Bytes;
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -12,6 +12,8 @@ use crate::connection::Connection;
 use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
 #[cfg(feature = "quic")]
 use crate::quic;
+use crate::shared::{Transport, lock};
+use crate::signal::Signal;
 use crate::target::{self, Target};
 #[cfg(feature = "tcp")]
 use crate::tcp;
@@ -47,11 +49,41 @@ pub struct EndpointStats {
     pub stray: u64,
 }
 
-/// Server's endpoint, to which peers connect. Accepted connections outlive it.
+/// Server's endpoint, to which peers connect. Accepted connections outlive it, unless it is
+/// [closed](Self::close).
 pub struct Endpoint {
     addrs: Vec<SocketAddr>,
     accepted: Mutex<mpsc::Receiver<Connection>>,
-    listener: Listener,
+    /// Listener, until the endpoint is closed.
+    listener: sync::Mutex<Option<Listener>>,
+    observe: Arc<dyn Fn() -> EndpointStats + Send + Sync>,
+    /// Connections that the application has accepted.
+    connections: sync::Mutex<Connections>,
+    closing: Signal,
+}
+
+/// Accepted connections, until they have ended.
+#[derive(Default)]
+struct Connections {
+    all: Vec<Weak<dyn Transport>>,
+    /// Length at which those that have ended are removed.
+    full: usize,
+}
+
+impl Connections {
+    fn add(&mut self, connection: &Connection) {
+        if self.all.len() >= self.full {
+            self.all.retain(|transport| {
+                transport.upgrade().is_some_and(|transport| transport.shared().closed().is_none())
+            });
+            self.full = 2 * self.all.len() + 64;
+        }
+        self.all.push(connection.downgrade());
+    }
+
+    fn open(&self) -> Vec<Arc<dyn Transport>> {
+        self.all.iter().filter_map(Weak::upgrade).collect()
+    }
 }
 
 impl fmt::Debug for Endpoint {
@@ -100,6 +132,17 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
     }
 }
 
+impl Listener {
+    fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
+        match self {
+            #[cfg(feature = "tcp")]
+            Self::Tcp(listener) => listener.observe(),
+            #[cfg(feature = "quic")]
+            Self::Quic(listener) => listener.observe(),
+        }
+    }
+}
+
 impl Endpoint {
     /// Lets peers connect to these addresses.
     ///
@@ -138,7 +181,15 @@ impl Endpoint {
             #[cfg(not(all(feature = "tcp", feature = "quic")))]
             engine => return Err(ConfigError::NotBuilt { engine }.into()),
         };
-        Ok(Self { addrs, accepted: Mutex::new(accepted), listener })
+        let observe = listener.observe();
+        Ok(Self {
+            addrs,
+            accepted: Mutex::new(accepted),
+            listener: sync::Mutex::new(Some(listener)),
+            observe,
+            connections: sync::Mutex::default(),
+            closing: Signal::default(),
+        })
     }
 
     /// Connects to a server: to a [`Remote`] over all lanes given, or by its name and port
@@ -163,25 +214,81 @@ impl Endpoint {
 
     /// Returns the counters and current load.
     pub fn stats(&self) -> EndpointStats {
-        self.observe()()
+        (self.observe)()
     }
 
     /// Returns a function that reads the statistics, even after the endpoint was dropped.
+    #[cfg(feature = "metrics")]
     pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
-        match self.listener {
-            #[cfg(feature = "tcp")]
-            Listener::Tcp(ref listener) => listener.observe(),
-            #[cfg(feature = "quic")]
-            Listener::Quic(ref listener) => listener.observe(),
-        }
+        Arc::clone(&self.observe)
     }
 
     /// Waits for the next peer that connects. Cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// If the endpoint accepts no more connections.
+    /// If the endpoint is [closed](Self::close).
     pub async fn accept(&self) -> Result<Connection, AcceptError> {
-        self.accepted.lock().await.recv().await.ok_or(AcceptError::Closed)
+        let next = async { self.accepted.lock().await.recv().await };
+        let closed = self.closing.wait_for(|| lock(&self.listener).is_none().then_some(()));
+        let connection = tokio::select! {
+            biased;
+            () = closed => None,
+            next = next => next,
+        };
+        let connection = connection.ok_or(AcceptError::Closed)?;
+        let mut connections = lock(&self.connections);
+        connections.add(&connection);
+        // The endpoint may have been closed meanwhile.
+        if lock(&self.listener).is_none() {
+            connection.transport().finish();
+        }
+        Ok(connection)
+    }
+
+    /// Closes the endpoint: no more peers are accepted, and every accepted connection ends once
+    /// everything sent on it has been delivered, as by [`Connection::close`]. Peers that were not
+    /// accepted yet are disconnected. [`wait_idle`](Self::wait_idle) waits for the end of all.
+    ///
+    /// ```
+    /// # use marcato_net::{Config, Endpoint, Identity, ServerSecurity};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let security = ServerSecurity::Tls(Identity::self_signed("localhost")?);
+    /// let server = Endpoint::listen(&Config::default(), &at, &security).await?;
+    /// server.close();
+    /// let ended = tokio::time::timeout(std::time::Duration::from_secs(30), server.wait_idle());
+    /// if ended.await.is_err() {
+    ///     // Peers that take nothing more.
+    ///     server.abort();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn close(&self) {
+        drop(lock(&self.listener).take());
+        self.closing.notify_waiters();
+        if let Ok(mut accepted) = self.accepted.try_lock() {
+            accepted.close();
+            while accepted.try_recv().is_ok() {}
+        }
+        lock(&self.connections).open().iter().for_each(|transport| transport.finish());
+    }
+
+    /// Closes the endpoint, and ends every accepted connection at once. Undelivered messages may be
+    /// lost.
+    pub fn abort(&self) {
+        self.close();
+        lock(&self.connections).open().iter().for_each(|transport| transport.abort());
+    }
+
+    /// Waits until every connection accepted so far has ended.
+    pub async fn wait_idle(&self) {
+        let open = lock(&self.connections).open();
+        for transport in open {
+            let shared = transport.shared();
+            shared.readable.wait_for(|| shared.closed()).await;
+        }
     }
 }

@@ -12,8 +12,8 @@ use common::{
     NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, server_at, within,
 };
 use marcato_net::{
-    ClientSecurity, Closed, Config, ConfigError, ConnectError, Endpoint, Engine, LocalAddress, LongMessages,
-    Message, MissedReason, Named, NotDelivered, Remote, SendError, ServerSecurity,
+    AcceptError, ClientSecurity, Closed, Config, ConfigError, ConnectError, Endpoint, Engine, LocalAddress,
+    LongMessages, Message, MissedReason, Named, NotDelivered, Remote, SendError, ServerSecurity,
 };
 use marcato_quic::{Fingerprint, Identity, Trust};
 use marcato_units::{Bytes, Priority};
@@ -590,7 +590,32 @@ async fn a_server_at_any_address_is_reached_over_ipv4_and_ipv6(engine: Engine) {
     }
 }
 
+/// A server that is closed delivers what it has sent, and lets no peer in.
+async fn a_closed_endpoint_delivers_and_ends(engine: Engine) {
+    let config = Config::new(engine);
+    let server = server(&config).await;
+    let mut pairs = Vec::new();
+    for _ in 0..3 {
+        let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+        pairs.push((client, within(server.endpoint.accept()).await.unwrap()));
+    }
+    let unaccepted = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    for (_, accepted) in &pairs {
+        accepted.send(Message::new(body(1, 2_000_000))).await.unwrap();
+    }
+    server.endpoint.close();
+    assert!(matches!(within(server.endpoint.accept()).await, Err(AcceptError::Closed)));
+    for (client, _) in &pairs {
+        assert_eq!(within(client.recv()).await.unwrap().bytes, body(1, 2_000_000));
+        assert_eq!(within(client.closed()).await, Closed::ByPeer);
+    }
+    within(server.endpoint.wait_idle()).await;
+    within(unaccepted.closed()).await;
+    within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
+}
+
 for_both_engines! {
+    a_closed_endpoint_delivers_and_ends
     a_server_at_any_address_is_reached_over_ipv4_and_ipv6
     a_server_is_reached_by_its_name
     a_name_without_an_address_is_an_error
