@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use marcato_identity::{Identity, Trust};
 #[cfg(feature = "quic")]
-use marcato_quic::{Retry, SessionConfig};
+use marcato_quic::{ResetKey, Retry, SessionConfig};
 use marcato_sched::conductor::Config as ConductorConfig;
 pub use marcato_stream::{ChunkRule, Limits, LongMessages};
 #[cfg(feature = "quic")]
@@ -167,6 +167,9 @@ pub struct QuicConfig {
     /// progress included. From half of it on, clients have to prove their address first. Beyond it
     /// they are refused before their handshake, and counted.
     pub backlog: usize,
+    /// Key of stateless resets; a new one for each endpoint if `None`. A server that keeps it across
+    /// restarts ends the connections of its predecessor at once (RFC 9000 §10.3).
+    pub reset_key: Option<ResetKey>,
     /// Requires every client to prove first that it receives packets at its address, which costs a
     /// round trip (off).
     pub validate_addresses: bool,
@@ -190,6 +193,7 @@ impl Default for QuicConfig {
             max_handshakes: 256,
             max_handshakes_per_address: 32,
             backlog: 128,
+            reset_key: None,
             validate_addresses: false,
             socket_buffer: Bytes::kb(4000),
             handshake_timeout: Duration::from_secs(10),

@@ -189,7 +189,7 @@ pub use target::{Named, Target};
 #[cfg(feature = "quic")]
 pub use marcato_quic;
 #[cfg(feature = "quic")]
-pub use marcato_quic::{LaneLoss, LowLaneChange};
+pub use marcato_quic::{LaneLoss, LowLaneChange, ResetKey};
 pub use {marcato_sched, marcato_units};
 
 /// Quick start of the README, compiled and run.

@@ -69,6 +69,16 @@ pub struct Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
+/// Secret key of stateless resets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ResetKey(pub [u8; 64]);
+
+impl std::fmt::Debug for ResetKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ResetKey(..)")
+    }
+}
+
 /// Configuration of an endpoint.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
@@ -78,6 +88,9 @@ pub struct EndpointConfig {
     /// network use `None` for the operating system's source: knowing the seed suffices to forge
     /// connection IDs and tokens.
     pub seed: Option<Seed>,
+    /// Key of stateless resets (RFC 9000 §10.3); a new one if `None`. A server that keeps it across
+    /// restarts ends the sessions of its predecessor at once, instead of by their idle timeout.
+    pub reset_key: Option<ResetKey>,
     /// Limit of concurrent sessions; further peers are refused.
     pub max_sessions: usize,
     /// Requires every client to prove first that it receives packets at its address.
@@ -101,6 +114,7 @@ impl EndpointConfig {
         Self {
             sockets,
             seed: None,
+            reset_key: None,
             max_sessions: 4096,
             validate_addresses: false,
             max_handshakes: 256,
@@ -268,8 +282,8 @@ impl Endpoint {
             return Err(EndpointError::Sockets { given: config.sockets.len() });
         }
         let random = Arc::new(Random::new(config.seed));
-        let mut engine =
-            EngineConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &random.bytes::<64>())));
+        let reset_key = config.reset_key.as_ref().map_or_else(|| random.bytes(), |key| key.0);
+        let mut engine = EngineConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset_key)));
         if config.seed.is_some() {
             let ids = Arc::clone(&random);
             engine.rng_seed(Some(random.bytes())).cid_generator(Arc::new(move || {

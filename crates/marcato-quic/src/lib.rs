@@ -35,8 +35,8 @@ pub use config::{
 };
 pub use controller::Congestion;
 pub use endpoint::{
-    Arrival, ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, SessionId,
-    SocketId,
+    Arrival, ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, ResetKey,
+    SessionId, SocketId,
 };
 pub use event::{Event, LaneLoss, LowLaneChange, WindowChange};
 pub use inbox::Piece;

@@ -111,6 +111,7 @@ impl Hub {
         let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
         endpoint.max_sessions = config.quic.max_connections;
         endpoint.validate_addresses = config.quic.validate_addresses;
+        endpoint.reset_key.clone_from(&config.quic.reset_key);
         endpoint.max_handshakes = config.quic.max_handshakes;
         endpoint.max_handshakes_per_address = config.quic.max_handshakes_per_address;
         endpoint.handshake_timeout = Some(config.quic.handshake_timeout);

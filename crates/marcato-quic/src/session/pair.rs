@@ -17,7 +17,7 @@ use marcato_wire::{Ecn, MessageNumber};
 
 use super::{Message, Session, SessionStats};
 use crate::config::SessionConfig;
-use crate::endpoint::{Endpoint, EndpointConfig, LocalSocket, SessionId, SocketId};
+use crate::endpoint::{Endpoint, EndpointConfig, LocalSocket, ResetKey, SessionId, SocketId};
 use crate::event::Event;
 use crate::lane::LaneRequest;
 
@@ -148,7 +148,8 @@ impl Pair {
         let (epoch, now) = (Instant::now(), Time::ZERO);
         let end = |who| {
             let sockets = (0..lanes).map(|lane| LocalSocket::new(address(who, lane))).collect();
-            let config = EndpointConfig { seed: Some(seed), ..EndpointConfig::new(sockets) };
+            let reset_key = Some(ResetKey([7; 64]));
+            let config = EndpointConfig { seed: Some(seed), reset_key, ..EndpointConfig::new(sockets) };
             End {
                 endpoint: Endpoint::new(config, epoch).unwrap(),
                 id: None,
@@ -180,6 +181,16 @@ impl Pair {
 
     fn end(&self, who: Who) -> &End {
         &self.ends[who as usize]
+    }
+
+    /// Replaces the server's endpoint by one that knows nothing but perhaps the key of resets.
+    pub(super) fn restart_server(&mut self, reset_key: Option<ResetKey>) {
+        let end = &mut self.ends[Who::Server as usize];
+        let sockets = (0..).map_while(|lane| end.endpoint.socket(SocketId(lane)).copied()).collect();
+        let seed = Some(Seed::new(8));
+        let config = EndpointConfig { seed, reset_key, ..EndpointConfig::new(sockets) };
+        end.endpoint = Endpoint::new(config, Instant::now()).unwrap();
+        end.id = None;
     }
 
     /// Returns the endpoint of one end.

@@ -10,6 +10,7 @@ use marcato_wire::ErrorCode;
 use super::pair::{Pair, Who, body, message};
 use super::{MAX_NOTES, Message};
 use crate::config::{PathScheduler, SessionConfig, StreamUse};
+use crate::endpoint::ResetKey;
 use crate::event::{Event, LaneLoss};
 use crate::inbox::InboxLimits;
 use crate::lane::LaneState;
@@ -348,4 +349,21 @@ fn the_reason_of_an_end_is_known_before_its_event() {
     assert_eq!(ended, Some(Some(ErrorCode::NoError.get())));
     let closed = |event: &Event| matches!(event, Event::Closed { code: Some(0), .. });
     assert!(pair.events(Client).any(closed));
+}
+
+/// RFC 9000 §10.3: an endpoint that has lost its state resets the connections of its peers.
+#[test]
+fn a_server_that_restarts_with_its_key_ends_old_sessions() {
+    let ended = |pair: &Pair| {
+        let closed = |(_, event): &&(Time, Event)| matches!(event, Event::Closed { .. });
+        pair.timed_events(Client).find(closed).map(|(at, _)| *at)
+    };
+    for (key, resets) in [(Some(ResetKey([7; 64])), true), (None, false)] {
+        let mut pair = pair(&[40], &SessionConfig::default());
+        pair.restart_server(key);
+        let sent = pair.now;
+        pair.send(Client, message(Priority::P2, 1000));
+        pair.pass(Duration::from_secs(5));
+        assert_eq!(ended(&pair), resets.then_some(sent + Duration::from_millis(40)));
+    }
 }
