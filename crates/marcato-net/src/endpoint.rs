@@ -93,7 +93,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Config {
-    fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let limits = &self.limits;
         for (limit, zero) in [
             ("queued", limits.queued.is_zero()),

@@ -88,6 +88,17 @@ pub enum ConfigError {
     /// QUIC is always encrypted.
     #[error("quic is always encrypted: use tls, or the tcp engine")]
     PlaintextQuic,
+    /// Connections over TCP cannot share a socket.
+    #[error("tcp connections cannot share a socket: use `Endpoint::connect`, or the quic engine")]
+    SharedTcp,
+    /// A client has no socket for a lane.
+    #[error(
+        "no socket of the client is left for the lane to {remote}: bind one of its address family and layer for each lane"
+    )]
+    NoSocket {
+        /// Remote address of the lane.
+        remote: SocketAddr,
+    },
     /// The target of a connection is no host with a port.
     #[error("`{given}` has no host and port: write `example.com:4433` or `[2001:db8::1]:4433`")]
     Target {

@@ -127,6 +127,8 @@
     allow(unused, clippy::match_single_binding, reason = "without an engine only the types remain")
 )]
 
+#[cfg(feature = "quic")]
+mod client;
 mod config;
 mod connection;
 mod endpoint;
@@ -155,6 +157,8 @@ mod target;
 #[cfg(feature = "tcp")]
 mod tcp;
 
+#[cfg(feature = "quic")]
+pub use client::Client;
 #[cfg(feature = "quic")]
 pub use config::QuicConfig;
 pub use config::{

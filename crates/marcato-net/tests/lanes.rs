@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{NAME, body, close, localhost, number_of, server_at, within};
 use marcato_net::{
-    AddLaneError, ChangeLaneError, ClientSecurity, Config, Connection, ConnectionEvent, Endpoint, Engine,
-    LaneConfig, LaneLoss, LocalAddress, LongMessages, Message, Remote,
+    AddLaneError, ChangeLaneError, Client, ClientSecurity, Config, ConfigError, ConnectError, Connection,
+    ConnectionEvent, Endpoint, Engine, LaneConfig, LaneLoss, LocalAddress, LongMessages, Message, Remote,
 };
 use marcato_quic::{LaneError, PathScheduler, Retry};
 use marcato_sched::reserve::{Source, SourceKey};
@@ -449,4 +449,54 @@ async fn a_lost_lane_is_reported_and_reopens_by_itself() {
     assert_eq!(within(async { while events.next().await.is_some() {} }).await, ());
     within(sender).await.unwrap();
     within(taker).await.unwrap();
+}
+
+/// Connections of one client share its port. Each gets its own messages, and ends by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_a_client_share_its_sockets() {
+    let config = Config::new(Engine::Quic);
+    let server = server_at(&config, &[localhost().into(), localhost().into()]).await;
+    let client = Client::bind(&config, &[localhost().into()]).unwrap();
+    let mut pairs = Vec::new();
+    for _ in 0..20 {
+        let connected = within(client.connect(&server.remote())).await.unwrap();
+        pairs.push((connected, within(server.endpoint.accept()).await.unwrap()));
+    }
+    for (number, (client, _)) in (0..).zip(&pairs) {
+        client.send(Message::new(body(number, 50_000))).await.unwrap();
+    }
+    let ports: BTreeSet<_> = pairs.iter().map(|(_, accepted)| accepted.remote_addr().unwrap()).collect();
+    assert_eq!(ports, BTreeSet::from([client.local_addrs()[0]]));
+    for (number, (_, accepted)) in (0..).zip(&pairs) {
+        assert_eq!(within(accepted.recv()).await.unwrap().bytes, body(number, 50_000));
+    }
+    // A further lane needs a socket of its own. One connection ends without the others.
+    let lane = LaneConfig::new(server.endpoint.local_addrs()[1]);
+    pairs[0].0.add_lane(lane).unwrap();
+    within(async {
+        while pairs[0].0.stats().lanes.iter().filter(|lane| lane.usable).count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let (first, accepted) = pairs.remove(0);
+    close(first, accepted).await;
+    // They outlive the client.
+    drop(client);
+    for (number, (client, accepted)) in (0..).zip(pairs) {
+        client.send(Message::new(body(number, 1000))).await.unwrap();
+        assert_eq!(within(accepted.recv()).await.unwrap().bytes, body(number, 1000));
+        close(client, accepted).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_a_fitting_socket_says_so() {
+    let config = Config::new(Engine::Quic);
+    let server = server_at(&config, &[localhost().into()]).await;
+    let client = Client::bind(&config, &["[::1]:0".parse::<SocketAddr>().unwrap().into()]).unwrap();
+    let error = within(client.connect(&server.remote())).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Config(ConfigError::NoSocket { .. })), "{error}");
+    let error = Client::bind(&Config::new(Engine::Tcp), &[localhost().into()]).unwrap_err();
+    assert!(error.to_string().contains("quic engine"), "{error}");
 }

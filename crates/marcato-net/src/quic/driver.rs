@@ -187,6 +187,7 @@ impl Driver {
     fn look(&self) -> (bool, Option<Time>) {
         let state = lock(&self.hub.state);
         let over = state.accepted.is_none()
+            && !state.shared
             && state.connections.is_empty()
             && state.endpoint.sessions().next().is_none();
         (over, state.endpoint.next_timeout())

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use marcato_identity::Trust;
 use marcato_quic::{
     LaneRequest, LaneState, LocalSocket, LongId, MessageId, Session, SessionConfig, SessionId, SocketId,
 };
@@ -54,7 +55,7 @@ pub(crate) struct Hub {
     pool: Pool,
     /// Buffer size requested for each socket.
     buffer: Bytes,
-    /// Set if it belongs to one connection, of which this is the client's end.
+    /// Set if this is the client's end of its connections.
     client: bool,
 }
 
@@ -66,6 +67,8 @@ struct State {
     connections: HashMap<SessionId, Entry>,
     /// Connections with work that is no event of their session.
     attention: Vec<SessionId>,
+    /// Set while further connections may share the sockets of a client.
+    shared: bool,
     /// Channel for new connections, as long as the endpoint accepts peers.
     accepted: Option<mpsc::Sender<Connection>>,
     /// Key of the next connection, by which handles recognise theirs.
@@ -123,6 +126,7 @@ impl Hub {
                 changes: 0,
                 connections: HashMap::new(),
                 attention: Vec::new(),
+                shared: false,
                 accepted,
                 next_key: 0,
             }),
@@ -189,6 +193,21 @@ impl Hub {
 }
 
 impl State {
+    /// Returns a socket for a lane; `None` if none has its address family, its layer and its local
+    /// address. At the server, only the address of a client's socket tells the lanes of a session
+    /// apart, so those of its other lanes are `taken`.
+    fn place(&self, lane: &LaneConfig, taken: &[SocketId]) -> Option<SocketId> {
+        let fits = |socket: &Socket| {
+            let local = lane.local.is_none_or(|local| {
+                local.ip() == socket.addr.ip() && (local.port() == 0 || local.port() == socket.addr.port())
+            });
+            local && socket.layer == lane.layer && socket.addr.is_ipv4() == lane.remote.is_ipv4()
+        };
+        let all = (0..=u8::MAX).map(SocketId).zip(&self.sockets);
+        let mut fitting = all.filter(|(_, socket)| fits(socket)).map(|(place, _)| place);
+        fitting.find(|place| !taken.contains(place))
+    }
+
     /// Returns a connection and its session, unless it has ended.
     fn connection(&mut self, quic: &Quic) -> Option<(&mut Entry, &mut Session)> {
         let entry = self.connections.get_mut(&quic.id).filter(|entry| entry.key == quic.key)?;
@@ -262,6 +281,21 @@ fn closed(reason: &str, code: Option<u64>) -> Closed {
 }
 
 impl Quic {
+    /// Returns one of a client's shared sockets for a further lane, if one fits.
+    fn shared_place(&self, lane: &LaneConfig) -> Result<Option<SocketId>, AddLaneError> {
+        let mut state = lock(&self.hub.state);
+        if !state.shared {
+            return Ok(None);
+        }
+        let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
+        // The sockets of lanes that wait to be opened again are not known.
+        if session.load().requests > 0 {
+            return Ok(None);
+        }
+        let taken: Vec<SocketId> = sockets_of(session).collect();
+        Ok(state.place(lane, &taken))
+    }
+
     /// Returns the error of sending on a connection that has ended or is closing here.
     fn over(&self) -> SendError {
         SendError::Closed(self.shared.closed().unwrap_or(Closed::Local))
@@ -408,22 +442,28 @@ impl Transport for Quic {
         if !self.hub.client {
             return Err(marcato_quic::LaneError::NotAClient.into());
         }
+        if let Some(place) = self.shared_place(&lane)? {
+            let now = self.hub.now();
+            let mut state = lock(&self.hub.state);
+            let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
+            session.add_lane(now, request(place, &lane))?;
+            drop(state);
+            self.hub.wake.notify_one();
+            return Ok(());
+        }
         let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
         let socket = Socket::bind(addr, lane.layer, self.hub.buffer);
         let socket = Arc::new(socket.map_err(|source| AddLaneError::Bind { addr, source })?);
         let now = self.hub.now();
         let mut guard = lock(&self.hub.state);
         let state = &mut *guard;
+        let shared = state.shared;
         let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
         // A socket that no lane uses any more is replaced.
-        let used: Vec<SocketId> = session
-            .lanes()
-            .filter_map(|(view, ..)| session.route(view.id))
-            .map(|(socket, _)| socket)
-            .collect();
+        let used: Vec<SocketId> = sockets_of(session).collect();
         let settled = session.load().requests == 0;
         let mut places = (0..=u8::MAX).map(SocketId).take(state.sockets.len());
-        let vacant = places.find(|place| settled && !used.contains(place));
+        let vacant = places.find(|place| settled && !shared && !used.contains(place));
         let local = LocalSocket { layer: lane.layer, ..LocalSocket::new(socket.addr) };
         let place = match vacant {
             Some(place) => {
@@ -508,6 +548,11 @@ impl Transport for Quic {
         };
         ConnectionStats { received, ..stats }
     }
+}
+
+/// Returns the sockets of a session's lanes.
+fn sockets_of(session: &Session) -> impl Iterator<Item = SocketId> + '_ {
+    session.lanes().filter_map(|(view, ..)| session.route(view.id)).map(|(socket, _)| socket)
 }
 
 /// Returns the unspecified address of the family of `remote`.
@@ -634,49 +679,133 @@ impl Listener {
     }
 }
 
+/// Server with everything that connecting to it needs.
+struct Wanted<'a> {
+    name: &'a str,
+    trust: Trust,
+    /// Lanes, at least one, with the implied ones of the low layer.
+    lanes: Vec<LaneConfig>,
+    first: SocketAddr,
+}
+
+impl<'a> Wanted<'a> {
+    async fn new(config: &Config, to: &'a Remote) -> Result<Self, ConnectError> {
+        let ClientSecurity::Tls { name, trust } = &to.security else {
+            return Err(ConfigError::PlaintextQuic.into());
+        };
+        let trust = trust_or_system(trust.as_ref()).await.map_err(ConfigError::from)?;
+        let lanes = with_low_lanes(config, &to.lanes)?;
+        let Some(first) = lanes.first().map(|lane| lane.remote) else {
+            return Err(ConfigError::NoAddress.into());
+        };
+        let most = usize::from(config.quic.session.max_lanes);
+        if lanes.len() > most {
+            let given = lanes.len();
+            return Err(ConfigError::TooManyLanes { engine: Engine::Quic, most, given }.into());
+        }
+        Ok(Self { name, trust, lanes, first })
+    }
+}
+
 /// Connects over all lanes of `to`; returns when the first is up.
 pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-    let ClientSecurity::Tls { name, trust } = &to.security else {
-        return Err(ConfigError::PlaintextQuic.into());
-    };
-    let trust = trust_or_system(trust.as_ref()).await.map_err(ConfigError::from)?;
-    let lanes = with_low_lanes(config, &to.lanes)?;
-    let Some(first) = lanes.first() else { return Err(ConfigError::NoAddress.into()) };
-    let most = usize::from(config.quic.session.max_lanes);
-    if lanes.len() > most {
-        let given = lanes.len();
-        return Err(ConfigError::TooManyLanes { engine: Engine::Quic, most, given }.into());
-    }
+    let wanted = Wanted::new(config, to).await?;
     let mut sockets = Vec::new();
-    for lane in &lanes {
+    for lane in &wanted.lanes {
         let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
         let socket = Socket::bind(addr, lane.layer, config.quic.socket_buffer);
         sockets.push(Arc::new(socket.map_err(|source| ConnectError::Bind { addr, source })?));
     }
+    let places: Vec<SocketId> = (0..=u8::MAX).map(SocketId).take(sockets.len()).collect();
     let hub = Hub::new(sockets, config, None)?;
-    let (connecting, connected) = oneshot::channel();
-    let quic = {
-        let mut state = lock(&hub.state);
-        let now = hub.now();
-        let session = session_config(config);
-        let id = state.endpoint.connect(now, SocketId(0), first.remote, name, &trust, session)?;
-        let quic = hub.adopt(&mut state, id, Some(connecting));
-        if let Some(session) = state.endpoint.session(id) {
-            for (socket, lane) in (0..).zip(&lanes).skip(1) {
-                session.add_lane(now, request(SocketId(socket), lane))?;
-            }
-        }
-        quic
-    };
-    let span = tracing::debug_span!("quic", remote = %first.remote);
+    let connecting = begin(&hub, config, &wanted, &places)?;
+    let span = tracing::debug_span!("quic", remote = %wanted.first);
     tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
+    established(config, wanted.first, connecting).await
+}
+
+/// Connection during its handshake, with the channel that reports the end of that.
+type Connecting = (Connection, oneshot::Receiver<Result<(), String>>);
+
+/// Begins a session by these sockets, one for each lane.
+fn begin(
+    hub: &Arc<Hub>,
+    config: &Config,
+    wanted: &Wanted<'_>,
+    places: &[SocketId],
+) -> Result<Connecting, ConnectError> {
+    let (connecting, connected) = oneshot::channel();
+    let mut state = lock(&hub.state);
+    let now = hub.now();
+    let session = session_config(config);
+    let first = places.first().copied().unwrap_or_default();
+    let id = state.endpoint.connect(now, first, wanted.first, wanted.name, &wanted.trust, session)?;
+    let quic = hub.adopt(&mut state, id, Some(connecting));
     // If the caller stops waiting, the connection ends with this handle.
     let connection = Connection::new(quic);
-    let addr = first.remote;
+    let mut lanes = Ok(());
+    if let Some(session) = state.endpoint.session(id) {
+        let further = places.iter().zip(&wanted.lanes).skip(1);
+        lanes = further.map(|(socket, lane)| session.add_lane(now, request(*socket, lane))).collect();
+    }
+    drop(state);
+    hub.wake.notify_one();
+    lanes?;
+    Ok((connection, connected))
+}
+
+/// Waits for the handshake.
+async fn established(
+    config: &Config,
+    addr: SocketAddr,
+    (connection, connected): Connecting,
+) -> Result<Connection, ConnectError> {
     match tokio::time::timeout(config.quic.handshake_timeout, connected).await {
         Err(_) => Err(ConnectError::TimedOut { addr }),
         Ok(Ok(Ok(()))) => Ok(connection),
         Ok(Ok(Err(reason))) => Err(ConnectError::Ended { addr, reason }),
         Ok(Err(_)) => Err(ConnectError::Ended { addr, reason: "its task has ended".to_owned() }),
+    }
+}
+
+/// Sockets that several client connections share, until it is dropped.
+pub(crate) struct ClientSockets {
+    hub: Arc<Hub>,
+}
+
+impl ClientSockets {
+    pub(crate) fn bind(config: &Config, at: &[LocalAddress]) -> Result<Self, ListenError> {
+        let bind = |local: &LocalAddress| {
+            let socket = Socket::bind(local.addr, local.layer, config.quic.socket_buffer);
+            socket.map(Arc::new).map_err(|source| ListenError::Bind { addr: local.addr, source })
+        };
+        let sockets = at.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+        let hub = Hub::new(sockets, config, None)?;
+        lock(&hub.state).shared = true;
+        let span = tracing::debug_span!("quic", client = ?at);
+        tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
+        Ok(Self { hub })
+    }
+
+    pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
+        lock(&self.hub.state).sockets.iter().map(|socket| socket.addr).collect()
+    }
+
+    pub(crate) async fn connect(&self, config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+        let wanted = Wanted::new(config, to).await?;
+        let mut places = Vec::new();
+        for lane in &wanted.lanes {
+            let place = lock(&self.hub.state).place(lane, &places);
+            places.push(place.ok_or(ConfigError::NoSocket { remote: lane.remote })?);
+        }
+        let connecting = begin(&self.hub, config, &wanted, &places)?;
+        established(config, wanted.first, connecting).await
+    }
+}
+
+impl Drop for ClientSockets {
+    fn drop(&mut self) {
+        lock(&self.hub.state).shared = false;
+        self.hub.wake.notify_one();
     }
 }
