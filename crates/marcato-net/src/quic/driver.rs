@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use marcato_quic::{Arrival, Event, LaneState, Session, SessionId, SocketId};
+use marcato_quic::{Arrival, Event, SessionId, SocketId};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 use tokio::sync::mpsc;
@@ -256,7 +256,6 @@ impl Hub {
             if state.connections.get(&id).is_some_and(finished)
                 && let Some(session) = state.endpoint.session(id)
             {
-                leave_silent_lanes(session, now);
                 session.close(now, ErrorCode::NoError, FINISHED);
                 state.end(id, Closed::Local);
                 any = true;
@@ -365,17 +364,5 @@ impl Hub {
         }
         quic.shared.readable.notify_waiters();
         any
-    }
-}
-
-/// Closes stalled lanes, if there are others: the engine sends its closing frame on one lane only,
-/// which must not be a dead one.
-pub(super) fn leave_silent_lanes(session: &mut Session, now: Time) {
-    let lanes: Vec<_> = session.lanes().map(|(view, state, _)| (view.id, state)).collect();
-    if lanes.iter().any(|(_, state)| *state == LaneState::Up) {
-        for (lane, _) in lanes.iter().filter(|(_, state)| *state == LaneState::Stalled) {
-            // In either case the session ends.
-            let _ = session.remove_lane(now, *lane);
-        }
     }
 }

@@ -530,7 +530,6 @@ impl Transport for Quic {
         let now = self.hub.now();
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
-            driver::leave_silent_lanes(session, now);
             session.close(now, ErrorCode::Aborted, ABORTED);
             state.end(self.id, Closed::Local);
         }

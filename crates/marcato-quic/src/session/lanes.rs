@@ -292,6 +292,26 @@ impl Session {
         }
     }
 
+    /// Abandons lanes that do not answer. The engine closes on one path only, the first that is not
+    /// abandoned.
+    ///
+    /// The peer sends all acknowledgements by the first lane that is not a backup. If no lane
+    /// answers, that one is to be doubted.
+    pub(super) fn leave_quiet_lanes(&mut self, now: Time) {
+        let up = || self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let answers = |lane: &Lane| lane.state == LaneState::Up && !lane.is_quiet(now);
+        let doubted = match up().any(answers) {
+            true => None,
+            false => up().filter(|lane| !lane.announced_backup).map(|lane| lane.number).min(),
+        };
+        let leaves = |lane: &&Lane| doubted.map_or(!answers(lane), |number| lane.number == number);
+        let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
+        for lane in self.lanes.iter().filter(leaves) {
+            // The engine keeps its last path.
+            let _ = self.conn.close_path(self.clock.instant(now), lane.path, unstable);
+        }
+    }
+
     /// Marks lanes as backups in the engine, which informs the peer.
     ///
     /// Stalled lanes are backups. So are those that either end wants to spare, while there is a

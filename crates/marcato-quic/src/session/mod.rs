@@ -474,6 +474,7 @@ impl Session {
         if self.phase.is_closed() {
             return;
         }
+        self.leave_quiet_lanes(now);
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
         self.over("closed at this end".to_owned(), None);

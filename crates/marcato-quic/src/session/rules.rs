@@ -367,3 +367,27 @@ fn a_server_that_restarts_with_its_key_ends_old_sessions() {
         assert_eq!(ended(&pair), resets.then_some(sent + Duration::from_millis(40)));
     }
 }
+
+/// The engine closes on one path only. That must not be one that has stopped answering.
+#[test]
+fn an_end_leaves_on_a_lane_that_answers() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    for (by, to) in [(Client, Server), (Server, Client)] {
+        for dead in 0..2 {
+            let mut pair = pair(&[20, 20], &config);
+            pair.send(by, message(Priority::P2, 4_000_000));
+            pair.pass(Duration::from_millis(100));
+            pair.kill(dead);
+            // More than a round trip, and less than the time after which the lane is stalled.
+            pair.pass(Duration::from_millis(45));
+            let stalled = |event: &Event| matches!(event, Event::LaneStalled(_));
+            assert!(!pair.events(by).any(stalled));
+            let now = pair.now;
+            pair.session(by).close(now, ErrorCode::NoError, "finished");
+            pair.pass(Duration::from_secs(60));
+            let closed = |(_, event): &&(Time, Event)| matches!(event, Event::Closed { .. });
+            let (at, event) = pair.timed_events(to).find(closed).unwrap();
+            assert!(at.since(now) <= Duration::from_millis(10), "by {by:?}, lane {dead}: {event:?}");
+        }
+    }
+}
