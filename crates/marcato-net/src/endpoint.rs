@@ -134,11 +134,12 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
 
 impl Listener {
     fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
-        match self {
+        // Without an engine the type is empty, which a reference to it is not.
+        match *self {
             #[cfg(feature = "tcp")]
-            Self::Tcp(listener) => listener.observe(),
+            Self::Tcp(ref listener) => listener.observe(),
             #[cfg(feature = "quic")]
-            Self::Quic(listener) => listener.observe(),
+            Self::Quic(ref listener) => listener.observe(),
         }
     }
 }
@@ -158,7 +159,7 @@ impl Endpoint {
         if at.is_empty() {
             return Err(ConfigError::NoAddress.into());
         }
-        let backlog = match config.engine {
+        let backlog: usize = match config.engine {
             #[cfg(feature = "tcp")]
             Engine::Tcp => config.tcp.backlog,
             #[cfg(feature = "quic")]
@@ -167,7 +168,7 @@ impl Endpoint {
             engine => return Err(ConfigError::NotBuilt { engine }.into()),
         };
         let (sender, accepted) = mpsc::channel(backlog.clamp(1, Semaphore::MAX_PERMITS));
-        let (addrs, listener) = match config.engine {
+        let (addrs, listener): (_, Listener) = match config.engine {
             #[cfg(feature = "tcp")]
             Engine::Tcp => {
                 let listener = tcp::Listener::new(config, at, security, sender).await?;

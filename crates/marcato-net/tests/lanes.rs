@@ -433,9 +433,9 @@ async fn a_lost_lane_is_reported_and_reopens_by_itself() {
     let taker = tokio::spawn(async move { while taking.recv().await.is_ok() {} });
     relays[0].cut();
     let lost = loop {
-        match within(events.next()).await.unwrap() {
-            ConnectionEvent::LaneDown { lane, reason: LaneLoss::Silent, reopens_at: Some(_) } => break lane,
-            _ => {}
+        let event = within(events.next()).await.unwrap();
+        if let ConnectionEvent::LaneDown { lane, reason: LaneLoss::Silent, reopens_at: Some(_) } = event {
+            break lane;
         }
     };
     assert!(lost.is_some());

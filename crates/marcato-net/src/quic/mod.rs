@@ -744,8 +744,8 @@ fn begin(
     let connection = Connection::new(quic);
     let mut lanes = Ok(());
     if let Some(session) = state.endpoint.session(id) {
-        let further = places.iter().zip(&wanted.lanes).skip(1);
-        lanes = further.map(|(socket, lane)| session.add_lane(now, request(*socket, lane))).collect();
+        let mut further = places.iter().zip(&wanted.lanes).skip(1);
+        lanes = further.try_for_each(|(socket, lane)| session.add_lane(now, request(*socket, lane)));
     }
     drop(state);
     hub.wake.notify_one();
