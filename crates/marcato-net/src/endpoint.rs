@@ -268,7 +268,7 @@ impl Endpoint {
     /// # }
     /// ```
     pub fn close(&self) {
-        drop(lock(&self.listener).take());
+        *lock(&self.listener) = None;
         self.closing.notify_waiters();
         if let Ok(mut accepted) = self.accepted.try_lock() {
             accepted.close();
