@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let sent = Instant::now();
         let mut line = connection.send(Message::new("are you there?").with_priority(Priority::P0)).await?;
         // The server confirms each line before the next is sent.
-        line.delivered().await?;
+        line.acknowledged().await?;
         latencies.push(sent.elapsed());
     }
     transfer.await??;
@@ -79,7 +79,7 @@ async fn send_file(connection: Connection) -> Result<(), Box<dyn Error + Send + 
         last = Some(connection.send(message).await?);
     }
     if let Some(last) = &mut last {
-        last.delivered().await?;
+        last.acknowledged().await?;
     }
     Ok(())
 }

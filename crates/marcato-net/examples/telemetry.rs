@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             .with_lifetime(PERIOD)
             .from_source(SENSOR);
         let mut reading = connection.send(reading).await?;
-        match reading.delivered().await {
+        match reading.acknowledged().await {
             Ok(()) => delays.push(due.elapsed()),
             // The next reading is due, so this one is obsolete.
             Err(_) => late += 1,

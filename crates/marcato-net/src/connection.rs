@@ -47,7 +47,7 @@ impl MessageHandle {
     /// # Errors
     ///
     /// [`NotDelivered`], once that is certain, or if the connection has ended.
-    pub async fn delivered(&mut self) -> Result<(), NotDelivered> {
+    pub async fn acknowledged(&mut self) -> Result<(), NotDelivered> {
         if let Some(known) = &self.known {
             return known.clone();
         }

@@ -38,7 +38,7 @@
 //! let connection = Endpoint::connect(&config, &remote).await?;
 //! connection.send(Message::new(vec![0; 4_000_000]).with_priority(Priority::P4)).await?;
 //! let mut line = connection.send(Message::new("hello").with_priority(Priority::P0)).await?;
-//! line.delivered().await?;
+//! line.acknowledged().await?;
 //! connection.close().await?;
 //!
 //! // The line has overtaken the file.

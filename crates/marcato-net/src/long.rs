@@ -128,7 +128,7 @@ impl LongSender {
     /// # Errors
     ///
     /// [`NotDelivered`], once that is certain, or if the connection has ended.
-    pub async fn delivered(&mut self) -> Result<(), NotDelivered> {
+    pub async fn acknowledged(&mut self) -> Result<(), NotDelivered> {
         while self.outcome.is_none() {
             let Some((_, part)) = self.parts.front_mut() else { break };
             let outcome = part.await.unwrap_or_else(|_| Err(self.lost()));

@@ -41,7 +41,7 @@ async fn ten_thousand_messages_arrive_whole_and_once(engine: Engine) {
             handles.push(sending.send(message).await.unwrap());
         }
         for handle in &mut handles {
-            handle.delivered().await.unwrap();
+            handle.acknowledged().await.unwrap();
         }
     });
     let mut seen = vec![false; usize::try_from(COUNT).unwrap()];
@@ -66,7 +66,7 @@ async fn a_thousand_tasks_send_at_once(engine: Engine) {
             let client = client.clone();
             tokio::spawn(async move {
                 let message = Message::new(body(number, 5000)).with_priority(priority_of(number));
-                client.send(message).await.unwrap().delivered().await.unwrap();
+                client.send(message).await.unwrap().acknowledged().await.unwrap();
             })
         })
         .collect();
@@ -95,7 +95,7 @@ async fn one_byte_and_64_mib_arrive_unchanged_in_both_directions(engine: Engine)
             let received = within(to.recv()).await.unwrap();
             assert_eq!(received.bytes.len(), len);
             assert_eq!(digest(&SHA256, &received.bytes).as_ref(), digest(&SHA256, &sent).as_ref());
-            within(handle.delivered()).await.unwrap();
+            within(handle.acknowledged()).await.unwrap();
         }
     }
     close(client, server).await;
@@ -163,7 +163,7 @@ async fn a_storm_of_cancellations_loses_nothing_else(engine: Engine) {
     }
     let mut delivered = std::collections::BTreeSet::new();
     for (number, handle) in (0..).zip(&mut handles) {
-        match within(handle.delivered()).await {
+        match within(handle.acknowledged()).await {
             Ok(()) => {
                 delivered.insert(number);
             }
@@ -190,7 +190,7 @@ async fn a_peer_that_goes_leaves_nobody_waiting(engine: Engine) {
     assert!(matches!(closed, Closed::Lost { .. } | Closed::ByPeer), "{closed:?}");
     let mut lost = 0;
     for handle in &mut handles {
-        lost += u32::from(matches!(within(handle.delivered()).await, Err(NotDelivered::Closed(_))));
+        lost += u32::from(matches!(within(handle.acknowledged()).await, Err(NotDelivered::Closed(_))));
     }
     assert!(lost > 0);
     assert_eq!(within(client.recv()).await, Err(closed.clone()));
@@ -245,7 +245,7 @@ async fn a_missed_deadline_is_reported_to_its_sender(engine: Engine) {
     for _ in 0..40 {
         assert_eq!(within(server.recv()).await.unwrap().priority, Priority::P1);
     }
-    assert_eq!(within(late.delivered()).await, Err(NotDelivered::Expired));
+    assert_eq!(within(late.acknowledged()).await, Err(NotDelivered::Expired));
     // No part of it was sent. The receiver is informed nevertheless.
     let missed = within(server.missed()).await.unwrap();
     assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::ZERO));
@@ -271,7 +271,7 @@ async fn a_long_message_is_streamed_within_the_bounds_of_its_reader(engine: Engi
     }
     assert_eq!(len, sent.len());
     assert_eq!(context.finish().as_ref(), digest(&SHA256, &sent).as_ref());
-    within(handle.delivered()).await.unwrap();
+    within(handle.acknowledged()).await.unwrap();
     let peak = server.stats().received.unread_peak;
     assert!(peak <= Bytes::new((1 << 20) + (512 << 10)), "{peak}");
     close(client, server).await;
@@ -294,7 +294,7 @@ async fn a_gibibyte_is_streamed(engine: Engine) {
         len += piece.len();
     }
     assert_eq!((len, context.finish().as_ref()), (LEN, hash.as_ref()));
-    within(handle.delivered()).await.unwrap();
+    within(handle.acknowledged()).await.unwrap();
     let peak = server.stats().received.unread_peak;
     assert!(peak <= Bytes::new(21 << 20), "{peak}");
     close(client, server).await;
@@ -307,7 +307,7 @@ async fn a_message_longer_than_its_receiver_takes_ends_the_connection(engine: En
     let mut handle = client.send(Message::new(body(0, 2 << 20))).await.unwrap();
     let Closed::Lost { reason } = within(server.closed()).await else { panic!("it breaks a limit") };
     assert!(reason.contains("max_message"), "{reason}");
-    assert!(matches!(within(handle.delivered()).await, Err(NotDelivered::Closed(_))));
+    assert!(matches!(within(handle.acknowledged()).await, Err(NotDelivered::Closed(_))));
 }
 
 async fn only_the_certificate_that_is_trusted_will_do(engine: Engine) {

@@ -114,7 +114,7 @@ async fn survives_the_loss_of(lane: usize) {
             handles.push(sending.send(Message::new(body(number, 100_000))).await.unwrap());
         }
         for handle in &mut handles {
-            handle.delivered().await.unwrap();
+            handle.acknowledged().await.unwrap();
         }
     });
     let mut seen = BTreeSet::new();
@@ -161,7 +161,7 @@ async fn losing_a_lane_while_a_message_is_written_loses_no_data() {
             long.write(body(number as u64, 300_000)).await.unwrap();
         }
         long.finish().await.unwrap();
-        long.delivered().await.unwrap();
+        long.acknowledged().await.unwrap();
     });
     let mut long = within(server.accept_long()).await.unwrap();
     let mut received = Vec::new();
@@ -297,7 +297,7 @@ async fn a_periodic_source_finds_its_reservation_during_bulk() {
         for number in 0..10 {
             ticks.tick().await;
             let message = Message::new(body(number, 3000)).with_priority(Priority::P0).from_source(sensor);
-            sending.send(message).await.unwrap().delivered().await.unwrap();
+            sending.send(message).await.unwrap().acknowledged().await.unwrap();
         }
     });
     let mut seen = BTreeSet::new();
@@ -424,7 +424,7 @@ async fn a_lost_lane_is_reported_and_reopens_by_itself() {
     // Silence is noticed only where something is sent.
     let sender = tokio::spawn(async move {
         while let Ok(mut handle) = sending.send(Message::new(body(1, 5000))).await {
-            if handle.delivered().await.is_err() {
+            if handle.acknowledged().await.is_err() {
                 break;
             }
         }

@@ -286,7 +286,7 @@ async fn a_vanished_tcp_peer_is_detected_by_unacknowledged_data() {
     let mut message = client.send(Message::new("are you there?")).await.unwrap();
     let closed = within(client.closed()).await;
     assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
-    assert_eq!(within(message.delivered()).await, Err(NotDelivered::Closed(closed)));
+    assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
 }
 
 #[cfg(target_os = "linux")]
@@ -335,6 +335,6 @@ async fn a_quic_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
         let closed = within(connection.closed()).await;
         assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
     }
-    assert!(matches!(within(message.delivered()).await, Err(NotDelivered::Closed(_))));
+    assert!(matches!(within(message.acknowledged()).await, Err(NotDelivered::Closed(_))));
     until(&server.endpoint, |stats| stats.connections == 0).await;
 }

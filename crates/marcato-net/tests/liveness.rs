@@ -73,7 +73,7 @@ async fn a_live_peer_that_reads_nothing_for_long_is_kept() {
     }
     // DONE for message 0.
     peer.write_all(&[3, 0]).await.unwrap();
-    assert_eq!(within(message.delivered()).await, Ok(()));
+    assert_eq!(within(message.acknowledged()).await, Ok(()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +98,7 @@ async fn a_peer_that_vanishes_with_a_closed_window_is_noticed() {
     cut(&peer);
     let closed = within(client.closed()).await;
     assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
-    assert_eq!(within(message.delivered()).await, Err(NotDelivered::Closed(closed)));
+    assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,11 +139,11 @@ async fn closing_ends_although_the_own_inbox_is_full() {
     assert_eq!(within(server.recv()).await.unwrap().bytes, b"hello"[..]);
     // The receipt comes after megabytes that the client's application does not take.
     close(client.clone(), server).await;
-    assert_eq!(within(hello.delivered()).await, Ok(()));
+    assert_eq!(within(hello.acknowledged()).await, Ok(()));
     let received = client.stats().received;
     assert!(received.declined > 0, "{received:?}");
     assert!(received.unread_peak < Bytes::new(5 << 20), "{received:?}");
-    drop(much.delivered());
+    drop(much.acknowledged());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,7 +161,7 @@ async fn messages_declined_while_closing_are_not_delivered() {
     close(client.clone(), server).await;
     let mut delivered = 0;
     for message in &mut sent {
-        delivered += u64::from(within(message.delivered()).await.is_ok());
+        delivered += u64::from(within(message.acknowledged()).await.is_ok());
     }
     let mut taken = 0;
     while client.recv().await.is_ok() {
@@ -179,5 +179,5 @@ async fn closing_ends_although_the_peer_takes_nothing() {
     until_stuck(&client).await;
     let Err(closed) = within(client.close()).await else { panic!("nothing was delivered") };
     assert!(closed.to_string().contains("took nothing"), "{closed}");
-    assert_eq!(within(message.delivered()).await, Err(NotDelivered::Closed(closed)));
+    assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
 }

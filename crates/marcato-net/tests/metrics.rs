@@ -26,7 +26,7 @@ async fn a_registry_sums_open_and_closed_connections_of_one_name(engine: Engine)
         metrics.watch("clients", client);
         metrics.watch("servers", server);
         let message = Message::new(body(1, 5000)).with_priority(Priority::P1);
-        within(client.send(message).await.unwrap().delivered()).await.unwrap();
+        within(client.send(message).await.unwrap().acknowledged()).await.unwrap();
         within(server.recv()).await.unwrap();
     }
     let sent = r#"marcato_sent_bytes_total{connection="clients",priority="P1"}"#;

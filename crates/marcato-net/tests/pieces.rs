@@ -52,7 +52,7 @@ async fn pieces_of_any_size_become_one_message(engine: Engine) {
             }
             assert_eq!(long.written(), Bytes::new(len as u64));
             long.finish().await.unwrap();
-            long.delivered().await.unwrap();
+            long.acknowledged().await.unwrap();
             assert_eq!(long.write("more").await, Err(SendError::Ended.into()));
         });
         if len <= 1 << 20 {
@@ -87,7 +87,7 @@ async fn a_writer_waits_for_its_reader(engine: Engine) {
             peak = peak.max(writing.stats().level(Priority::P4).backlog.bytes);
         }
         long.finish().await.unwrap();
-        long.delivered().await.unwrap();
+        long.acknowledged().await.unwrap();
         peak
     });
     // The application does not read yet, so reading stops and the writer has to wait.
@@ -146,7 +146,7 @@ async fn what_is_cancelled_or_dropped_halfway_is_missed(engine: Engine) {
     drop(empty);
     let mut after = client.send(Message::new("after")).await.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().bytes, b"after"[..]);
-    within(after.delivered()).await.unwrap();
+    within(after.acknowledged()).await.unwrap();
     assert_eq!(server.stats().received.missed, 2);
     assert_eq!(client.stats().unfinished, [0; 5]);
     close(client, server).await;
@@ -183,7 +183,7 @@ async fn a_storm_of_cancelled_long_messages_loses_nothing_else(engine: Engine) {
                     }
                 }
                 long.finish().await.unwrap();
-                long.delivered().await.unwrap();
+                long.acknowledged().await.unwrap();
                 Some(number)
             })
         })
@@ -219,7 +219,7 @@ async fn a_writer_learns_that_its_connection_is_over(engine: Engine) {
         ),
         "{error}"
     );
-    within(long.delivered()).await.unwrap_err();
+    within(long.acknowledged()).await.unwrap_err();
     assert!(matches!(client.send_long(Priority::P2), Err(SendError::Closed(_))));
 }
 
@@ -234,7 +234,7 @@ async fn long_messages_are_byte_streams(engine: Engine) {
         assert_eq!(tokio::io::copy(&mut source, &mut long).await.unwrap(), LEN as u64);
         long.flush().await.unwrap();
         long.shutdown().await.unwrap();
-        long.delivered().await.unwrap();
+        long.acknowledged().await.unwrap();
         let error = long.write_all(b"more").await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     });
@@ -310,7 +310,7 @@ async fn a_gibibyte_is_written_and_read_piece_by_piece(engine: Engine) {
             long.write(piece).await.unwrap();
         }
         long.finish().await.unwrap();
-        long.delivered().await.unwrap();
+        long.acknowledged().await.unwrap();
         (client, context.finish().as_ref().to_vec())
     });
     let (_, received) = receive_long(&server).await;

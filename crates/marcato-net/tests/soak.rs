@@ -51,7 +51,7 @@ async fn live(connection: Connection, mut random: Stream, counts: Arc<Counts>) {
                 }
                 if random.next_u64().is_multiple_of(2) {
                     long.finish().await.unwrap();
-                    let _ = long.delivered().await;
+                    let _ = long.acknowledged().await;
                 }
                 counts.messages.fetch_add(1, Relaxed);
                 continue;
@@ -76,7 +76,7 @@ async fn live(connection: Connection, mut random: Stream, counts: Arc<Counts>) {
         return;
     }
     for handle in &mut handles {
-        let count = match within(handle.delivered()).await {
+        let count = match within(handle.acknowledged()).await {
             Ok(()) => &counts.delivered,
             Err(NotDelivered::Cancelled) => &counts.cancelled,
             Err(NotDelivered::Expired) => &counts.expired,

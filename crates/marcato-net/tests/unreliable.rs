@@ -22,11 +22,11 @@ async fn unreliable_messages_come_unchanged_and_at_most_once(engine: Engine) {
         }
         // They have left, or have arrived.
         for handle in &mut handles {
-            handle.delivered().await.unwrap();
+            handle.acknowledged().await.unwrap();
         }
         // The end marker follows all of them.
         let end = Message::new(body(COUNT, 500)).with_priority(Priority::P4);
-        sending.send(end).await.unwrap().delivered().await.unwrap();
+        sending.send(end).await.unwrap().acknowledged().await.unwrap();
     });
     let mut seen = BTreeSet::new();
     loop {
@@ -62,7 +62,7 @@ async fn unread_unreliable_messages_are_dropped_and_counted(engine: Engine) {
     }
     // Of the same level, so that it is the last.
     let mut end = client.send(Message::new(body(COUNT, 800)).with_priority(Priority::P1)).await.unwrap();
-    within(end.delivered()).await.unwrap();
+    within(end.acknowledged()).await.unwrap();
     let received = server.stats().received;
     let mut taken = 0;
     while number_of(&within(server.recv()).await.unwrap().bytes) != COUNT {
@@ -91,7 +91,7 @@ async fn an_unreliable_message_expires_like_any_other(engine: Engine) {
     for _ in 0..40 {
         within(server.recv()).await.unwrap();
     }
-    assert_eq!(within(stale.delivered()).await, Err(NotDelivered::Expired));
+    assert_eq!(within(stale.acknowledged()).await, Err(NotDelivered::Expired));
     close(client, server).await;
 }
 

@@ -71,7 +71,7 @@ impl Message {
     /// Over QUIC it travels in one DATAGRAM frame (RFC 9221), in its order among the others and
     /// within the congestion window. It is not retransmitted if lost. It has to fit a packet
     /// (`Connection::max_unreliable` of `marcato-net`), travels on one lane, and waits with its
-    /// level where flow control stops that. `MessageHandle::delivered` then reports that it has
+    /// level where flow control stops that. `MessageHandle::acknowledged` then reports that it has
     /// left. A receiver that does not take it in time drops it, the least urgent first
     /// ([`Limits::unreliable`](crate::Limits::unreliable)).
     ///
