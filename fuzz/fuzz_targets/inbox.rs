@@ -8,7 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use marcato_quic::inbox::{Inbox, InboxError, InboxLimits, Side};
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Duplicate};
+use marcato_wire::{Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Duplicate};
 
 const LIMITS: InboxLimits = InboxLimits {
     unread: ByteCount::new(500),
@@ -52,6 +52,7 @@ fn frame(input: &mut Input<'_>) -> Frame {
     let number = MessageNumber(u64::from(id & 0x1f));
     match id >> 5 {
         0 => Frame::Reset { id: number, code: 0 },
+        1 if input.byte() & 1 != 0 => Frame::Report { id: number, fate: Fate::Taken },
         1 => Frame::Done { id: number },
         _ => {
             let (flags, offset, len) = (input.byte(), input.byte(), input.byte());
@@ -64,6 +65,7 @@ fn frame(input: &mut Input<'_>) -> Frame {
                 len: ByteCount::new(u64::from(len & 0x3f)),
                 last: flags & 1 != 0 || len & 0x3f == 0,
                 receipt: flags & 2 != 0,
+                report: id & 1 != 0,
                 duplicate: (flags & 4 != 0)
                     .then_some(Duplicate { index: (flags >> 3) & 1, copies: 2 + (flags >> 4) % 4 }),
             })

@@ -10,7 +10,6 @@ use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::Message;
 use marcato_stream::{Missed, Received};
 use marcato_units::{Bytes, Priority, Time};
-use tokio::sync::oneshot;
 
 use crate::config::LaneConfig;
 use crate::error::{
@@ -20,43 +19,78 @@ use crate::event::{ConnectionEvent, Events};
 use crate::flows::{Incoming, Outgoing};
 use crate::long::LongSender;
 use crate::long_message::LongMessage;
-use crate::shared::{Shared, Ticket, Transport, lock};
+use crate::shared::{Awaited, Shared, Ticket, Transport, lock};
 use crate::stats::ConnectionStats;
 
 /// Handle of an accepted message. Dropping it does not cancel the message.
 pub struct MessageHandle {
     id: MessageId,
     transport: Arc<dyn Transport>,
-    outcome: oneshot::Receiver<Result<(), NotDelivered>>,
-    known: Option<Result<(), NotDelivered>>,
+    outcome: Awaited,
+    report: Awaited,
 }
 
 impl fmt::Debug for MessageHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageHandle")
             .field("id", &self.id)
-            .field("known", &self.known)
+            .field("outcome", &self.outcome)
+            .field("report", &self.report)
             .finish_non_exhaustive()
     }
 }
 
 impl MessageHandle {
-    /// Waits until the receiver has all of the message; for an [unreliable](Message::unreliable)
-    /// one over QUIC, until it has left. It can be called again, and cancelling loses nothing.
+    /// Waits until the peer's transport has all of the message; for an
+    /// [unreliable](Message::unreliable) one over QUIC, until it has left. Its application may not
+    /// have taken it: [`received`](Self::received). It can be called again, and cancelling loses
+    /// nothing.
     ///
     /// # Errors
     ///
     /// [`NotDelivered`], once that is certain, or if the connection has ended.
     pub async fn acknowledged(&mut self) -> Result<(), NotDelivered> {
-        if let Some(known) = &self.known {
-            return known.clone();
-        }
-        let outcome = (&mut self.outcome).await.unwrap_or_else(|_| {
-            let lost = || Closed::Lost { reason: "its task has ended".to_owned() };
-            Err(NotDelivered::Closed(self.transport.shared().closed().unwrap_or_else(lost)))
-        });
-        self.known = Some(outcome.clone());
-        outcome
+        self.outcome.wait(self.transport.shared()).await
+    }
+
+    /// Waits until the peer's application has taken the message: its
+    /// [`Connection::recv`] has returned it, or [`LongMessage::next`] its last piece. It can be
+    /// called again, and cancelling loses nothing.
+    ///
+    /// ```
+    /// # use marcato_net::{
+    /// #     ClientSecurity, Config, Endpoint, Engine, Identity, Message, Remote, ServerSecurity, Trust,
+    /// # };
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = Identity::self_signed("bank.example")?;
+    /// # let trust = Trust::Certificate(identity.certificate().ok_or("it has one")?.clone());
+    /// # let config = Config::new(Engine::Quic);
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let endpoint = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    /// # let remote =
+    /// #     Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting("bank.example", trust));
+    /// # let (connected, server) = tokio::join!(Endpoint::connect(&config, &remote), endpoint.accept());
+    /// # let (connection, server) = (connected?, server?);
+    /// let mut order = connection.send(Message::new("10 shares").with_receipt()).await?;
+    /// // The peer's transport has it.
+    /// order.acknowledged().await?;
+    /// # let peer = tokio::spawn(async move { server.recv().await.map(|_| server) });
+    /// // The peer's application has it.
+    /// order.received().await?;
+    /// # let _ = peer.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NotDelivered::NoReceipt`] for a message sent without
+    /// [`with_receipt`](Message::with_receipt). [`NotDelivered::Unwanted`] if the application
+    /// discarded it, [`NotDelivered::NotTaken`] if the connection ended before, and the errors of
+    /// [`acknowledged`](Self::acknowledged).
+    pub async fn received(&mut self) -> Result<(), NotDelivered> {
+        self.report.wait(self.transport.shared()).await
     }
 
     /// Cancels the message, if part of it is still queued. If part of it has left, the receiver is
@@ -137,9 +171,12 @@ impl Connection {
     /// [`SendError::Busy`] if the queue of its level is full, and the errors of
     /// [`send`](Self::send).
     pub fn try_send(&self, message: &Message) -> Result<MessageHandle, SendError> {
-        let (ticket, outcome) = Ticket::new();
+        if message.receipt && !message.reliable {
+            return Err(SendError::UnreliableReceipt);
+        }
+        let (ticket, outcome, report) = Ticket::with_receipt(message.receipt);
         let id = self.transport().offer(message, ticket)?;
-        Ok(MessageHandle { id, transport: Arc::clone(&self.0.0), outcome, known: None })
+        Ok(MessageHandle { id, transport: Arc::clone(&self.0.0), outcome, report })
     }
 
     /// Queues a message as soon as there is room for it at its level. If it is cancelled before
@@ -332,7 +369,10 @@ impl Connection {
         self.transport().stats()
     }
 
-    /// Ends the connection when all messages have been delivered; no more can be sent from now on.
+    /// Ends the connection when all messages have been [acknowledged](MessageHandle::acknowledged);
+    /// no more can be sent from now on. It waits for no receipt of the peer's application. The
+    /// peer's messages that this application has taken are reported before the end.
+    ///
     /// A peer that takes them slowly is waited for. If it takes nothing, this ends over TCP after
     /// `TcpConfig::close_timeout`, and over QUIC not at all: set a timeout and then
     /// [`abort`](Self::abort).

@@ -54,6 +54,8 @@
 //!   [`Connection::send_long`], and received so, with [`Connection::accept_long`].
 //! - A message that is useless when late has a [lifetime](Message::with_lifetime). A message that
 //!   may be lost is [unreliable](Message::unreliable).
+//! - [`MessageHandle::acknowledged`] waits until the peer's transport has a message,
+//!   [`MessageHandle::received`] until its application has taken it.
 //! - A message can be [cancelled](MessageHandle::cancel) and [moved to another
 //!   level](MessageHandle::reprioritise) until it has left.
 //! - Lanes are [added](Connection::add_lane) and [removed](Connection::remove_lane) while a

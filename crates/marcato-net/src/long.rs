@@ -12,16 +12,13 @@ use marcato_sched::conductor::MessageId;
 use marcato_stream::LongId;
 use marcato_units::{Bytes, Priority};
 use tokio::io::AsyncWrite;
-use tokio::sync::oneshot;
 
 use crate::connection::Message;
-use crate::error::{ChangeError, Closed, LongSendError, NotDelivered, SendError};
-use crate::shared::{Ticket, Transport};
+use crate::error::{ChangeError, LongSendError, NotDelivered, SendError};
+use crate::shared::{Awaited, Outcome, Ticket, Transport};
 
 /// Bytes handed over at once: over QUIC, the data of one stream.
 const PART: usize = 128 << 10;
-
-type Outcome = Result<(), NotDelivered>;
 
 /// Sender of a message that is written piece by piece. To the receiver it is one message: if it is
 /// long, [`accept_long`](crate::Connection::accept_long) returns it as it arrives.
@@ -40,9 +37,13 @@ pub struct LongSender {
     pending_len: usize,
     written: Bytes,
     /// Parts handed over, earliest first.
-    parts: VecDeque<(MessageId, oneshot::Receiver<Outcome>)>,
+    parts: VecDeque<(MessageId, Awaited)>,
     finished: bool,
     outcome: Option<Outcome>,
+    /// Set if the receiver reports when its application has taken the message. `report` is that of
+    /// the last part, once it is handed over.
+    receipt: bool,
+    report: Option<Awaited>,
 }
 
 impl fmt::Debug for LongSender {
@@ -69,7 +70,20 @@ impl LongSender {
             parts: VecDeque::new(),
             finished: false,
             outcome: None,
+            receipt: false,
+            report: None,
         })
+    }
+
+    /// Returns this sender with a request for a receipt, which [`received`](Self::received) waits
+    /// for. Ask before the first [`write`](Self::write): data that has been handed over does not
+    /// ask for one, and the peer would refuse a message that asks in parts of it only.
+    #[must_use]
+    pub fn with_receipt(mut self) -> Self {
+        if self.written.is_zero() {
+            self.receipt = true;
+        }
+        self
     }
 
     /// Returns the number of bytes written.
@@ -131,13 +145,31 @@ impl LongSender {
     pub async fn acknowledged(&mut self) -> Result<(), NotDelivered> {
         while self.outcome.is_none() {
             let Some((_, part)) = self.parts.front_mut() else { break };
-            let outcome = part.await.unwrap_or_else(|_| Err(self.lost()));
+            let outcome = part.wait(self.transport.shared()).await;
             self.parts.pop_front();
             if outcome.is_err() {
                 self.give_up(outcome);
             }
         }
         self.outcome.clone().unwrap_or(Ok(()))
+    }
+
+    /// Waits until the peer's application has taken the last piece of the message;
+    /// [finish](Self::finish) it before. It can be called again, and cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageHandle::received`](crate::MessageHandle::received).
+    pub async fn received(&mut self) -> Result<(), NotDelivered> {
+        if !self.receipt {
+            return Err(NotDelivered::NoReceipt);
+        }
+        // What became of the message is certain once one of its parts is lost.
+        self.acknowledged().await?;
+        match &mut self.report {
+            Some(report) => report.wait(self.transport.shared()).await,
+            None => Err(NotDelivered::Cancelled),
+        }
     }
 
     /// Cancels the message. If part of it has left, the receiver is informed. Of a finished
@@ -164,22 +196,13 @@ impl LongSender {
         Ok(())
     }
 
-    fn lost(&self) -> NotDelivered {
-        let lost = || Closed::Lost { reason: "its task has ended".to_owned() };
-        NotDelivered::Closed(self.transport.shared().closed().unwrap_or_else(lost))
-    }
-
     /// Checks the outcomes of the parts handed over, and forgets those delivered.
     fn check(&mut self) -> Result<(), LongSendError> {
         if let Some(Err(error)) = &self.outcome {
             return Err(error.clone().into());
         }
         while let Some((_, part)) = self.parts.front_mut() {
-            let outcome = match part.try_recv() {
-                Ok(outcome) => outcome,
-                Err(oneshot::error::TryRecvError::Empty) => break,
-                Err(oneshot::error::TryRecvError::Closed) => Err(self.lost()),
-            };
+            let Some(outcome) = part.now(self.transport.shared()) else { break };
             self.parts.pop_front();
             if let Err(error) = outcome {
                 self.give_up(Err(error.clone()));
@@ -215,13 +238,16 @@ impl LongSender {
         // The last byte stays until it is known to be the last, so that its part can be marked.
         while !self.finished && (self.pending_len > PART || (all && self.pending_len > 0)) {
             let (part, last) = (self.next_part(), all && self.pending_len <= PART);
+            // All frames of a message ask for a report, or none does. docs/wire.md, "Frames".
             let message = Message::new(part.clone()).with_priority(self.priority);
-            let (ticket, outcome) = Ticket::new();
+            let message = Message { receipt: self.receipt, ..message };
+            let (ticket, outcome, report) = Ticket::with_receipt(self.receipt && last);
             match self.transport.offer_part(self.long, &message, last, ticket) {
                 Ok(id) => {
                     self.pending_len -= part.len();
                     self.parts.push_back((id, outcome));
                     self.finished = last;
+                    self.report = last.then_some(report);
                 }
                 Err(error) => {
                     self.pending.push_front(part);

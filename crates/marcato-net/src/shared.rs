@@ -21,20 +21,82 @@ use crate::stats::ConnectionStats;
 
 /// Channel that reports the outcome of a message to its sender.
 #[derive(Debug)]
-pub(crate) struct Ticket(oneshot::Sender<Result<(), NotDelivered>>);
+pub(crate) struct Ticket {
+    outcome: oneshot::Sender<Outcome>,
+    /// Channel for the report of the receiver, if the message asks for one.
+    receipt: Option<oneshot::Sender<Outcome>>,
+}
+
+/// Outcome of a message at its receiver.
+pub(crate) type Outcome = Result<(), NotDelivered>;
 
 impl Ticket {
-    /// Creates a ticket, and the channel on which its outcome arrives.
-    pub(crate) fn new() -> (Self, oneshot::Receiver<Result<(), NotDelivered>>) {
-        let (sender, outcome) = oneshot::channel();
-        (Self(sender), outcome)
+    /// Creates a ticket, and the outcome that it will learn.
+    pub(crate) fn new() -> (Self, Awaited) {
+        let (outcome, awaited) = oneshot::channel();
+        (Self { outcome, receipt: None }, Awaited::new(awaited))
+    }
+
+    /// Creates a ticket and its outcome, and the outcome of the report if there is a `receipt`.
+    pub(crate) fn with_receipt(receipt: bool) -> (Self, Awaited, Awaited) {
+        let (mut ticket, outcome) = Self::new();
+        if !receipt {
+            return (ticket, outcome, Awaited::known(Err(NotDelivered::NoReceipt)));
+        }
+        let (sender, report) = oneshot::channel();
+        ticket.receipt = Some(sender);
+        (ticket, outcome, Awaited::new(report))
+    }
+}
+
+/// Outcome that the application can wait for, more than once.
+#[derive(Debug)]
+pub(crate) enum Awaited {
+    Pending(oneshot::Receiver<Outcome>),
+    Known(Outcome),
+}
+
+impl Awaited {
+    const fn new(outcome: oneshot::Receiver<Outcome>) -> Self {
+        Self::Pending(outcome)
+    }
+
+    pub(crate) const fn known(outcome: Outcome) -> Self {
+        Self::Known(outcome)
+    }
+
+    /// Waits for the outcome. Cancelling loses nothing.
+    pub(crate) async fn wait(&mut self, shared: &Shared) -> Outcome {
+        if let Self::Pending(outcome) = self {
+            *self = Self::Known(outcome.await.unwrap_or_else(|_| Err(shared.lost())));
+        }
+        match self {
+            Self::Known(outcome) => outcome.clone(),
+            Self::Pending(_) => Err(shared.lost()),
+        }
+    }
+
+    /// Returns the outcome, if it is known.
+    pub(crate) fn now(&mut self, shared: &Shared) -> Option<Outcome> {
+        if let Self::Pending(outcome) = self {
+            match outcome.try_recv() {
+                Ok(outcome) => *self = Self::Known(outcome),
+                Err(oneshot::error::TryRecvError::Empty) => return None,
+                Err(oneshot::error::TryRecvError::Closed) => *self = Self::Known(Err(shared.lost())),
+            }
+        }
+        if let Self::Known(outcome) = self { Some(outcome.clone()) } else { None }
     }
 }
 
 impl marcato_stream::Ticket for Ticket {
-    fn settle(self, outcome: Result<(), NotDelivered>) {
+    fn settle(self, outcome: Outcome) {
         // A sender that dropped the handle does not wait for the outcome.
-        let _ = self.0.send(outcome);
+        let _ = self.outcome.send(outcome);
+    }
+
+    fn receipt(&mut self) -> Option<Self> {
+        Some(Self { outcome: self.receipt.take()?, receipt: None })
     }
 }
 
@@ -81,6 +143,12 @@ impl Shared {
 
     pub(crate) fn closed(&self) -> Option<Closed> {
         lock(&self.inbound).closed().cloned()
+    }
+
+    /// Returns the outcome of a message whose connection has ended without one.
+    pub(crate) fn lost(&self) -> NotDelivered {
+        let lost = || Closed::Lost { reason: "its task has ended".to_owned() };
+        NotDelivered::Closed(self.closed().unwrap_or_else(lost))
     }
 }
 

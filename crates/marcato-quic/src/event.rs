@@ -3,7 +3,7 @@
 use marcato_sched::conductor::{MessageId, Removal};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Time};
-use marcato_wire::MessageNumber;
+use marcato_wire::{Fate, MessageNumber};
 
 /// Reason for which a lane closed or failed to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,17 @@ pub enum Event {
     Datagram,
     /// The receiver wants no more of this message, although it does not have all of it.
     Declined(MessageId),
+    /// The receiver reports about a message [with a receipt](crate::Message::with_receipt).
+    Reported {
+        /// Message concerned; of one handed over part by part, the last part. `None` if no report
+        /// was awaited: the message was abandoned, or the peer makes reports up.
+        message: Option<MessageId>,
+        /// Fate of the message.
+        fate: Fate,
+    },
+    /// All reports of this end have arrived
+    /// ([`Session::finish_reports`](crate::Session::finish_reports)).
+    ReportsArrived,
     /// The rest of this message will not be sent.
     Dropped {
         /// Message that was dropped.

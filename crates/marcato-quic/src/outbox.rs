@@ -103,6 +103,8 @@ pub(crate) struct Outgoing {
     pub(crate) part: Option<Part>,
     /// Set if it leaves in a DATAGRAM frame, or not at all.
     pub(crate) unreliable: bool,
+    /// Set if its frames ask for a report.
+    pub(crate) report: bool,
 }
 
 /// Number of lost runs beyond which the gaps between them count as lost as well.
@@ -157,6 +159,16 @@ impl Outgoing {
                 }
             }
         }
+    }
+
+    /// Returns whether the peer's report about the message on the wire is about this part of it.
+    pub(crate) fn awaits_report(&self) -> bool {
+        self.report && self.part.is_none_or(|part| part.last)
+    }
+
+    /// Returns whether nothing of it has been given to a stream.
+    pub(crate) fn is_new(&self) -> bool {
+        self.carriers.is_empty() && self.reached == 0
     }
 
     /// Returns whether some stream carries a copy besides the main one.
@@ -388,6 +400,7 @@ mod tests {
             lost: Vec::new(),
             part: None,
             unreliable: false,
+            report: false,
         }
     }
 

@@ -45,6 +45,9 @@ pub enum SendError {
         /// Limit of queued bytes.
         limit: Bytes,
     },
+    /// The message is unreliable and asks for a receipt.
+    #[error("an unreliable message has no receipt: send it reliably, or without")]
+    UnreliableReceipt,
     /// The unreliable message fits no packet.
     #[error("an unreliable message has at most {limit} here: send it reliably, or split it")]
     TooLongForDatagram {
@@ -79,7 +82,7 @@ impl SendError {
     }
 }
 
-/// Reason for which a message was not delivered.
+/// Reason for which a message was not delivered, or not taken by the application at the other end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotDelivered {
@@ -101,6 +104,16 @@ pub enum NotDelivered {
     /// The receiver wanted no more of it.
     #[error("the receiver declined the message")]
     Declined,
+    /// The receiving application discarded it, or a part of it.
+    #[error("the application at the other end discarded the message")]
+    Unwanted,
+    /// The connection ended before the receiver reported that its application had taken it. The
+    /// application may have taken it.
+    #[error("the connection ended before the application at the other end took the message: {0}")]
+    NotTaken(Closed),
+    /// No receipt was asked for.
+    #[error("the message was sent without a receipt: send it with `Message::with_receipt`")]
+    NoReceipt,
     /// The connection ended before the receiver acknowledged all of it. The receiver may have it.
     #[error("the connection ended before the message was acknowledged: {0}")]
     Closed(#[from] Closed),

@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes as Payload;
 use marcato_sched::conductor::Removal;
 use marcato_units::{Bytes, Priority};
-use marcato_wire::MessageNumber;
+use marcato_wire::{Fate, MessageNumber};
 
 use crate::budget::Share;
 use crate::pool::{Part, Pool};
-use crate::{Closed, Limits, LongMessages};
+use crate::{Closed, Head, Limits, LongMessages, Report};
 
 /// Message that has wholly arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +107,8 @@ pub struct InboundCounters {
     pub forgotten: u64,
     /// Messages declined because the connection was closing and the application took none.
     pub declined: u64,
+    /// Reports of the peer that this end did not wait for.
+    pub stray_reports: u64,
     /// Times that reading stopped because the application had not taken messages.
     pub stops: u64,
     /// Largest number of bytes that waited for the application.
@@ -126,7 +128,7 @@ pub struct Overrun {
 /// Incomplete message.
 #[derive(Debug)]
 struct Open {
-    priority: Priority,
+    head: Head,
     received: u64,
     /// Received bytes, unless the message is long.
     bytes: Part,
@@ -140,6 +142,8 @@ const PIECE: usize = 32 << 10;
 /// Long message, until the application has taken all of it.
 #[derive(Debug, Default)]
 struct Long {
+    /// Set if the sender waits for a report.
+    report: bool,
     pieces: VecDeque<Payload>,
     /// Short pieces behind these, joined.
     tail: Vec<u8>,
@@ -176,6 +180,11 @@ impl Long {
         self.pieces.pop_front().or_else(|| self.take_tail())
     }
 
+    /// Returns whether the application has all bytes of a complete message.
+    fn is_taken(&self) -> bool {
+        self.end == Some(Ok(())) && self.pieces.is_empty() && self.tail.is_empty() && !self.unwanted
+    }
+
     /// Discards all bytes, and returns their number.
     fn clear(&mut self) -> u64 {
         std::iter::from_fn(|| self.pop()).map(|piece| length(&piece)).sum()
@@ -193,6 +202,14 @@ pub enum LongNext {
     End(Result<(), Missed>),
 }
 
+/// Complete message that waits for the application.
+#[derive(Debug)]
+struct Ready {
+    received: Received,
+    /// Set if the sender waits for a report.
+    report: bool,
+}
+
 /// Received data of a connection that the application has not taken.
 #[derive(Debug)]
 pub struct Inbound {
@@ -200,7 +217,7 @@ pub struct Inbound {
     pool: Pool,
     open: HashMap<u64, Open>,
     open_bytes: u64,
-    ready: [VecDeque<Received>; Priority::COUNT],
+    ready: [VecDeque<Ready>; Priority::COUNT],
     ready_messages: usize,
     unread: u64,
     /// Unreliable messages, and in `unreliable_bytes` their charge against the limit.
@@ -210,6 +227,8 @@ pub struct Inbound {
     /// Long messages that the application has not accepted yet.
     begun: VecDeque<(MessageNumber, Priority)>,
     missed: VecDeque<Missed>,
+    /// Reports to be sent. Reading stops at a limit of them.
+    reports: VecDeque<Report>,
     closed: Option<Closed>,
     was_full: bool,
     /// Part of the endpoint's budget.
@@ -244,6 +263,7 @@ impl Inbound {
             longs: HashMap::new(),
             begun: VecDeque::new(),
             missed: VecDeque::new(),
+            reports: VecDeque::new(),
             closed: None,
             was_full: false,
             declining: false,
@@ -256,9 +276,24 @@ impl Inbound {
         &self.counters
     }
 
-    /// Returns the priority of an incomplete message, and the bytes of it that have arrived.
-    pub fn progress(&self, number: MessageNumber) -> Option<(Priority, u64)> {
-        self.open.get(&number.0).map(|open| (open.priority, open.received))
+    /// Returns the head of an incomplete message, and the number of its bytes that have arrived.
+    pub fn progress(&self, number: MessageNumber) -> Option<(Head, u64)> {
+        self.open.get(&number.0).map(|open| (open.head, open.received))
+    }
+
+    /// Number of reports to be sent.
+    pub fn reports(&self) -> usize {
+        self.reports.len()
+    }
+
+    /// Takes the oldest report to be sent.
+    pub fn take_report(&mut self) -> Option<Report> {
+        self.reports.pop_front()
+    }
+
+    /// Counts a report of the peer that this end did not wait for.
+    pub fn count_stray_report(&mut self) {
+        self.counters.stray_reports += 1;
     }
 
     /// Number of incomplete messages.
@@ -311,13 +346,8 @@ impl Inbound {
     }
 
     /// Adds the next bytes of a message; `last` completes it.
-    pub fn piece(
-        &mut self,
-        number: MessageNumber,
-        priority: Priority,
-        bytes: &[u8],
-        last: bool,
-    ) -> Result<(), Overrun> {
+    pub fn piece(&mut self, head: Head, bytes: &[u8], last: bool) -> Result<(), Overrun> {
+        let Head { number, priority, report, .. } = head;
         let len = length(bytes);
         let Limits { max_message, long_messages, open_messages, open: open_limit, .. } = self.limits;
         let count = self.open.len();
@@ -325,14 +355,14 @@ impl Inbound {
             return Err(Overrun { limit: "open_messages", most: open_messages as u64 });
         }
         let open = self.open.entry(number.0).or_insert_with(|| Open {
-            priority,
+            head,
             received: 0,
             bytes: Part::default(),
             long: false,
         });
         open.received += len;
         self.counters.bytes += Bytes::new(len);
-        self.counters.level_bytes[open.priority.index()] += Bytes::new(len);
+        self.counters.level_bytes[priority.index()] += Bytes::new(len);
         if self.declining {
             if last {
                 self.open.remove(&number.0);
@@ -349,8 +379,8 @@ impl Inbound {
             self.open_bytes -= length(&before);
             self.unread += length(&before);
             let pieces = if before.is_empty() { VecDeque::new() } else { VecDeque::from([before]) };
-            self.longs.insert(number.0, Long { pieces, ..Long::default() });
-            self.begun.push_back((number, open.priority));
+            self.longs.insert(number.0, Long { pieces, report, ..Long::default() });
+            self.begun.push_back((number, priority));
         }
         if open.long {
             if let Some(long) = self.longs.get_mut(&number.0) {
@@ -362,6 +392,9 @@ impl Inbound {
                     long.end = Some(Ok(()));
                     if long.unwanted {
                         self.longs.remove(&number.0);
+                        if report {
+                            self.reports.push_back(Report { number, fate: Fate::Discarded });
+                        }
                     }
                 }
             }
@@ -370,17 +403,14 @@ impl Inbound {
             self.open_bytes += len;
         }
         if last && let Some(open) = self.open.remove(&number.0) {
-            self.counters.messages[open.priority.index()] += 1;
+            self.counters.messages[priority.index()] += 1;
             if !open.long {
                 let bytes = open.bytes.freeze(&self.pool);
                 self.open_bytes -= length(&bytes);
                 self.unread += length(&bytes);
                 self.ready_messages += 1;
-                self.ready[open.priority.index()].push_back(Received {
-                    bytes,
-                    priority: open.priority,
-                    number: Some(number),
-                });
+                let received = Received { bytes, priority, number: Some(number) };
+                self.ready[priority.index()].push_back(Ready { received, report });
             }
         }
         self.counters.open_peak = self.counters.open_peak.max(Bytes::new(self.open_bytes));
@@ -459,6 +489,7 @@ impl Inbound {
             return;
         }
         self.closed = Some(closed);
+        self.reports.clear();
         self.open_bytes = 0;
         for (number, open) in std::mem::take(&mut self.open) {
             if open.long {
@@ -481,17 +512,29 @@ impl Inbound {
     /// Takes the most urgent complete message, the oldest first within a level. Unreliable messages
     /// go first in their level, because their value falls with time.
     pub fn take(&mut self) -> Option<Received> {
-        let levels = self.unreliable.iter_mut().zip(&mut self.ready);
-        let received =
-            levels.map(|(first, then)| first.pop_front().or_else(|| then.pop_front())).find_map(|it| it)?;
-        if received.number.is_none() {
+        let level = |(unreliable, ready): (&VecDeque<Received>, &VecDeque<Ready>)| {
+            !unreliable.is_empty() || !ready.is_empty()
+        };
+        let level = self.unreliable.iter().zip(&self.ready).position(level)?;
+        if let Some(received) = self.unreliable[level].pop_front() {
             self.unreliable_bytes -= length(&received.bytes) + UNRELIABLE_COST;
             return Some(received);
         }
+        let Ready { received, report } = self.ready[level].pop_front()?;
         self.ready_messages -= 1;
         self.unread -= length(&received.bytes);
         self.account();
+        if let Some(number) = received.number.filter(|_| report) {
+            self.report(number, Fate::Taken);
+        }
         Some(received)
+    }
+
+    /// Queues a report, as long as it can be sent.
+    fn report(&mut self, number: MessageNumber, fate: Fate) {
+        if self.closed.is_none() {
+            self.reports.push_back(Report { number, fate });
+        }
     }
 
     /// Takes the oldest report of a message that the peer abandoned.
@@ -508,11 +551,16 @@ impl Inbound {
     /// Takes the next piece of a long message.
     pub fn next_of(&mut self, number: MessageNumber) -> LongNext {
         let Some(long) = self.longs.get_mut(&number.0) else { return LongNext::End(Ok(())) };
-        if let Some(piece) = long.pop() {
+        let piece = long.pop();
+        if long.is_taken() && std::mem::take(&mut long.report) {
+            self.report(number, Fate::Taken);
+        }
+        if let Some(piece) = piece {
             self.unread -= length(&piece);
             self.account();
             return LongNext::Piece(piece);
         }
+        let Some(long) = self.longs.get(&number.0) else { return LongNext::End(Ok(())) };
         match long.end {
             Some(end) => {
                 self.longs.remove(&number.0);
@@ -525,10 +573,15 @@ impl Inbound {
     /// Discards the rest of a long message that the application does not want.
     pub fn forget_long(&mut self, number: MessageNumber) {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
+        let fate = if long.is_taken() { Fate::Taken } else { Fate::Discarded };
+        let complete = long.end == Some(Ok(()));
         long.unwanted = true;
         self.unread -= long.clear();
         if long.end.is_some() {
-            self.longs.remove(&number.0);
+            let long = self.longs.remove(&number.0);
+            if complete && long.is_some_and(|long| long.report) {
+                self.report(number, fate);
+            }
         }
         self.account();
     }
@@ -549,10 +602,10 @@ mod tests {
     #[test]
     fn pieces_become_a_message_and_the_most_urgent_is_taken_first() {
         let mut inbound = inbound(|_| {});
-        inbound.piece(MessageNumber(0), Priority::P4, b"back", false).unwrap();
-        inbound.piece(MessageNumber(1), P2, b"first", true).unwrap();
-        inbound.piece(MessageNumber(0), Priority::P4, b"ground", true).unwrap();
-        inbound.piece(MessageNumber(2), Priority::P0, b"urgent", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(0), Priority::P4), b"back", false).unwrap();
+        inbound.piece(Head::new(MessageNumber(1), P2), b"first", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(0), Priority::P4), b"ground", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(2), Priority::P0), b"urgent", true).unwrap();
         let taken: Vec<_> = std::iter::from_fn(|| inbound.take()).map(|received| received.bytes).collect();
         assert_eq!(taken, [&b"urgent"[..], b"first", b"background"]);
         assert_eq!((inbound.unread, inbound.open_bytes, inbound.ready_messages), (0, 0, 0));
@@ -562,20 +615,20 @@ mod tests {
     #[test]
     fn a_peer_that_begins_too_much_is_refused() {
         let mut few = inbound(|limits| limits.open_messages = 2);
-        few.piece(MessageNumber(0), P2, b"a", false).unwrap();
-        few.piece(MessageNumber(1), P2, b"a", false).unwrap();
-        few.piece(MessageNumber(1), P2, b"a", false).unwrap();
-        assert!(few.piece(MessageNumber(2), P2, b"a", false).is_err());
+        few.piece(Head::new(MessageNumber(0), P2), b"a", false).unwrap();
+        few.piece(Head::new(MessageNumber(1), P2), b"a", false).unwrap();
+        few.piece(Head::new(MessageNumber(1), P2), b"a", false).unwrap();
+        assert!(few.piece(Head::new(MessageNumber(2), P2), b"a", false).is_err());
 
         let mut small = inbound(|limits| limits.open = Bytes::new(4));
-        small.piece(MessageNumber(0), P2, b"abcd", false).unwrap();
+        small.piece(Head::new(MessageNumber(0), P2), b"abcd", false).unwrap();
         // A message that is complete at once never counts as open.
-        small.piece(MessageNumber(1), P2, b"abcde", true).unwrap();
-        assert!(small.piece(MessageNumber(0), P2, b"e", false).is_err());
+        small.piece(Head::new(MessageNumber(1), P2), b"abcde", true).unwrap();
+        assert!(small.piece(Head::new(MessageNumber(0), P2), b"e", false).is_err());
 
         let mut short = inbound(|limits| limits.max_message = Bytes::new(4));
-        short.piece(MessageNumber(0), P2, b"abcd", true).unwrap();
-        assert!(short.piece(MessageNumber(1), P2, b"abcde", true).is_err());
+        short.piece(Head::new(MessageNumber(0), P2), b"abcd", true).unwrap();
+        assert!(short.piece(Head::new(MessageNumber(1), P2), b"abcde", true).is_err());
     }
 
     #[test]
@@ -583,17 +636,17 @@ mod tests {
         let pool = Pool::new(Bytes::new(100));
         let mut inbounds = [(); 2].map(|()| Inbound::new(Limits::default(), pool.clone()));
         let [greedy, modest] = &mut inbounds;
-        greedy.piece(MessageNumber(0), P2, &[0; 60], false).unwrap();
-        greedy.piece(MessageNumber(1), P2, &[0; 30], true).unwrap();
+        greedy.piece(Head::new(MessageNumber(0), P2), &[0; 60], false).unwrap();
+        greedy.piece(Head::new(MessageNumber(1), P2), &[0; 30], true).unwrap();
         assert!(!greedy.is_full());
-        modest.piece(MessageNumber(0), P2, &[0; 20], true).unwrap();
+        modest.piece(Head::new(MessageNumber(0), P2), &[0; 20], true).unwrap();
         // 110 bytes are held. The application can take what is complete.
         assert!(greedy.is_full() && !modest.is_full());
         assert_eq!(greedy.take().map(|received| received.bytes.len()), Some(30));
         assert!(!greedy.is_full());
         // It cannot take what is not.
-        modest.piece(MessageNumber(1), P2, &[0; 25], false).unwrap();
-        let overrun = greedy.piece(MessageNumber(0), P2, &[0; 5], false).unwrap_err();
+        modest.piece(Head::new(MessageNumber(1), P2), &[0; 25], false).unwrap();
+        let overrun = greedy.piece(Head::new(MessageNumber(0), P2), &[0; 5], false).unwrap_err();
         assert_eq!(overrun.limit, "memory");
         // The connection ends, and the other one has room.
         drop(inbounds);
@@ -608,12 +661,12 @@ mod tests {
         });
         for number in 0..3 {
             assert!(!inbound.is_full());
-            inbound.piece(MessageNumber(number), P2, b"a", true).unwrap();
+            inbound.piece(Head::new(MessageNumber(number), P2), b"a", true).unwrap();
         }
         assert!(inbound.is_full());
         inbound.take().unwrap();
         assert!(!inbound.is_full());
-        inbound.piece(MessageNumber(3), P2, b"long enough", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(3), P2), b"long enough", true).unwrap();
         assert!(inbound.is_full());
         assert_eq!(inbound.counters().stops, 2);
     }
@@ -626,20 +679,79 @@ mod tests {
             limits.unread = Bytes::new(6);
         });
         let number = MessageNumber(0);
-        inbound.piece(number, P2, b"abc", false).unwrap();
+        inbound.piece(Head::new(number, P2), b"abc", false).unwrap();
         assert_eq!(inbound.take_long(), None);
-        inbound.piece(number, P2, b"def", false).unwrap();
+        inbound.piece(Head::new(number, P2), b"def", false).unwrap();
         assert_eq!(inbound.take_long(), Some((number, P2)));
         assert!(inbound.is_full());
         assert!(matches!(inbound.next_of(number), LongNext::Piece(piece) if piece == b"abc"[..]));
         assert!(matches!(inbound.next_of(number), LongNext::Piece(piece) if piece == b"def"[..]));
         assert!(matches!(inbound.next_of(number), LongNext::Wait));
-        inbound.piece(number, P2, b"g", false).unwrap();
+        inbound.piece(Head::new(number, P2), b"g", false).unwrap();
         inbound.give_up(number, 2);
         let LongNext::End(Err(missed)) = inbound.next_of(number) else { panic!("it was given up") };
         assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::new(7)));
         assert_eq!((inbound.unread, inbound.open_bytes), (0, 0));
         assert!(inbound.longs.is_empty() && inbound.open.is_empty());
+    }
+
+    fn asked(number: u64) -> Head {
+        Head::new(MessageNumber(number), P2).with_report(true)
+    }
+
+    fn reports(inbound: &mut Inbound) -> Vec<(u64, Fate)> {
+        std::iter::from_fn(|| inbound.take_report()).map(|report| (report.number.0, report.fate)).collect()
+    }
+
+    #[test]
+    fn a_message_is_reported_when_the_application_takes_it() {
+        let mut inbound = inbound(|_| {});
+        inbound.piece(asked(0), b"asked", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(1), P2), b"not asked", true).unwrap();
+        assert_eq!(reports(&mut inbound), []);
+        inbound.take().unwrap();
+        assert_eq!(reports(&mut inbound), [(0, Fate::Taken)]);
+        inbound.take().unwrap();
+        assert_eq!(reports(&mut inbound), []);
+        inbound.piece(asked(2), b"late", true).unwrap();
+        inbound.close(Closed::Local);
+        inbound.take().unwrap();
+        assert_eq!(reports(&mut inbound), []);
+    }
+
+    #[test]
+    fn a_long_message_is_reported_with_its_last_piece() {
+        // The end arrives with the last piece, or after it.
+        for end in [&b"c"[..], b""] {
+            let mut inbound = streaming();
+            inbound.piece(asked(0), b"ab", false).unwrap();
+            assert!(matches!(inbound.next_of(MessageNumber(0)), LongNext::Piece(_)));
+            inbound.piece(asked(0), end, true).unwrap();
+            assert_eq!(reports(&mut inbound), []);
+            let ended = matches!(inbound.next_of(MessageNumber(0)), LongNext::End(Ok(())));
+            assert_eq!(ended, end.is_empty());
+            assert_eq!(reports(&mut inbound), [(0, Fate::Taken)]);
+            inbound.next_of(MessageNumber(0));
+            inbound.forget_long(MessageNumber(0));
+            assert_eq!(reports(&mut inbound), []);
+        }
+    }
+
+    #[test]
+    fn a_forgotten_long_message_is_reported_once_complete() {
+        let mut inbound = streaming();
+        inbound.piece(asked(0), b"begun", false).unwrap();
+        inbound.forget_long(MessageNumber(0));
+        assert_eq!(reports(&mut inbound), []);
+        inbound.piece(asked(0), b"end", true).unwrap();
+        assert_eq!(reports(&mut inbound), [(0, Fate::Discarded)]);
+        inbound.piece(asked(1), b"whole", true).unwrap();
+        inbound.forget_long(MessageNumber(1));
+        assert_eq!(reports(&mut inbound), [(1, Fate::Discarded)]);
+        inbound.piece(asked(2), b"given up", false).unwrap();
+        inbound.give_up(MessageNumber(2), 0);
+        inbound.forget_long(MessageNumber(2));
+        assert_eq!((reports(&mut inbound), inbound.longs.len()), (Vec::new(), 0));
     }
 
     #[test]
@@ -649,13 +761,13 @@ mod tests {
             limits.long_messages = LongMessages::Stream;
         });
         let [whole, part, long, new] = [0, 1, 2, 3].map(MessageNumber);
-        inbound.piece(whole, P2, b"all", true).unwrap();
-        inbound.piece(part, P2, b"be", false).unwrap();
-        inbound.piece(long, P2, b"begin", false).unwrap();
+        inbound.piece(Head::new(whole, P2), b"all", true).unwrap();
+        inbound.piece(Head::new(part, P2), b"be", false).unwrap();
+        inbound.piece(Head::new(long, P2), b"begin", false).unwrap();
         inbound.decline();
-        inbound.piece(part, P2, b"rest", true).unwrap();
-        inbound.piece(long, P2, b"rest", true).unwrap();
-        inbound.piece(new, P2, b"far too long", true).unwrap();
+        inbound.piece(Head::new(part, P2), b"rest", true).unwrap();
+        inbound.piece(Head::new(long, P2), b"rest", true).unwrap();
+        inbound.piece(Head::new(new, P2), b"far too long", true).unwrap();
         assert_eq!((inbound.unread, inbound.open_bytes, inbound.open_messages()), (3, 0, 0));
         assert_eq!((inbound.counters().declined, inbound.counters().messages[2]), (3, 1));
         assert_eq!(inbound.take().unwrap().bytes, b"all"[..]);
@@ -677,7 +789,7 @@ mod tests {
         let number = MessageNumber(0);
         let sent: Vec<u8> = (0..=250).cycle().take(LEN).collect();
         for (at, byte) in sent.iter().enumerate() {
-            inbound.piece(number, P2, &[*byte], at + 1 == LEN).unwrap();
+            inbound.piece(Head::new(number, P2), &[*byte], at + 1 == LEN).unwrap();
         }
         assert_eq!(inbound.counters().unread_peak, Bytes::new(LEN as u64));
         let long = &inbound.longs[&0];
@@ -699,7 +811,7 @@ mod tests {
         let sent: Vec<u8> = (0..=250).cycle().take(lengths.iter().sum()).collect();
         let mut at = 0;
         for len in lengths {
-            inbound.piece(number, P2, &sent[at..at + len], false).unwrap();
+            inbound.piece(Head::new(number, P2), &sent[at..at + len], false).unwrap();
             at += len;
         }
         assert_eq!(inbound.unread, sent.len() as u64);
@@ -714,7 +826,7 @@ mod tests {
     fn long_messages_given_up_before_acceptance_are_freed() {
         let mut inbound = streaming();
         for number in (0..10_000).map(MessageNumber) {
-            inbound.piece(number, P2, b"begun", false).unwrap();
+            inbound.piece(Head::new(number, P2), b"begun", false).unwrap();
             inbound.give_up(number, 0);
         }
         assert!(inbound.longs.is_empty() && inbound.begun.is_empty() && inbound.open.is_empty());
@@ -740,7 +852,7 @@ mod tests {
         {
             inbound.unreliable(priority, Payload::from_static(byte));
         }
-        inbound.piece(MessageNumber(0), P2, b"reliable", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(0), P2), b"reliable", true).unwrap();
         let taken: Vec<_> = std::iter::from_fn(|| inbound.take()).map(|received| received.bytes).collect();
         assert_eq!(taken, [&b"b"[..], b"c", b"d", b"reliable"]);
         assert_eq!((inbound.counters().unreliable, inbound.counters().unreliable_dropped), (5, 2));
@@ -750,8 +862,8 @@ mod tests {
     #[test]
     fn what_is_complete_can_be_taken_after_the_end() {
         let mut inbound = inbound(|_| {});
-        inbound.piece(MessageNumber(0), P2, b"whole", true).unwrap();
-        inbound.piece(MessageNumber(1), P2, b"part", false).unwrap();
+        inbound.piece(Head::new(MessageNumber(0), P2), b"whole", true).unwrap();
+        inbound.piece(Head::new(MessageNumber(1), P2), b"part", false).unwrap();
         inbound.close(Closed::ByPeer);
         assert_eq!(inbound.take().unwrap().bytes, b"whole"[..]);
         assert_eq!((inbound.take(), inbound.open_messages()), (None, 0));

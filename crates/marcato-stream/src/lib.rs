@@ -39,6 +39,7 @@
 mod budget;
 pub mod chunk;
 mod error;
+mod head;
 mod inbound;
 mod limits;
 mod long;
@@ -50,6 +51,7 @@ mod sender;
 
 pub use chunk::ChunkRule;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};
+pub use head::{Head, Report};
 pub use inbound::{Inbound, InboundCounters, LongNext, Missed, MissedReason, Overrun, Received};
 pub use limits::{Limits, LongMessages};
 pub use long::LongId;

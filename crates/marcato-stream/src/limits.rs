@@ -43,7 +43,9 @@ pub struct Limits {
     /// stops where the application has something to take, and a peer with more in incomplete
     /// messages loses its connection.
     pub memory: Bytes,
-    /// Receipts waiting to be sent (65 536). At the limit reading stops. Only over TCP.
+    /// Receipts (65 536). While as many wait to be sent, reading stops. Those for messages that the
+    /// application has not taken come in addition, and [`unread_messages`](Self::unread_messages)
+    /// bounds them. While as many are awaited from the peer, sending a message with a receipt waits.
     pub receipts: usize,
 }
 

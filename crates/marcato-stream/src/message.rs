@@ -24,6 +24,8 @@ pub struct Message {
     pub source: Option<SourceKey>,
     /// Set unless it may be lost.
     pub reliable: bool,
+    /// Set if the receiver reports when its application has taken it.
+    pub receipt: bool,
 }
 
 impl Message {
@@ -38,6 +40,7 @@ impl Message {
             partial_ok: false,
             source: None,
             reliable: true,
+            receipt: false,
         }
     }
 
@@ -81,6 +84,15 @@ impl Message {
     #[must_use]
     pub fn unreliable(self) -> Self {
         Self { reliable: false, ..self }
+    }
+
+    /// Returns this message with a request for a receipt: the receiver reports when its application
+    /// has taken it, which `MessageHandle::received` of `marcato-net` waits for. That costs a frame.
+    /// As many as [`Limits::receipts`](crate::Limits::receipts) may be outstanding; at the limit,
+    /// sending another such message waits. An [unreliable](Self::unreliable) message has none.
+    #[must_use]
+    pub fn with_receipt(self) -> Self {
+        Self { receipt: true, ..self }
     }
 
     /// Returns this message with this redundancy. Without a lane scheduler that makes copies it

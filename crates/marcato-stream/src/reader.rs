@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use marcato_wire::{Decoded, Frame, FrameError, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 
 use crate::sender::NotAwaited;
-use crate::{Inbound, Overrun, Sender, Ticket};
+use crate::{Head, Inbound, Overrun, Sender, Ticket};
 
 /// Violation of the protocol on TCP by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +40,12 @@ pub enum PeerError {
         /// Number of the message.
         number: MessageNumber,
     },
+    /// Frames of one message of which only some ask for a report.
+    #[error("the peer asks for a report in some frames of message {number} only")]
+    Report {
+        /// Number of the message.
+        number: MessageNumber,
+    },
     /// Bytes that do not follow the previous ones of their message.
     #[error("the peer sent byte {offset} of message {number}, but the next is {next}")]
     Gap {
@@ -60,6 +66,11 @@ pub enum PeerError {
 struct Arriving {
     frame: MessageFrame,
     rest: u64,
+}
+
+/// Head of the message that a frame belongs to.
+const fn head(frame: &MessageFrame) -> Head {
+    Head::new(frame.id, frame.priority).with_report(frame.report)
 }
 
 /// Reader of one direction of a connection.
@@ -109,7 +120,7 @@ impl Reader {
                 bytes = behind;
                 let rest = rest - take as u64;
                 let last = frame.last && rest == 0;
-                inbound.piece(frame.id, frame.priority, payload, last)?;
+                inbound.piece(head(&frame), payload, last)?;
                 if last {
                     self.complete(frame.id, inbound, sender);
                 }
@@ -163,6 +174,13 @@ impl Reader {
                 Ok(())
             }
             Frame::Done { id } => Ok(sender.done(id)?),
+            Frame::Report { id, fate } => {
+                // It may be about a message that this end has abandoned. docs/wire.md, "Frames".
+                if !sender.reported(id, fate) {
+                    inbound.count_stray_report();
+                }
+                Ok(())
+            }
         }
     }
 
@@ -185,7 +203,8 @@ impl Reader {
             return Err(PeerError::Copy);
         }
         let next = match inbound.progress(number) {
-            Some((priority, _)) if priority != frame.priority => return Err(PeerError::Priority { number }),
+            Some((head, _)) if head.priority != frame.priority => return Err(PeerError::Priority { number }),
+            Some((head, _)) if head.report != frame.report => return Err(PeerError::Report { number }),
             Some((_, received)) => received,
             None if number.0 < self.next_number => return Err(PeerError::Settled { number }),
             None => {
@@ -201,7 +220,7 @@ impl Reader {
             *due = due.saturating_add(1);
         }
         // Even without payload, the message is open from here on.
-        inbound.piece(number, frame.priority, &[], frame.last && frame.len.is_zero())?;
+        inbound.piece(head(&frame), &[], frame.last && frame.len.is_zero())?;
         if frame.len.is_zero() {
             self.complete(number, inbound, sender);
         } else {
@@ -241,17 +260,21 @@ mod tests {
 
     /// Ticket that a test reads.
     #[derive(Debug)]
-    struct Slip(mpsc::Sender<Result<(), NotDelivered>>);
+    struct Slip(mpsc::Sender<Result<(), NotDelivered>>, Option<mpsc::Sender<Result<(), NotDelivered>>>);
 
     impl Ticket for Slip {
         fn settle(self, outcome: Result<(), NotDelivered>) {
             let _ = self.0.send(outcome);
         }
+
+        fn receipt(&mut self) -> Option<Self> {
+            Some(Self(self.1.take()?, None))
+        }
     }
 
     fn slip() -> (Slip, Receiver<Result<(), NotDelivered>>) {
         let (sender, outcome) = mpsc::channel();
-        (Slip(sender), outcome)
+        (Slip(sender, None), outcome)
     }
 
     fn sender(limits: Limits) -> Sender<Slip> {
@@ -323,6 +346,83 @@ mod tests {
             assert!(a.sender.is_idle() && b.sender.is_idle() && b.reader.is_between_frames());
             assert_eq!(a.sender.unfinished(), [0; 5]);
         }
+    }
+
+    type Outcome = Receiver<Result<(), NotDelivered>>;
+
+    impl End {
+        /// Sends a message with a receipt; returns its outcome, and that of the report.
+        fn ask(&mut self, message: Message) -> (MessageId, Outcome, Outcome) {
+            let (mut ticket, outcome) = slip();
+            let (sender, report) = mpsc::channel();
+            ticket.1 = Some(sender);
+            (self.sender.offer(NOW, &message.with_receipt(), ticket).unwrap(), outcome, report)
+        }
+
+        /// Sends everything to the other end, and its reports.
+        fn exchange(&mut self, other: &mut Self) {
+            while let Some(report) = self.inbound.take_report() {
+                self.sender.report(report);
+            }
+            while self.sender.wants_write() {
+                let chunk = self.chunk(NOW, 1426);
+                other.feed(&chunk).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_follows_when_the_application_takes_the_message() {
+        let (mut a, mut b) = (End::new(), End::new());
+        let (_, outcome, report) = a.ask(message(5000, Priority::P2));
+        a.exchange(&mut b);
+        b.exchange(&mut a);
+        assert_eq!((outcome.try_recv(), report.try_recv().is_err()), (Ok(Ok(())), true));
+        // Nothing is left to send, so the connection may be closed.
+        assert!(a.sender.is_idle());
+        b.inbound.take().unwrap();
+        b.exchange(&mut a);
+        assert_eq!(report.try_recv(), Ok(Ok(())));
+        assert_eq!(a.inbound.counters().stray_reports, 0);
+    }
+
+    #[test]
+    fn a_report_that_nobody_awaits_is_counted() {
+        let (mut a, mut b) = (End::new(), End::new());
+        a.send(NOW, message(10, Priority::P2));
+        let (_, _, report) = a.ask(message(10, Priority::P2));
+        // Before the message has left, for one without a receipt, twice, and for an unknown one.
+        let before = Frame::Report { id: MessageNumber(1), fate: marcato_wire::Fate::Taken };
+        let mut header = [0; MAX_FRAME_HEADER];
+        let len = before.encode(&mut header).unwrap();
+        a.feed(&header[..len]).unwrap();
+        assert!(report.try_recv().is_err());
+        a.exchange(&mut b);
+        b.exchange(&mut a);
+        for number in [0, 1, 1, 9] {
+            b.sender.report(crate::Report { number: MessageNumber(number), fate: marcato_wire::Fate::Taken });
+        }
+        b.exchange(&mut a);
+        assert_eq!(report.try_recv(), Ok(Ok(())));
+        assert_eq!(a.inbound.counters().stray_reports, 4);
+    }
+
+    #[test]
+    fn awaited_reports_are_bounded_and_end_with_the_connection() {
+        let limits = Limits { receipts: 2, ..Limits::default() };
+        let (mut a, mut b) = (End { sender: sender(limits), ..End::new() }, End::new());
+        let (cancelled, _, gone) = a.ask(message(10, Priority::P2));
+        let (_, _, unread) = a.ask(message(10, Priority::P2));
+        let another = |a: &mut End| a.sender.offer(NOW, &message(10, Priority::P2).with_receipt(), slip().0);
+        assert_eq!(another(&mut a), Err(crate::SendError::Busy { priority: Priority::P2 }));
+        a.sender.cancel(cancelled).unwrap();
+        assert_eq!(gone.try_recv(), Ok(Err(NotDelivered::Cancelled)));
+        a.ask(message(10, Priority::P2));
+        a.exchange(&mut b);
+        b.exchange(&mut a);
+        assert_eq!(another(&mut a), Err(crate::SendError::Busy { priority: Priority::P2 }));
+        a.sender.close(&crate::Closed::ByPeer);
+        assert_eq!(unread.try_recv(), Ok(Err(NotDelivered::NotTaken(crate::Closed::ByPeer))));
     }
 
     #[test]
@@ -428,6 +528,7 @@ mod tests {
             len: Bytes::new(len),
             last,
             receipt: false,
+            report: false,
             duplicate: None,
         };
         let written = |frames: &[Frame]| {
@@ -467,6 +568,8 @@ mod tests {
             refused(&[message(frame(0, 0, 3, false)), message(other)]),
             PeerError::Priority { number }
         );
+        let other = MessageFrame { report: true, ..frame(0, 3, 1, true) };
+        assert_eq!(refused(&[message(frame(0, 0, 3, false)), message(other)]), PeerError::Report { number });
         let duplicate = Some(marcato_wire::Duplicate { index: 0, copies: 2 });
         assert_eq!(refused(&[message(MessageFrame { duplicate, ..frame(0, 0, 1, true) })]), PeerError::Copy);
         assert!(matches!(End::new().feed(b"GET / HTTP/1.1\r\n"), Err(PeerError::Frame(_))));
@@ -484,6 +587,7 @@ mod tests {
                 len: Bytes::new(len),
                 last,
                 receipt: true,
+                report: false,
                 duplicate: None,
             };
             let mut header = [0; MAX_FRAME_HEADER];

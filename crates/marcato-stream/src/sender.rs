@@ -6,9 +6,9 @@ use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Removed, Slab};
 use marcato_units::{Bytes, Duration, Priority, Time};
-use marcato_wire::{Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+use marcato_wire::{Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 
-use crate::{ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, SendError};
+use crate::{ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, Report, SendError};
 
 /// Room in bytes at the end of a chunk below which no frame is begun.
 pub(crate) const SLIVER: usize = 32;
@@ -24,6 +24,10 @@ struct Outgoing<T> {
     /// message has them.
     announced: Option<(MessageNumber, Priority)>,
     part: Option<Part>,
+    /// Set if its frames ask for a report. `receipt` learns it; for a message handed over part by
+    /// part, that of the last part.
+    report: bool,
+    receipt: Option<T>,
 }
 
 /// Position of a part in its message.
@@ -62,12 +66,28 @@ struct Run {
     /// message.
     fin: bool,
     last: bool,
+    report: bool,
+}
+
+/// Small frame that the peer has asked for.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// DONE frames, as many as asked for.
+    Done(MessageNumber, u32),
+    Report(Report),
 }
 
 /// Receiver of the outcome of a message.
-pub trait Ticket {
+pub trait Ticket: Sized {
     /// Takes the outcome: the receiver has acknowledged the message, or it was not delivered.
     fn settle(self, outcome: Result<(), NotDelivered>);
+
+    /// Splits off the ticket for the report that a message [with a
+    /// receipt](Message::with_receipt) asks for: it is settled once the receiving application has
+    /// taken the message, or never will. `None` by default.
+    fn receipt(&mut self) -> Option<Self> {
+        None
+    }
 }
 
 /// All data that one connection has to send.
@@ -92,8 +112,11 @@ pub struct Sender<T> {
     next_number: u64,
     /// Time of the latest urgent message: P0 or P1.
     urgent_at: Option<Time>,
-    /// DONE frames, and the number of each.
-    receipts: VecDeque<(MessageNumber, u32)>,
+    /// Tickets of messages written completely, by number, until the receiver reports about them.
+    reporting: HashMap<u64, T>,
+    /// Number of these, and of those of messages that are not written completely.
+    awaited_reports: usize,
+    answers: VecDeque<Answer>,
     /// RESET frames; `None` for messages that were never begun.
     resets: VecDeque<(Option<MessageNumber>, u64)>,
 }
@@ -123,7 +146,9 @@ impl<T: Ticket> Sender<T> {
             parts: [0; Priority::COUNT],
             next_number: 0,
             urgent_at: None,
-            receipts: VecDeque::new(),
+            reporting: HashMap::new(),
+            awaited_reports: 0,
+            answers: VecDeque::new(),
             resets: VecDeque::new(),
         })
     }
@@ -213,10 +238,13 @@ impl<T: Ticket> Sender<T> {
         &mut self,
         now: Time,
         message: &Message,
-        ticket: T,
+        mut ticket: T,
         part: Option<Part>,
     ) -> Result<MessageId, SendError> {
         let level = message.priority;
+        if message.receipt && self.awaited_reports >= self.limits.receipts {
+            return Err(SendError::Busy { priority: level });
+        }
         let len = Bytes::new(message.body.len() as u64);
         let queued = self.conductor.counters().level(level).queued.bytes;
         self.limits.admit(level, len, self.unfinished[level.index()], queued)?;
@@ -225,8 +253,12 @@ impl<T: Ticket> Sender<T> {
         self.sweep();
         let id = offered.map_err(|error| SendError::from_offer(error, level))?;
         tracing::trace!(id = id.get(), priority = %level, %len, "offered");
-        self.messages
-            .insert(id, Outgoing { body: message.body.clone(), ticket, level, announced: None, part });
+        let report = message.receipt;
+        let receipt = if report { ticket.receipt() } else { None };
+        self.awaited_reports += usize::from(receipt.is_some());
+        let body = message.body.clone();
+        let outgoing = Outgoing { body, ticket, level, announced: None, part, report, receipt };
+        self.messages.insert(id, outgoing);
         self.unfinished[level.index()] += 1;
         if level <= Priority::P1 {
             self.urgent_at = Some(now);
@@ -269,10 +301,15 @@ impl<T: Ticket> Sender<T> {
     /// for them.
     fn sweep(&mut self) {
         while let Some(Removed { id, reason, .. }) = self.conductor.observer_mut().pop_last() {
-            let Some(Outgoing { ticket, level, announced, part, .. }) = self.messages.remove(&id) else {
+            let Some(Outgoing { ticket, level, announced, part, receipt, .. }) = self.messages.remove(&id)
+            else {
                 continue;
             };
             self.unfinished[level.index()] -= 1;
+            if let Some(receipt) = receipt {
+                self.awaited_reports -= 1;
+                receipt.settle(Err(NotDelivered::from(reason)));
+            }
             if let Some(part) = part {
                 self.end_long(part.long, reason);
                 ticket.settle(Err(NotDelivered::from(reason)));
@@ -290,12 +327,28 @@ impl<T: Ticket> Sender<T> {
 
     /// Queues receipts for a message that is settled.
     pub fn acknowledge(&mut self, number: MessageNumber, times: u32) {
-        self.receipts.push_back((number, times));
+        self.answers.push_back(Answer::Done(number, times));
     }
 
-    /// Number of acknowledgements to be written.
+    /// Queues a report about a received message.
+    pub fn report(&mut self, report: Report) {
+        self.answers.push_back(Answer::Report(report));
+    }
+
+    /// Number of acknowledgements and reports to be written.
     pub fn receipts(&self) -> usize {
-        self.receipts.len()
+        self.answers.len()
+    }
+
+    /// Records the peer's report about a message. Returns `false` if none is awaited.
+    pub fn reported(&mut self, number: MessageNumber, fate: Fate) -> bool {
+        let Some(receipt) = self.reporting.remove(&number.0) else { return false };
+        self.awaited_reports -= 1;
+        receipt.settle(match fate {
+            Fate::Taken => Ok(()),
+            Fate::Discarded => Err(NotDelivered::Unwanted),
+        });
+        true
     }
 
     /// Records that the receiver has a message.
@@ -308,7 +361,7 @@ impl<T: Ticket> Sender<T> {
 
     /// Returns whether there is something to write.
     pub fn wants_write(&self) -> bool {
-        !self.receipts.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
+        !self.answers.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
     }
 
     /// Returns whether all messages are delivered or dropped, and no frame is queued.
@@ -318,12 +371,20 @@ impl<T: Ticket> Sender<T> {
 
     /// Reports the end of the connection to all senders.
     pub fn close(&mut self, closed: &Closed) {
-        let waiting = self.messages.drain().map(|(_, message)| message.ticket);
+        let mut receipts: Vec<T> = self.reporting.drain().map(|(_, receipt)| receipt).collect();
+        let waiting = self.messages.drain().map(|(_, mut message)| {
+            receipts.extend(message.receipt.take());
+            message.ticket
+        });
         for ticket in waiting.chain(self.awaiting.drain().map(|(_, (ticket, _))| ticket)) {
             ticket.settle(Err(NotDelivered::Closed(closed.clone())));
         }
+        for receipt in receipts {
+            receipt.settle(Err(NotDelivered::NotTaken(closed.clone())));
+        }
+        self.awaited_reports = 0;
         self.unfinished = [0; Priority::COUNT];
-        self.receipts.clear();
+        self.answers.clear();
         self.resets.clear();
     }
 
@@ -331,13 +392,22 @@ impl<T: Ticket> Sender<T> {
     pub fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
         let begin = out.len();
         let full = |out: &Vec<u8>| out.len() - begin + MAX_FRAME_HEADER > budget && out.len() > begin;
-        while let Some((number, times)) = self.receipts.front_mut()
+        while let Some(answer) = self.answers.front_mut()
             && !full(out)
         {
-            put(out, &Frame::Done { id: *number });
-            *times -= 1;
-            if *times == 0 {
-                self.receipts.pop_front();
+            let more = match answer {
+                Answer::Done(number, times) => {
+                    put(out, &Frame::Done { id: *number });
+                    *times -= 1;
+                    *times > 0
+                }
+                Answer::Report(Report { number, fate }) => {
+                    put(out, &Frame::Report { id: *number, fate: *fate });
+                    false
+                }
+            };
+            if !more {
+                self.answers.pop_front();
             }
         }
         let mut run: Option<Run> = None;
@@ -375,6 +445,7 @@ impl<T: Ticket> Sender<T> {
                 len: Bytes::new(budget as u64),
                 fin: false,
                 last: false,
+                report: false,
             };
             let mut room = budget.saturating_sub(used);
             if !continues {
@@ -397,6 +468,7 @@ impl<T: Ticket> Sender<T> {
                 _ => {
                     let (number, priority) = self.announce(grant.message, grant.priority);
                     let (base, last) = self.place(grant.message);
+                    let report = self.messages.get(&grant.message).is_some_and(|message| message.report);
                     let next = Run {
                         id: grant.message,
                         number,
@@ -406,6 +478,7 @@ impl<T: Ticket> Sender<T> {
                         len: grant.len,
                         fin: grant.fin,
                         last,
+                        report,
                     };
                     if let Some(run) = run.replace(next) {
                         self.write(run, out);
@@ -472,6 +545,9 @@ impl<T: Ticket> Sender<T> {
                     self.longs.remove(&part.long);
                 }
             }
+            if let Some(receipt) = message.receipt {
+                self.reporting.insert(run.number.0, receipt);
+            }
             if run.last {
                 self.awaiting.insert(run.number.0, (message.ticket, message.level));
             } else {
@@ -491,6 +567,7 @@ const fn frame(run: &Run) -> Frame {
         len: run.len,
         last: run.fin && run.last,
         receipt: run.fin && run.last,
+        report: run.report,
         duplicate: None,
     })
 }

@@ -21,10 +21,13 @@ pub const MAX_COPIES: u8 = 16;
 const MESSAGE: u8 = 1;
 const RESET: u8 = 2;
 const DONE: u8 = 3;
+const REPORT: u8 = 4;
 
 const LAST: u8 = 0x01;
 const RECEIPT: u8 = 0x02;
 const COPIES: u8 = 0x04;
+const ASKS_REPORT: u8 = 0x08;
+const FLAGS: u8 = LAST | RECEIPT | COPIES | ASKS_REPORT;
 
 /// Number of a message on the wire. Each sender counts up from 0, in the order in which it first
 /// sends of each.
@@ -67,8 +70,24 @@ pub struct MessageFrame {
     pub last: bool,
     /// True if the sender asks for [`Frame::Done`] once the receiver wants no more of the message.
     pub receipt: bool,
+    /// True if the sender asks for [`Frame::Report`] once the receiving application has taken the
+    /// message. The same in all frames of a message.
+    pub report: bool,
     /// Index of this copy, if there are several.
     pub duplicate: Option<Duplicate>,
+}
+
+/// Fate of a complete message at the receiving application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// The application has taken all of it.
+    Taken,
+    /// The application has discarded it, or a part of it.
+    Discarded,
+}
+
+impl Fate {
+    const ALL: [Self; 2] = [Self::Taken, Self::Discarded];
 }
 
 impl MessageFrame {
@@ -90,6 +109,7 @@ impl MessageFrame {
 ///     len: Bytes::new(5),
 ///     last: true,
 ///     receipt: false,
+///     report: false,
 ///     duplicate: None,
 /// });
 /// let mut out = [0; MAX_FRAME_HEADER];
@@ -115,6 +135,13 @@ pub enum Frame {
     Done {
         /// Number of the message.
         id: MessageNumber,
+    },
+    /// Type 4: the receiver's application has taken a complete message, or has discarded it.
+    Report {
+        /// Number of the message.
+        id: MessageNumber,
+        /// Fate of the message at the application.
+        fate: Fate,
     },
 }
 
@@ -142,7 +169,9 @@ pub enum Decoded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The type is unknown, and so is the length of the frame.
-    #[error("frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)")]
+    #[error(
+        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE) or 4 (REPORT)"
+    )]
     Type {
         /// Offset of the type.
         at: usize,
@@ -158,11 +187,19 @@ pub enum FrameError {
         value: u8,
     },
     /// A reserved bit is set.
-    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x07 are allowed")]
+    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x0f are allowed")]
     Flags {
         /// Offset of the flags.
         at: usize,
         /// All flags.
+        value: u8,
+    },
+    /// The fate of a message is unknown.
+    #[error("fate {value} at byte {at} is unknown: it must be 0 (TAKEN) or 1 (DISCARDED)")]
+    Fate {
+        /// Offset of the fate.
+        at: usize,
+        /// Value instead of a fate.
         value: u8,
     },
     /// The copy's index or the number of copies is out of range.
@@ -248,7 +285,10 @@ impl Frame {
     /// Number of the frame's message.
     pub const fn id(&self) -> MessageNumber {
         match *self {
-            Self::Message(MessageFrame { id, .. }) | Self::Reset { id, .. } | Self::Done { id } => id,
+            Self::Message(MessageFrame { id, .. })
+            | Self::Reset { id, .. }
+            | Self::Done { id }
+            | Self::Report { id, .. } => id,
         }
     }
 
@@ -280,6 +320,7 @@ impl Frame {
             }
             Self::Reset { code, .. } => 1 + id + varint("the code", code)?.encoded_len(),
             Self::Done { .. } => 1 + id,
+            Self::Report { .. } => 1 + id + 1,
         })
     }
 
@@ -305,7 +346,8 @@ impl Frame {
                 writer.byte(
                     flag(message.last, LAST)
                         | flag(message.receipt, RECEIPT)
-                        | flag(message.duplicate.is_some(), COPIES),
+                        | flag(message.duplicate.is_some(), COPIES)
+                        | flag(message.report, ASKS_REPORT),
                 );
                 if let Some(Duplicate { index, copies }) = message.duplicate {
                     writer.byte(index);
@@ -322,6 +364,12 @@ impl Frame {
             Self::Done { id } => {
                 writer.byte(DONE);
                 writer.varint(id.0);
+            }
+            Self::Report { id, fate } => {
+                writer.byte(REPORT);
+                writer.varint(id.0);
+                // The index is 0 or 1.
+                writer.byte(fate as u8);
             }
         }
         Ok(needed)
@@ -406,6 +454,12 @@ impl Reader<'_> {
             Ok(Frame::Reset { id: MessageNumber(self.varint(1)?), code: self.varint(0)? })
         } else if frame_type == u64::from(DONE) {
             Ok(Frame::Done { id: MessageNumber(self.varint(0)?) })
+        } else if frame_type == u64::from(REPORT) {
+            let id = MessageNumber(self.varint(1)?);
+            let at = self.at;
+            let value = self.byte(0)?;
+            let fate = Fate::ALL.get(usize::from(value)).copied();
+            Ok(Frame::Report { id, fate: fate.ok_or(FrameError::Fate { at, value })? })
         } else {
             Err(FrameError::Type { at: 0, value: frame_type }.into())
         }
@@ -419,7 +473,7 @@ impl Reader<'_> {
         let priority = Priority::from_index(usize::from(value)).ok_or(FrameError::Priority { at, value })?;
         let at = self.at;
         let flags = self.byte(2)?;
-        if flags & !(LAST | RECEIPT | COPIES) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(FrameError::Flags { at, value: flags }.into());
         }
         let last = flags & LAST != 0;
@@ -444,7 +498,8 @@ impl Reader<'_> {
         if len.is_zero() && !last {
             return Err(FrameError::Empty { at }.into());
         }
-        Ok(MessageFrame { id, priority, offset, len, last, receipt: flags & RECEIPT != 0, duplicate })
+        let (receipt, report) = (flags & RECEIPT != 0, flags & ASKS_REPORT != 0);
+        Ok(MessageFrame { id, priority, offset, len, last, receipt, report, duplicate })
     }
 }
 
@@ -495,6 +550,7 @@ mod tests {
         len: Bytes::new(5),
         last: true,
         receipt: false,
+        report: false,
         duplicate: None,
     };
 
@@ -504,16 +560,30 @@ mod tests {
         out[..len].to_vec()
     }
 
-    #[test]
-    fn the_example_of_the_wire_description_is_what_is_written() {
-        let description = include_str!("../../../docs/wire.md");
-        let (_, example) = description.split_once("```hex\n").unwrap();
+    /// Bytes of the example below this heading of docs/wire.md.
+    fn example(description: &str, heading: &str) -> Vec<u8> {
+        let (_, section) = description.split_once(heading).unwrap();
+        let (_, example) = section.split_once("```hex\n").unwrap();
         let (example, _) = example.split_once("```").unwrap();
-        let expected: Vec<u8> = example
+        example
             .lines()
             .flat_map(|line| line.split('#').next().unwrap().split_whitespace())
             .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-            .collect();
+            .collect()
+    }
+
+    #[test]
+    fn the_example_of_a_report_is_what_is_written() {
+        let expected = example(include_str!("../../../docs/wire.md"), "### A REPORT");
+        let frame = Frame::Report { id: MessageNumber(300), fate: Fate::Discarded };
+        assert_eq!(written(frame), expected);
+        assert_eq!(Frame::decode(&expected), Ok(Decoded::Frame { frame, len: expected.len() }));
+    }
+
+    #[test]
+    fn the_example_of_the_wire_description_is_what_is_written() {
+        let description = include_str!("../../../docs/wire.md");
+        let expected = example(description, "### A MESSAGE");
         let frame = Frame::Message(MessageFrame {
             id: MessageNumber(300),
             priority: Priority::P1,
@@ -521,6 +591,7 @@ mod tests {
             len: Bytes::new(5),
             last: true,
             receipt: true,
+            report: false,
             duplicate: Some(Duplicate { index: 1, copies: 2 }),
         });
         let mut ours = written(frame);
@@ -548,11 +619,14 @@ mod tests {
     /// By the tables of docs/wire.md: the shortest frame with this beginning.
     #[test]
     fn missing_bytes_are_counted_up_to_the_shortest_frame() {
-        let incomplete: [(&[u8], usize); 13] = [
+        let incomplete: [(&[u8], usize); 16] = [
             (&[], 2),
             (&[DONE], 2),
             (&[RESET], 3),
             (&[RESET, 7], 3),
+            (&[REPORT], 3),
+            (&[REPORT, 7], 3),
+            (&[REPORT, 0x40], 4),
             (&[MESSAGE], 6),
             (&[MESSAGE, 7], 6),
             (&[MESSAGE, 7, 0], 6),
@@ -594,14 +668,18 @@ mod tests {
 
     #[test]
     fn malformed_frames_are_refused_by_place_and_remedy() {
-        let refused: [(&[u8], &str); 9] = [
-            (&[0], "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)"),
+        let refused: [(&[u8], &str); 10] = [
+            (
+                &[0],
+                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE) or 4 (REPORT)",
+            ),
             (
                 &[0x40, 0x63],
-                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET) or 3 (DONE)",
+                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE) or 4 (REPORT)",
             ),
+            (&[4, 7, 2], "fate 2 at byte 2 is unknown: it must be 0 (TAKEN) or 1 (DISCARDED)"),
             (&[1, 7, 5], "priority 5 at byte 2 is unknown: it must be 0 to 4"),
-            (&[1, 7, 0, 9], "flags 0x09 at byte 3 have a reserved bit set: only those of 0x07 are allowed"),
+            (&[1, 7, 0, 17], "flags 0x11 at byte 3 have a reserved bit set: only those of 0x0f are allowed"),
             (
                 &[1, 7, 0, 4, 0, 1],
                 "invalid copy 0 of 1 at byte 4: there must be 2 to 16 copies, counted from 0",
@@ -681,7 +759,7 @@ mod tests {
     prop_compose! {
         fn message()(
             id in number(), priority in 0..Priority::COUNT, offset in number(), len in number(), last: bool,
-            receipt: bool, duplicate in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
+            receipt: bool, report: bool, duplicate in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
         ) -> Frame {
             let len = len.min(VarInt::MAX.get() - offset);
             Frame::Message(MessageFrame {
@@ -691,6 +769,7 @@ mod tests {
                 len: Bytes::new(len),
                 last: last || len == 0,
                 receipt,
+                report,
                 duplicate: duplicate.map(|(index, copies)| Duplicate { index, copies }),
             })
         }
@@ -701,6 +780,8 @@ mod tests {
             4 => message(),
             1 => (number(), number()).prop_map(|(id, code)| Frame::Reset { id: MessageNumber(id), code }),
             1 => number().prop_map(|id| Frame::Done { id: MessageNumber(id) }),
+            1 => (number(), prop::sample::select(&Fate::ALL[..]))
+                .prop_map(|(id, fate)| Frame::Report { id: MessageNumber(id), fate }),
         ]
     }
 

@@ -21,7 +21,7 @@ mod varint;
 pub use ecn::Ecn;
 pub use flow_tuple::FlowTuple;
 pub use frame::{
-    ALPN, Decoded, Duplicate, EncodeError, ErrorCode, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER,
+    ALPN, Decoded, Duplicate, EncodeError, ErrorCode, Fate, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER,
     MessageFrame, MessageNumber,
 };
 pub use packet::{IpPacket, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, PacketError, Transport};

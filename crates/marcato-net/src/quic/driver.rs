@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use marcato_quic::{Arrival, Event, SessionId, SocketId};
+use marcato_quic::{Arrival, Event, Piece, SessionId, SocketId};
+use marcato_stream::Head;
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 use tokio::sync::mpsc;
@@ -249,12 +250,15 @@ impl Hub {
         while let Some(id) = state.attention.pop() {
             let Some(entry) = state.connections.get_mut(&id) else { continue };
             entry.noticed = false;
-            if entry.paused {
+            let paused = entry.paused;
+            any |= Self::report(state, id);
+            if paused {
                 any |= Self::pull(state, now, id);
             }
             let finished = |entry: &Entry| entry.finishing && entry.tickets.is_empty();
             if state.connections.get(&id).is_some_and(finished)
                 && let Some(session) = state.endpoint.session(id)
+                && session.finish_reports()
             {
                 session.close(now, ErrorCode::NoError, FINISHED);
                 state.end(id, Closed::Local);
@@ -275,11 +279,13 @@ impl Hub {
                     let _ = connecting.send(Ok(()));
                 }
             }
+            // Reading may have been paused for reports, which have left.
             Event::Readable => {
-                if !entry.paused {
-                    Self::pull(state, now, id);
-                }
+                Self::pull(state, now, id);
             }
+            Event::Reported { message, fate } => entry.reported(message, fate),
+            // The end waits for them, and follows.
+            Event::ReportsArrived => {}
             Event::Delivered(message) | Event::Sent(message) => entry.settle(message, Ok(())),
             Event::Datagram => {
                 let quic = Arc::clone(&entry.quic);
@@ -302,7 +308,7 @@ impl Hub {
                 let quic = Arc::clone(&entry.quic);
                 let mut inbound = lock(&quic.shared.inbound);
                 while let Some(piece) = state.endpoint.session(id).and_then(|session| session.read(now)) {
-                    if inbound.piece(piece.message, piece.priority, &piece.bytes, piece.last).is_err() {
+                    if inbound.piece(head(&piece), &piece.bytes, piece.last).is_err() {
                         break;
                     }
                 }
@@ -344,7 +350,8 @@ impl Hub {
         let mut inbound = lock(&quic.shared.inbound);
         let mut any = false;
         let overrun = loop {
-            entry.paused = inbound.is_full();
+            let owed = session.reports() + inbound.reports();
+            entry.paused = inbound.is_full() || owed >= entry.quic.hub.limits.receipts;
             if entry.paused {
                 break None;
             }
@@ -352,7 +359,7 @@ impl Hub {
             // was returned.
             any = true;
             let Some(piece) = session.read(now) else { break None };
-            if let Err(overrun) = inbound.piece(piece.message, piece.priority, &piece.bytes, piece.last) {
+            if let Err(overrun) = inbound.piece(head(&piece), &piece.bytes, piece.last) {
                 break Some(overrun);
             }
         };
@@ -363,6 +370,26 @@ impl Hub {
             state.end(id, Closed::Lost { reason });
         }
         quic.shared.readable.notify_waiters();
+        any | Self::report(state, id)
+    }
+
+    /// Hands a session the reports about messages that the application has taken. Returns whether
+    /// there were any.
+    fn report(state: &mut State, id: SessionId) -> bool {
+        let (Some(entry), Some(session)) = (state.connections.get(&id), state.endpoint.session(id)) else {
+            return false;
+        };
+        let mut inbound = lock(&entry.quic.shared.inbound);
+        let mut any = false;
+        while let Some(report) = inbound.take_report() {
+            session.report(report.number, report.fate);
+            any = true;
+        }
         any
     }
+}
+
+/// Head of the message that a piece belongs to.
+const fn head(piece: &Piece) -> Head {
+    Head::new(piece.message, piece.priority).with_report(piece.report)
 }

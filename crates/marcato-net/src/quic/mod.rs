@@ -22,7 +22,7 @@ use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_stream::{Pool, Ticket as _};
 use marcato_units::{Bytes, Layer, Priority, Time};
-use marcato_wire::ErrorCode;
+use marcato_wire::{ErrorCode, Fate};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
@@ -32,8 +32,8 @@ use crate::config::{
 use crate::connection::{Connection, Message};
 use crate::endpoint::EndpointStats;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError, ReserveError,
-    SendError,
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError, NotDelivered,
+    ReserveError, SendError,
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
@@ -80,6 +80,8 @@ struct Entry {
     key: u64,
     quic: Arc<Quic>,
     tickets: HashMap<MessageId, (Ticket, Priority)>,
+    /// Tickets of messages with a receipt, until the peer reports about them.
+    receipts: HashMap<MessageId, Ticket>,
     unfinished: [usize; Priority::COUNT],
     finishing: bool,
     /// Set when reading has stopped because the application takes nothing.
@@ -180,6 +182,7 @@ impl Hub {
             key,
             quic: Arc::clone(&quic),
             tickets: HashMap::new(),
+            receipts: HashMap::new(),
             unfinished: [0; Priority::COUNT],
             finishing: false,
             paused: false,
@@ -255,6 +258,9 @@ impl State {
         for (_, (ticket, _)) in entry.tickets {
             ticket.settle(Err(closed.clone().into()));
         }
+        for (_, receipt) in entry.receipts {
+            receipt.settle(Err(NotDelivered::NotTaken(closed.clone())));
+        }
         if let Some(connecting) = entry.connecting {
             let _ = connecting.send(Err(closed.to_string()));
         }
@@ -263,8 +269,25 @@ impl State {
 }
 
 impl Entry {
-    fn settle(&mut self, id: MessageId, outcome: Result<(), crate::NotDelivered>) {
+    /// Settles the ticket for a report, if the message has one.
+    fn reported(&mut self, message: Option<MessageId>, fate: Fate) {
+        let Some(receipt) = message.and_then(|id| self.receipts.remove(&id)) else {
+            return lock(&self.quic.shared.inbound).count_stray_report();
+        };
+        receipt.settle(match fate {
+            Fate::Taken => Ok(()),
+            Fate::Discarded => Err(NotDelivered::Unwanted),
+        });
+        self.quic.shared.room.notify_waiters();
+    }
+
+    fn settle(&mut self, id: MessageId, outcome: Result<(), NotDelivered>) {
         let Some((ticket, level)) = self.tickets.remove(&id) else { return };
+        if let Err(error) = &outcome
+            && let Some(receipt) = self.receipts.remove(&id)
+        {
+            receipt.settle(Err(error.clone()));
+        }
         self.unfinished[level.index()] -= 1;
         self.span.in_scope(|| tracing::trace!(id = id.get(), ?outcome, "settled"));
         ticket.settle(outcome);
@@ -305,7 +328,7 @@ impl Quic {
     fn take(
         &self,
         message: &Message,
-        ticket: Ticket,
+        mut ticket: Ticket,
         part: Option<(LongId, bool)>,
     ) -> Result<MessageId, SendError> {
         let now = self.hub.now();
@@ -323,6 +346,9 @@ impl Quic {
         }
         let queued = session.conducted().level(level).queued.bytes;
         limits.admit(level, len, entry.unfinished[level.index()], queued)?;
+        if message.receipt && entry.receipts.len() >= limits.receipts {
+            return Err(SendError::Busy { priority: level });
+        }
         if let Some((long, _)) = part
             && session.waiting(long) >= limits.streamed
         {
@@ -343,6 +369,9 @@ impl Quic {
             marcato_quic::SendError::Ended => SendError::Ended,
         })?;
         entry.span.in_scope(|| tracing::trace!(id = id.get(), priority = %level, %len, "offered"));
+        if let Some(receipt) = ticket.receipt() {
+            entry.receipts.insert(id, receipt);
+        }
         entry.tickets.insert(id, (ticket, level));
         entry.unfinished[level.index()] += 1;
         drop(state);
@@ -506,8 +535,10 @@ impl Transport for Quic {
     }
 
     fn resume(&self) {
+        let reports = lock(&self.shared.inbound).reports() > 0;
         let mut state = lock(&self.hub.state);
-        let Some(entry) = state.connections.get_mut(&self.id).filter(|entry| entry.paused) else { return };
+        let entry = state.connections.get_mut(&self.id).filter(|entry| entry.key == self.key);
+        let Some(entry) = entry.filter(|entry| entry.paused || reports) else { return };
         if !std::mem::replace(&mut entry.noticed, true) {
             state.attention.push(self.id);
             drop(state);

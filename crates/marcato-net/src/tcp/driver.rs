@@ -275,8 +275,18 @@ impl Driver {
     }
 
     fn is_full(&self) -> bool {
-        lock(&self.tcp.state).sender.receipts() >= self.limits.receipts
-            || lock(&self.tcp.shared.inbound).is_full()
+        let receipts = lock(&self.tcp.state).sender.receipts();
+        let mut inbound = lock(&self.tcp.shared.inbound);
+        receipts + inbound.reports() >= self.limits.receipts || inbound.is_full()
+    }
+
+    /// Queues the reports about messages that the application has taken.
+    fn queue_reports(&self) {
+        let mut state = lock(&self.tcp.state);
+        let mut inbound = lock(&self.tcp.shared.inbound);
+        while let Some(report) = inbound.take_report() {
+            state.sender.report(report);
+        }
     }
 
     /// Writes the rest of a chunk, or the next one if the kernel has little left. Returns whether
@@ -286,6 +296,7 @@ impl Driver {
         if self.pipe.is_pending() || self.ended {
             return Ok(any);
         }
+        self.queue_reports();
         let now = self.tcp.now();
         let (wanted, done, quiet) = {
             let state = lock(&self.tcp.state);

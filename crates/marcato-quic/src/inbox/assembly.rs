@@ -22,6 +22,8 @@ pub(super) struct Held {
 #[derive(Debug)]
 pub(super) struct Assembly {
     pub(super) priority: Priority,
+    /// Set if its sender asks for a report.
+    pub(super) report: bool,
     /// End of the message, once a frame with LAST has given it.
     end: Option<u64>,
     /// Set if a frame with payload gave the end. All frames with payload that end there then need
@@ -43,9 +45,10 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    pub(super) fn new(priority: Priority) -> Self {
+    pub(super) fn new(first: &MessageFrame) -> Self {
         Self {
-            priority,
+            priority: first.priority,
+            report: first.report,
             end: None,
             end_has_payload: false,
             reach: 0,
@@ -82,6 +85,9 @@ impl Assembly {
         let message: MessageNumber = frame.id;
         if frame.priority != self.priority {
             return Err(InboxError::Priority { message, was: self.priority, now: frame.priority });
+        }
+        if frame.report != self.report {
+            return Err(InboxError::ReportDiffers { message });
         }
         let reach = frame.end().get();
         let last_differs = InboxError::LastDiffers { message, end: frame.end() };

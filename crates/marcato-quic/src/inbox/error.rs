@@ -57,7 +57,7 @@ pub enum InboxError {
     /// The frame is not allowed on this kind of stream.
     #[error(
         "the frame at byte {at} of stream {stream} is not allowed there: MESSAGE goes on message streams, \
-         RESET and DONE on the control stream, DONE alone in the reverse direction of a bidirectional stream"
+         RESET, DONE and REPORT on the control stream, DONE alone in the reverse direction of a bidirectional stream"
     )]
     Misplaced {
         /// Number of the stream.
@@ -94,6 +94,12 @@ pub enum InboxError {
         was: Priority,
         /// Priority of the later frame.
         now: Priority,
+    },
+    /// Only some frames of a message ask for a report.
+    #[error("message {message} asks for a report in some of its frames only")]
+    ReportDiffers {
+        /// Number of the message.
+        message: MessageNumber,
     },
     /// Two frames of one message with LAST have different ends.
     #[error("message {message} ends at {was} and at {now}: it must have one end")]

@@ -159,7 +159,7 @@ impl Inbox {
     pub fn read(&mut self) -> Option<Piece> {
         let &(priority, number) = self.readable.first()?;
         let message = self.messages.get_mut(&number)?;
-        let before = message.held();
+        let (before, report) = (message.held(), message.report);
         let (offset, bytes, last) = message.read();
         self.load.replace(before, message.held());
         if last || !message.is_readable() {
@@ -171,7 +171,7 @@ impl Inbox {
             // counted.
             self.load.unread_messages = self.load.unread_messages.saturating_sub(1);
         }
-        Some(Piece { message: number, priority, offset: ByteCount::new(offset), bytes, last })
+        Some(Piece { message: number, priority, report, offset: ByteCount::new(offset), bytes, last })
     }
 
     /// Takes the next action, in the order in which they arose. Poll until `None` after each input.
@@ -434,6 +434,11 @@ impl Inbox {
                 self.counters.acknowledged += 1;
                 self.actions.push_back(Action::Acknowledged { stream: id, message });
             }
+            (Kind::Control, Frame::Report { id: message, fate }) => {
+                stream.cursor = start;
+                self.counters.reported += 1;
+                self.actions.push_back(Action::Reported { message, fate });
+            }
             _ => return Err(misplaced),
         }
         // One chunk may contain many of these frames, so the limit is checked after each.
@@ -490,7 +495,7 @@ impl Inbox {
             Entry::Vacant(_) if open >= self.limits.open_messages => {
                 return Err(limit(InboxLimit::OpenMessages, self.limits.open_messages));
             }
-            Entry::Vacant(new) => new.insert(Assembly::new(frame.priority)),
+            Entry::Vacant(new) => new.insert(Assembly::new(&frame)),
         };
         message.admit(&frame)?;
         message.carriers.insert(id);

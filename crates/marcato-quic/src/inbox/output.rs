@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::MessageNumber;
+use marcato_wire::{Fate, MessageNumber};
 
 /// Next bytes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Piece {
     pub message: MessageNumber,
     /// Priority of the message.
     pub priority: Priority,
+    /// Set if its sender asks for a [report](crate::Session::report).
+    pub report: bool,
     /// Offset in the message: the end of the piece before.
     pub offset: ByteCount,
     /// Content; empty only if `last`.
@@ -52,6 +54,13 @@ pub enum Action {
         /// Message, by our number. The inbox has not checked that it exists.
         message: MessageNumber,
     },
+    /// The peer sent REPORT: its application has taken a message that *we* sent, or discarded it.
+    Reported {
+        /// Message, by our number. The inbox has not checked that it exists.
+        message: MessageNumber,
+        /// Fate of the message.
+        fate: Fate,
+    },
 }
 
 /// Counters of an inbox since it was created.
@@ -84,6 +93,8 @@ pub struct InboxCounters {
     pub dones: u64,
     /// [`Action::Acknowledged`]s.
     pub acknowledged: u64,
+    /// [`Action::Reported`]s.
+    pub reported: u64,
     /// Hints from other copies that were evicted for lack of room.
     pub hints_evicted: u64,
     /// Largest number of readable bytes at once.

@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Undecided,
     /// MESSAGE frames.
     Messages,
-    /// RESET and DONE frames.
+    /// RESET, DONE and REPORT frames.
     Control,
     /// Return direction of our own bidirectional stream: DONE frames.
     Replies,

@@ -27,6 +27,7 @@ fn run(id: u64, offset: u64, len: u64) -> MessageFrame {
         len: ByteCount::new(len),
         last: true,
         receipt: false,
+        report: false,
         duplicate: None,
     }
 }

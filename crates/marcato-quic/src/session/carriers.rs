@@ -118,7 +118,11 @@ impl Session {
             return None;
         };
         let id = self.outbox.number(key)?;
-        let (priority, base) = self.outbox.get(key).map(|message| (message.priority, message.base()))?;
+        let message = self.outbox.get(key)?;
+        let (priority, base, report) = (message.priority, message.base(), message.report);
+        if message.awaits_report() && message.is_new() {
+            self.reports.expect(id, message.id);
+        }
         let frame = Frame::Message(MessageFrame {
             id,
             priority: self.outbox.announced_priority(key)?,
@@ -126,6 +130,7 @@ impl Session {
             len: Bytes::new(run.len()),
             last,
             receipt: reuse,
+            report,
             duplicate,
         });
         let mut header = [0; MAX_FRAME_HEADER];

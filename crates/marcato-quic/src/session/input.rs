@@ -288,9 +288,13 @@ impl Session {
                 self.credit.resume();
             }
             StreamEvent::Available { .. } => self.credit.resume_streams(),
-            StreamEvent::Finished { id } => self.acknowledged(now, id),
+            StreamEvent::Finished { id } => {
+                self.end_control(id);
+                self.acknowledged(now, id);
+            }
             StreamEvent::Stopped { id, error_code } => {
                 self.notes.wake(id);
+                self.end_control(id);
                 let Some(key) = self.outbox.carried_by(id) else { return };
                 self.settled(now, key, error_code.into_inner() == ErrorCode::Settled.get());
             }
@@ -323,6 +327,9 @@ impl Session {
     /// the two.
     pub(super) fn settled(&mut self, now: Time, key: Key, complete: bool) {
         let Some(message) = self.outbox.remove(key) else { return };
+        if !complete {
+            self.forget_report(message.number, &message);
+        }
         for carrier in message.carriers {
             if carrier.acknowledged {
                 continue;
@@ -426,6 +433,10 @@ impl Session {
                     if let Some(stream) = engine_stream(stream) {
                         self.acknowledged_by_done(now, stream);
                     }
+                }
+                Action::Reported { message, fate } => {
+                    let message = self.reports.take(message);
+                    self.events.push_back(Event::Reported { message, fate });
                 }
                 Action::Reset { message, code } => {
                     self.events.push_back(Event::GivenUp { message, code });

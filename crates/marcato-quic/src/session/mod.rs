@@ -24,6 +24,7 @@ mod output;
 mod pair;
 mod phase;
 mod repairs;
+mod reports;
 #[cfg(test)]
 mod rules;
 mod send_state;
@@ -42,7 +43,7 @@ use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
 use marcato_units::{Bytes, Priority, Time};
-use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER};
+use marcato_wire::{ErrorCode, Fate, Frame, MessageNumber, UNRELIABLE_HEADER};
 use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
 use crate::clock::Clock;
@@ -70,6 +71,7 @@ use note_streams::NoteStreams;
 use notes::Notes;
 use phase::Phase;
 use repairs::Repairs;
+use reports::Reports;
 use send_state::SendState;
 
 pub use datagrams::Datagram;
@@ -109,6 +111,7 @@ pub struct Session {
     /// Control stream, once the peer has allowed it.
     control: Option<StreamId>,
     notes: Notes,
+    reports: Reports,
     /// Automatic sizing of the receive window, if configured.
     sizing: Option<RightSizing>,
     /// Streams with data for which the inbox had no room.
@@ -174,6 +177,7 @@ impl Session {
             ended: None,
             control: None,
             notes: Notes::default(),
+            reports: Reports::default(),
             unread: VecDeque::new(),
             datagrams: Datagrams::new(
                 config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX)),
@@ -205,7 +209,7 @@ impl Session {
     /// # Errors
     ///
     /// If the session is closed, the message is empty or too long, or a limit of queued or
-    /// unacknowledged messages is reached. Less urgent messages of which nothing has left make room
+    /// unacknowledged messages, or of awaited reports, is reached. Less urgent messages of which nothing has left make room
     /// for it, and are [dropped](Event::Dropped). An unreliable message also has to fit a packet,
     /// and the peer has to accept DATAGRAM frames.
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
@@ -272,9 +276,13 @@ impl Session {
         if self.phase.is_closed() {
             return Err(SendError::Closed);
         }
+        let limit = self.config.max_unfinished;
+        if message.receipt && self.reports.awaited() >= limit {
+            return Err(SendError::TooManyUnfinished { limit });
+        }
         self.make_room(now, message.priority)?;
         let offered = message.description();
-        let Message { body, priority, redundancy, source, reliable, .. } = message;
+        let Message { body, priority, redundancy, source, reliable, receipt, .. } = message;
         let id = match self.conductor.offer(now, offered) {
             Ok(id) => id,
             Err(error) => {
@@ -296,6 +304,7 @@ impl Session {
             lost: Vec::new(),
             part,
             unreliable: !reliable,
+            report: receipt && reliable,
         });
         if let Some(part) = part {
             self.outbox.add_part(part, id, offered.len);
@@ -392,6 +401,28 @@ impl Session {
             self.act(now);
         }
         piece
+    }
+
+    /// Reports the fate of a complete message to the peer, which asked for it ([`Piece::report`]).
+    /// The owner bounds the number of [reports that wait](Self::reports): it stops reading.
+    pub fn report(&mut self, message: MessageNumber, fate: Fate) {
+        self.reports.push(message, fate);
+        self.write_notes();
+    }
+
+    /// Returns the number of reports that wait for the peer's flow control. [`Event::Readable`]
+    /// follows when the last of them has left.
+    pub fn reports(&self) -> usize {
+        self.reports.owed()
+    }
+
+    /// Ends the control stream, because the owner is about to close the session and has nothing
+    /// more to report. Returns whether all reports have arrived; otherwise
+    /// [`Event::ReportsArrived`] follows.
+    pub fn finish_reports(&mut self) -> bool {
+        let finished = self.reports.finish();
+        self.write_notes();
+        finished || self.reports.finish()
     }
 
     /// Takes the next event.
@@ -525,6 +556,7 @@ impl Session {
             repairs: self.repairs.len(),
             duplicates: self.duplicates.len(),
             notes: self.notes.len(),
+            reports: self.reports.owed(),
             unread: self.unread.len(),
             events: self.events.len(),
             requests: self.requests.len() + self.keeper.waiting(),
@@ -655,6 +687,7 @@ impl Session {
             }
         }
         let Some(message) = self.outbox.remove(key) else { return };
+        self.forget_report(message.number, &message);
         for carrier in &message.carriers {
             self.reset(carrier.stream, ErrorCode::Abandoned);
         }
@@ -676,9 +709,46 @@ impl Session {
 
     /// Hands small frames to the engine, as far as it has credit.
     fn write_notes(&mut self) {
-        let mut streams = NoteStreams { conn: &mut self.conn, control: &mut self.control };
-        if self.notes.write(&mut streams) {
+        let mut news = false;
+        loop {
+            while self.notes.takes_reports()
+                && let Some(report) = self.reports.next()
+            {
+                self.notes.push(None, &report);
+            }
+            let mut streams = NoteStreams { conn: &mut self.conn, control: &mut self.control };
+            news |= self.notes.write(&mut streams);
+            if self.reports.owed() == 0 || !self.notes.takes_reports() {
+                break;
+            }
+        }
+        if self.reports.wrote() {
+            self.events.push_back(Event::Readable);
+        }
+        if self.reports.ends_now(self.notes.len() == 0) {
+            let finished = self.control.map(|control| self.conn.send_stream(control).finish());
+            if matches!(finished, Some(Ok(()))) {
+                news = true;
+            } else {
+                self.reports.ended();
+            }
+        }
+        if news {
             self.send.request_look();
+        }
+    }
+
+    /// Stops awaiting the report about a message that will not be complete at the peer.
+    fn forget_report(&mut self, number: Option<MessageNumber>, message: &Outgoing) {
+        if let Some(number) = number.filter(|_| message.awaits_report()) {
+            self.reports.take(number);
+        }
+    }
+
+    /// Records that the control stream has ended at the peer.
+    fn end_control(&mut self, stream: StreamId) {
+        if self.control == Some(stream) && self.reports.ended() {
+            self.events.push_back(Event::ReportsArrived);
         }
     }
 

@@ -87,6 +87,12 @@ impl Notes {
         self.len < MANY_NOTES
     }
 
+    /// Returns whether there is room for reports. They wait elsewhere, because a peer may make this
+    /// end owe more of them.
+    pub(super) const fn takes_reports(&self) -> bool {
+        self.len < MANY_NOTES / 2
+    }
+
     /// Returns whether more frames wait than [`MAX_NOTES`].
     pub(super) const fn is_over_limit(&self) -> bool {
         self.len > MAX_NOTES

@@ -5,7 +5,7 @@ use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
-use marcato_wire::ErrorCode;
+use marcato_wire::{ErrorCode, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, body, message};
 use super::{MAX_NOTES, Message};
@@ -167,6 +167,86 @@ fn unread_unreliable_messages_are_bounded() {
     assert_eq!((stats.datagrams_received, stats.datagrams_dropped), (10, 6));
     let read = std::iter::from_fn(|| pair.session(Server).read_datagram());
     assert_eq!(read.map(|datagram| datagram.body[0]).collect::<Vec<_>>(), [6, 7, 8, 9]);
+}
+
+/// Reports that the client's events tell of.
+fn reported(pair: &Pair) -> Vec<(Option<MessageId>, Fate)> {
+    let reported = |event: &Event| match event {
+        Event::Reported { message, fate } => Some((*message, *fate)),
+        _ => None,
+    };
+    pair.events(Client).filter_map(reported).collect()
+}
+
+#[test]
+fn the_sender_learns_the_fate_of_its_message_once() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    let plain = pair.send(Client, message(Priority::P2, 1000));
+    let asked: Vec<_> =
+        (0..2).map(|_| pair.send(Client, message(Priority::P2, 300_000).with_receipt())).collect();
+    for id in [plain, asked[0], asked[1]] {
+        delivery(&mut pair, id);
+    }
+    assert_eq!(reported(&pair), []);
+    // The second one twice, and one that asked for none.
+    for (number, fate) in [(1, Fate::Taken), (2, Fate::Discarded), (2, Fate::Taken), (0, Fate::Taken)] {
+        pair.session(Server).report(MessageNumber(number), fate);
+    }
+    assert!(!pair.session(Server).finish_reports());
+    pair.pass(Duration::from_millis(100));
+    let expected = [
+        (Some(asked[0]), Fate::Taken),
+        (Some(asked[1]), Fate::Discarded),
+        (None, Fate::Taken),
+        (None, Fate::Taken),
+    ];
+    assert_eq!(reported(&pair), expected);
+    assert!(pair.session(Server).finish_reports());
+    assert_eq!(pair.events(Server).filter(|event| **event == Event::ReportsArrived).count(), 1);
+    // Without reports there is nothing to wait for.
+    assert!(pair.session(Client).finish_reports());
+}
+
+#[test]
+fn a_cancelled_message_awaits_no_report() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    let id = pair.send(Client, message(Priority::P2, 3_000_000).with_receipt());
+    pair.pass(Duration::from_millis(15));
+    let now = pair.now;
+    pair.session(Client).cancel(now, id).unwrap();
+    pair.session(Server).report(MessageNumber(0), Fate::Taken);
+    pair.pass(Duration::from_millis(100));
+    assert_eq!(reported(&pair), [(None, Fate::Taken)]);
+}
+
+#[test]
+fn reports_without_credit_wait_and_close_nothing() {
+    const COUNT: u64 = 3 * MAX_NOTES as u64;
+    let client = SessionConfig {
+        receive_window: Bytes::new(20_000),
+        inbox: InboxLimits { unread: Bytes::new(5000), ..InboxLimits::default() },
+        ..SessionConfig::default()
+    };
+    let mut pair = Pair::new(&[20], &client, &SessionConfig::default());
+    pair.stop_reading(Client);
+    pair.send(Server, message(Priority::P0, 100_000));
+    pair.pass(Duration::from_secs(1));
+    for number in 0..COUNT {
+        pair.session(Server).report(MessageNumber(number), Fate::Taken);
+    }
+    pair.pass(Duration::from_secs(1));
+    let load = pair.session(Server).load();
+    assert!(load.notes < MAX_NOTES / 2 && load.reports > MAX_NOTES, "{load:?}");
+    assert!(pair.session(Server).is_open());
+    assert_eq!(pair.events(Server).filter(|event| **event == Event::Readable).count(), 0);
+    // With credit they leave, and the owner learns that it can read again.
+    for _ in 0..100 {
+        let now = pair.now;
+        while pair.session(Client).read(now).is_some() {}
+        pair.pass(Duration::from_millis(20));
+    }
+    assert_eq!((reported(&pair).len() as u64, pair.session(Server).reports()), (COUNT, 0));
+    assert_eq!(pair.events(Server).filter(|event| **event == Event::Readable).count(), 1);
 }
 
 #[test]

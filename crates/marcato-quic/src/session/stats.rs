@@ -60,6 +60,8 @@ pub struct SessionLoad {
     pub duplicates: usize,
     /// Small frames for which the engine has no credit, at most [`MAX_NOTES`](crate::MAX_NOTES).
     pub notes: usize,
+    /// Reports to the peer that wait for these. The owner bounds them.
+    pub reports: usize,
     /// Streams waiting to be read: no more than the peer may open.
     pub unread: usize,
     /// Events that the owner has not polled.
