@@ -8,7 +8,7 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use marcato_quic::inbox::{Inbox, InboxError, InboxLimits, Side};
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Duplicate};
+use marcato_wire::{EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Duplicate};
 
 const LIMITS: InboxLimits = InboxLimits {
     unread: ByteCount::new(500),
@@ -52,8 +52,11 @@ fn frame(input: &mut Input<'_>) -> Frame {
     let number = MessageNumber(u64::from(id & 0x1f));
     match id >> 5 {
         0 => Frame::Reset { id: number, code: 0 },
-        1 if input.byte() & 1 != 0 => Frame::Report { id: number, fate: Fate::Taken },
-        1 => Frame::Done { id: number },
+        1 => match input.byte() % 3 {
+            0 => Frame::Done { id: number },
+            1 => Frame::Report { id: number, fate: Fate::Taken },
+            _ => Frame::End { exchange: number.0, reason: EndReason::Withdrawn },
+        },
         _ => {
             let (flags, offset, len) = (input.byte(), input.byte(), input.byte());
             Frame::Message(MessageFrame {
@@ -66,6 +69,7 @@ fn frame(input: &mut Input<'_>) -> Frame {
                 last: flags & 1 != 0 || len & 0x3f == 0,
                 receipt: flags & 2 != 0,
                 report: id & 1 != 0,
+                exchange: if id & 2 != 0 { Exchange::Request(u64::from(id)) } else { Exchange::None },
                 duplicate: (flags & 4 != 0)
                     .then_some(Duplicate { index: (flags >> 3) & 1, copies: 2 + (flags >> 4) % 4 }),
             })

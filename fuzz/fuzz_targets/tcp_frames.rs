@@ -28,6 +28,7 @@ fn tcp_frames(script: &[u8]) {
     limits.open_messages = 4;
     limits.unread = Bytes::new(2000);
     limits.missed = 3;
+    limits.requests = 2;
     limits.long_messages = if reading & 1 == 0 { LongMessages::Refuse } else { LongMessages::Stream };
     let Ok(mut sender) = Sender::new(conductor::Config::default(), limits) else { return };
     for number in 0..sending & 7 {
@@ -40,6 +41,8 @@ fn tcp_frames(script: &[u8]) {
     // The bytes written here may be acknowledged.
     sender.fill(Time::ZERO, usize::from(sending >> 3) * 8, &mut out);
     let (mut reader, mut inbound) = (Reader::new(), Inbound::new(limits, Pool::default()));
+    // Two requests, whose replies the bytes may contain.
+    while inbound.begin_request().is_some() {}
     let mut long = None;
     while !bytes.is_empty() && !inbound.is_full() {
         let (now, rest) = bytes.split_at((usize::from(cut) + 1).min(bytes.len()));
@@ -50,6 +53,9 @@ fn tcp_frames(script: &[u8]) {
         assert!(counters.open_peak.get() <= limits.open.get() + most);
         assert!(counters.unread_peak.get() <= limits.unread.get() + limits.open.get() + most);
         assert!(inbound.open_messages() <= limits.open_messages);
+        while let Some(answer) = inbound.take_answer() {
+            sender.answer(answer);
+        }
         assert!(sender.receipts() <= script.len());
         if fed.is_err() {
             return;
@@ -57,6 +63,12 @@ fn tcp_frames(script: &[u8]) {
         if reading & 2 != 0 {
             while inbound.take().is_some() {}
             while inbound.take_missed().is_some() {}
+            while let Some((exchange, _)) = inbound.take_request() {
+                inbound.close_request(exchange, exchange % 2 == 0);
+            }
+            for exchange in 0..2 {
+                let _ = inbound.take_reply(exchange);
+            }
             long = inbound.take_long().map(|(number, _)| number).or(long);
         }
         if let Some(number) = long.filter(|_| reading & 4 != 0) {

@@ -13,12 +13,13 @@ use marcato_units::{Bytes, Priority, Time};
 
 use crate::config::LaneConfig;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
+    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, RequestError, ReserveError, SendError,
 };
 use crate::event::{ConnectionEvent, Events};
 use crate::flows::{Incoming, Outgoing};
 use crate::long::LongSender;
 use crate::long_message::LongMessage;
+use crate::request::{Asked, Request};
 use crate::shared::{Awaited, Shared, Ticket, Transport, lock};
 use crate::stats::ConnectionStats;
 
@@ -114,6 +115,16 @@ impl MessageHandle {
     }
 }
 
+/// Queues a message, if there is room for it.
+pub(crate) fn offer(transport: &Arc<dyn Transport>, message: &Message) -> Result<MessageHandle, SendError> {
+    if message.receipt && !message.reliable {
+        return Err(SendError::NeedsReliable);
+    }
+    let (ticket, outcome, report) = Ticket::with_receipt(message.receipt);
+    let id = transport.offer(message, ticket)?;
+    Ok(MessageHandle { id, transport: Arc::clone(transport), outcome, report })
+}
+
 /// Owner of the transport: the connection ends with its last handle.
 struct Handle(Arc<dyn Transport>);
 
@@ -171,12 +182,7 @@ impl Connection {
     /// [`SendError::Busy`] if the queue of its level is full, and the errors of
     /// [`send`](Self::send).
     pub fn try_send(&self, message: &Message) -> Result<MessageHandle, SendError> {
-        if message.receipt && !message.reliable {
-            return Err(SendError::UnreliableReceipt);
-        }
-        let (ticket, outcome, report) = Ticket::with_receipt(message.receipt);
-        let id = self.transport().offer(message, ticket)?;
-        Ok(MessageHandle { id, transport: Arc::clone(&self.0.0), outcome, report })
+        offer(&self.0.0, message)
     }
 
     /// Queues a message as soon as there is room for it at its level. If it is cancelled before
@@ -193,6 +199,79 @@ impl Connection {
                 result => Some(result),
             })
             .await
+    }
+
+    /// Sends a request as soon as there is room for it, and waits for the reply. Both are messages,
+    /// each with its own priority. The reply is received whole, so it has at most
+    /// [`Limits::max_message`](crate::Limits::max_message) bytes. Any number of requests up to
+    /// [`Limits::requests`](crate::Limits::requests) may be open, and their replies come in any
+    /// order. At the limit, it waits. Cancelling abandons the request: the peer learns of it
+    /// ([`Request::withdrawn`]), and a reply that comes nevertheless is discarded and counted.
+    ///
+    /// ```
+    /// # use marcato_net::{
+    /// #     ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Message, Priority, Remote,
+    /// #     ServerSecurity, Trust,
+    /// # };
+    /// /// Answers each request in a task, so that none waits for another.
+    /// async fn serve(connection: Connection) {
+    ///     while let Ok(request) = connection.accept_request().await {
+    ///         tokio::spawn(async move {
+    ///             let text = request.message().bytes.to_ascii_uppercase();
+    ///             let reply = Message::new(text).with_priority(request.message().priority);
+    ///             request.reply(reply).await
+    ///         });
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = Identity::self_signed("shout.example")?;
+    /// # let trust = Trust::Certificate(identity.certificate().ok_or("it has one")?.clone());
+    /// # let config = Config::new(Engine::Quic);
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let endpoint = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    /// # let remote =
+    /// #     Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting("shout.example", trust));
+    /// # let (connected, server) = tokio::join!(Endpoint::connect(&config, &remote), endpoint.accept());
+    /// # let (connection, server) = (connected?, server?);
+    /// tokio::spawn(serve(server));
+    /// let urgent = connection.request(Message::new("now").with_priority(Priority::P0));
+    /// let other = connection.request(Message::new("some time"));
+    /// let (urgent, other) = tokio::try_join!(urgent, other)?;
+    /// assert_eq!((&urgent.bytes[..], &other.bytes[..]), (&b"NOW"[..], &b"SOME TIME"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the request cannot be sent or is abandoned, if the peer does not reply
+    /// ([`NoReply`](crate::NoReply)), or if the connection ends before the reply.
+    pub async fn request(&self, message: Message) -> Result<Received, RequestError> {
+        Asked::begin(&self.0.0, message).await?.reply().await
+    }
+
+    /// Waits for a [request](Self::request) of the peer, and takes the most urgent.
+    /// [`recv`](Self::recv) does not return requests. Cancelling loses nothing.
+    ///
+    /// At most [`Limits::requests`](crate::Limits::requests) may be without a reply; more are
+    /// refused. Requests that are not accepted count as unread messages.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub async fn accept_request(&self) -> Result<Request, Closed> {
+        let accepted = self.shared().readable.wait_for(|| {
+            let mut inbound = lock(&self.shared().inbound);
+            if let Some(closed) = inbound.closed() {
+                return Some(Err(closed.clone()));
+            }
+            inbound.take_request().map(Ok)
+        });
+        let (exchange, message) = accepted.await?;
+        self.transport().resume();
+        Ok(Request::new(message, exchange, Arc::clone(&self.0.0)))
     }
 
     /// Begins a message that is sent piece by piece, because it is not complete yet or too long for

@@ -106,6 +106,7 @@ impl Config {
             ("unread_messages", limits.unread_messages == 0),
             ("memory", limits.memory.is_zero()),
             ("receipts", limits.receipts == 0),
+            ("requests", limits.requests == 0),
         ] {
             if zero {
                 return Err(ConfigError::Zero { limit });

@@ -8,7 +8,7 @@ use marcato_identity::IdentityError;
 use marcato_quic::SessionConfigError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::reserve::DeclareError;
-pub use marcato_stream::{ChangeError, Closed, NotDelivered, SendError};
+pub use marcato_stream::{ChangeError, Closed, NoReply, NotDelivered, SendError};
 
 use crate::config::Engine;
 
@@ -238,6 +238,21 @@ pub enum LongSendError {
     /// The pieces accepted so far will not be delivered.
     #[error(transparent)]
     NotDelivered(#[from] NotDelivered),
+}
+
+/// Error returned when a request gets no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The request was not accepted for sending.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The request did not reach the peer.
+    #[error(transparent)]
+    NotDelivered(#[from] NotDelivered),
+    /// The peer does not reply, or the connection has ended.
+    #[error(transparent)]
+    NoReply(#[from] NoReply),
 }
 
 /// Error returned when a lane cannot be added.

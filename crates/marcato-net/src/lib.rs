@@ -54,6 +54,8 @@
 //!   [`Connection::send_long`], and received so, with [`Connection::accept_long`].
 //! - A message that is useless when late has a [lifetime](Message::with_lifetime). A message that
 //!   may be lost is [unreliable](Message::unreliable).
+//! - [`Connection::request`] sends a request and waits for its reply, which the peer sends with
+//!   [`Request::reply`].
 //! - [`MessageHandle::acknowledged`] waits until the peer's transport has a message,
 //!   [`MessageHandle::received`] until its application has taken it.
 //! - A message can be [cancelled](MessageHandle::cancel) and [moved to another
@@ -146,6 +148,7 @@ mod long_message;
 mod metrics;
 #[cfg(feature = "quic")]
 mod quic;
+mod request;
 mod shared;
 mod signal;
 mod stats;
@@ -173,7 +176,7 @@ pub use connection::{Connection, Message, MessageHandle};
 pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
     AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
-    LongSendError, NotDelivered, ReserveError, SendError, TrustError,
+    LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError, TrustError,
 };
 pub use event::{ConnectionEvent, Events};
 pub use flows::{Incoming, Outgoing};
@@ -185,9 +188,10 @@ pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::{InboundCounters, Missed, MissedReason, Received};
 pub use marcato_units::{Bytes, Duration, Layer, Priority, Time};
-pub use marcato_wire::MessageNumber;
+pub use marcato_wire::{Exchange, MessageNumber};
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
+pub use request::Request;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
 pub use target::{Named, Target};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor

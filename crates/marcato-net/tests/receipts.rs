@@ -52,7 +52,7 @@ async fn without_asking_there_is_no_receipt(engine: Engine) {
     assert_eq!(within(handle.received()).await, Err(NotDelivered::NoReceipt));
     within(server.recv()).await.unwrap();
     let refused = client.try_send(&Message::new("x").unreliable().with_receipt()).unwrap_err();
-    assert_eq!(refused, SendError::UnreliableReceipt);
+    assert_eq!(refused, SendError::NeedsReliable);
     close(client, server).await;
 }
 

@@ -3,7 +3,7 @@
 use marcato_sched::conductor::{MessageId, Removal};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Time};
-use marcato_wire::{Fate, MessageNumber};
+use marcato_wire::{EndReason, Fate, MessageNumber};
 
 /// Reason for which a lane closed or failed to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +78,13 @@ pub enum Event {
         message: Option<MessageId>,
         /// Fate of the message.
         fate: Fate,
+    },
+    /// The peer has ended an exchange without a reply.
+    ExchangeEnded {
+        /// Number of the exchange, which may not exist.
+        exchange: u64,
+        /// Reason for its end.
+        reason: EndReason,
     },
     /// All reports of this end have arrived
     /// ([`Session::finish_reports`](crate::Session::finish_reports)).

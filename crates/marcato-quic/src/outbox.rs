@@ -6,7 +6,7 @@ use bytes::Bytes as Payload;
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Priority};
-use marcato_wire::MessageNumber;
+use marcato_wire::{Exchange, MessageNumber};
 use noq_proto::StreamId;
 use rustc_hash::FxHashMap;
 
@@ -105,6 +105,8 @@ pub(crate) struct Outgoing {
     pub(crate) unreliable: bool,
     /// Set if its frames ask for a report.
     pub(crate) report: bool,
+    /// Part of it in an exchange.
+    pub(crate) exchange: Exchange,
 }
 
 /// Number of lost runs beyond which the gaps between them count as lost as well.
@@ -401,6 +403,7 @@ mod tests {
             part: None,
             unreliable: false,
             report: false,
+            exchange: Exchange::None,
         }
     }
 

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use marcato_quic::inbox::{Action, Inbox, InboxError, InboxLimits, Side};
 use marcato_units::{Bytes as ByteCount, Priority, Seed, Stream};
-use marcato_wire::{Duplicate, Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+use marcato_wire::{
+    Duplicate, EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber,
+};
 use proptest::prelude::*;
 
 /// Byte of message `id` at `offset`.
@@ -140,6 +142,7 @@ fn send(specs: &[Spec]) -> Vec<Sent> {
                     last: end == spec.len,
                     receipt: spec.receipt,
                     report: spec.receipt,
+                    exchange: if spec.receipt { Exchange::Request(id) } else { Exchange::None },
                     duplicate: (announced && copies > 1).then_some(Duplicate { index, copies }),
                 };
                 let mut bytes = header(Frame::Message(frame));
@@ -342,6 +345,8 @@ fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
             bytes.extend((0..20).map(|_| random.next_u64() as u8));
         } else if control && random.chance(0.3) {
             bytes.extend(header(Frame::Reset { id: MessageNumber(id), code: 0 }));
+        } else if control && random.chance(0.2) {
+            bytes.extend(header(Frame::End { exchange: id, reason: EndReason::Withdrawn }));
         } else if control && random.chance(0.3) {
             let fate = if random.chance(0.5) { Fate::Taken } else { Fate::Discarded };
             bytes.extend(header(Frame::Report { id: MessageNumber(id), fate }));
@@ -359,6 +364,7 @@ fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
                 last: end == len || start == end,
                 receipt: random.chance(0.5),
                 report: id.is_multiple_of(3),
+                exchange: if id.is_multiple_of(2) { Exchange::Reply(id) } else { Exchange::None },
                 duplicate: (lies && random.chance(0.1))
                     .then(|| Duplicate { index: random.below(2) as u8, copies: 2 }),
             };

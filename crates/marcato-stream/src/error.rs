@@ -45,9 +45,12 @@ pub enum SendError {
         /// Limit of queued bytes.
         limit: Bytes,
     },
-    /// The message is unreliable and asks for a receipt.
-    #[error("an unreliable message has no receipt: send it reliably, or without")]
-    UnreliableReceipt,
+    /// The message is unreliable, and is a request or reply or asks for a receipt.
+    #[error("an unreliable message has neither a reply nor a receipt: send it reliably")]
+    NeedsReliable,
+    /// The peer has withdrawn the request to which this is the reply.
+    #[error("the peer has withdrawn the request: it wants no reply")]
+    Withdrawn,
     /// The unreliable message fits no packet.
     #[error("an unreliable message has at most {limit} here: send it reliably, or split it")]
     TooLongForDatagram {

@@ -1,7 +1,7 @@
 //! Properties of a message that each of its frames gives.
 
 use marcato_units::Priority;
-use marcato_wire::{Fate, MessageNumber};
+use marcato_wire::{EndReason, Exchange, Fate, Frame, MessageNumber};
 
 /// Properties of a received message that each of its frames gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,18 +13,50 @@ pub struct Head {
     pub priority: Priority,
     /// Set if the sender asks for a [`Report`] about it.
     pub report: bool,
+    /// Part of it in an exchange.
+    pub exchange: Exchange,
 }
 
 impl Head {
     /// Head of a message without further properties.
     pub const fn new(number: MessageNumber, priority: Priority) -> Self {
-        Self { number, priority, report: false }
+        Self { number, priority, report: false, exchange: Exchange::None }
     }
 
     /// Returns this head with `report`.
     #[must_use]
     pub const fn with_report(self, report: bool) -> Self {
         Self { report, ..self }
+    }
+
+    /// Returns this head with this part in an exchange.
+    #[must_use]
+    pub const fn with_exchange(self, exchange: Exchange) -> Self {
+        Self { exchange, ..self }
+    }
+}
+
+/// Small frame about a message or an exchange, which a receiver sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Report about a message.
+    Report(Report),
+    /// End of an exchange without a reply.
+    End {
+        /// Number of the exchange.
+        exchange: u64,
+        /// Reason for its end.
+        reason: EndReason,
+    },
+}
+
+impl Answer {
+    /// Frame of this answer.
+    pub const fn frame(&self) -> Frame {
+        match *self {
+            Self::Report(Report { number, fate }) => Frame::Report { id: number, fate },
+            Self::End { exchange, reason } => Frame::End { exchange, reason },
+        }
     }
 }
 

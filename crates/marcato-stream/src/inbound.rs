@@ -5,11 +5,12 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes as Payload;
 use marcato_sched::conductor::Removal;
 use marcato_units::{Bytes, Priority};
-use marcato_wire::{Fate, MessageNumber};
+use marcato_wire::{EndReason, Exchange, Fate, MessageNumber};
 
 use crate::budget::Share;
+use crate::exchanges::{Arrival, Exchanges};
 use crate::pool::{Part, Pool};
-use crate::{Closed, Head, Limits, LongMessages, Report};
+use crate::{Answer, Closed, Head, Limits, LongMessages, NoReply, Report};
 
 /// Message that has wholly arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +110,11 @@ pub struct InboundCounters {
     pub declined: u64,
     /// Reports of the peer that this end did not wait for.
     pub stray_reports: u64,
+    /// Replies, and ends of exchanges, that this end did not wait for, and requests with the number
+    /// of an open exchange.
+    pub stray_exchanges: u64,
+    /// Requests refused because too many were open.
+    pub refused_requests: u64,
     /// Times that reading stopped because the application had not taken messages.
     pub stops: u64,
     /// Largest number of bytes that waited for the application.
@@ -204,8 +210,8 @@ pub enum LongNext {
 
 /// Complete message that waits for the application.
 #[derive(Debug)]
-struct Ready {
-    received: Received,
+pub(crate) struct Ready {
+    pub(crate) received: Received,
     /// Set if the sender waits for a report.
     report: bool,
 }
@@ -227,8 +233,9 @@ pub struct Inbound {
     /// Long messages that the application has not accepted yet.
     begun: VecDeque<(MessageNumber, Priority)>,
     missed: VecDeque<Missed>,
-    /// Reports to be sent. Reading stops at a limit of them.
-    reports: VecDeque<Report>,
+    /// Reports and ends of exchanges to be sent. Reading stops at a limit of them.
+    answers: VecDeque<Answer>,
+    exchanges: Exchanges,
     closed: Option<Closed>,
     was_full: bool,
     /// Part of the endpoint's budget.
@@ -263,7 +270,8 @@ impl Inbound {
             longs: HashMap::new(),
             begun: VecDeque::new(),
             missed: VecDeque::new(),
-            reports: VecDeque::new(),
+            answers: VecDeque::new(),
+            exchanges: Exchanges::default(),
             closed: None,
             was_full: false,
             declining: false,
@@ -281,14 +289,14 @@ impl Inbound {
         self.open.get(&number.0).map(|open| (open.head, open.received))
     }
 
-    /// Number of reports to be sent.
-    pub fn reports(&self) -> usize {
-        self.reports.len()
+    /// Number of answers to be sent.
+    pub fn answers(&self) -> usize {
+        self.answers.len()
     }
 
-    /// Takes the oldest report to be sent.
-    pub fn take_report(&mut self) -> Option<Report> {
-        self.reports.pop_front()
+    /// Takes the oldest answer to be sent.
+    pub fn take_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
     }
 
     /// Counts a report of the peer that this end did not wait for.
@@ -347,7 +355,7 @@ impl Inbound {
 
     /// Adds the next bytes of a message; `last` completes it.
     pub fn piece(&mut self, head: Head, bytes: &[u8], last: bool) -> Result<(), Overrun> {
-        let Head { number, priority, report, .. } = head;
+        let Head { number, priority, report, exchange } = head;
         let len = length(bytes);
         let Limits { max_message, long_messages, open_messages, open: open_limit, .. } = self.limits;
         let count = self.open.len();
@@ -371,7 +379,8 @@ impl Inbound {
             return Ok(());
         }
         if !open.long && open.received > max_message.get() {
-            if long_messages == LongMessages::Refuse {
+            // Requests and replies are taken as a whole.
+            if long_messages == LongMessages::Refuse || exchange != Exchange::None {
                 return Err(Overrun { limit: "max_message", most: max_message.get() });
             }
             open.long = true;
@@ -393,7 +402,7 @@ impl Inbound {
                     if long.unwanted {
                         self.longs.remove(&number.0);
                         if report {
-                            self.reports.push_back(Report { number, fate: Fate::Discarded });
+                            self.report(number, Fate::Discarded);
                         }
                     }
                 }
@@ -408,9 +417,8 @@ impl Inbound {
                 let bytes = open.bytes.freeze(&self.pool);
                 self.open_bytes -= length(&bytes);
                 self.unread += length(&bytes);
-                self.ready_messages += 1;
                 let received = Received { bytes, priority, number: Some(number) };
-                self.ready[priority.index()].push_back(Ready { received, report });
+                self.add(exchange, Ready { received, report });
             }
         }
         self.counters.open_peak = self.counters.open_peak.max(Bytes::new(self.open_bytes));
@@ -489,7 +497,7 @@ impl Inbound {
             return;
         }
         self.closed = Some(closed);
-        self.reports.clear();
+        self.answers.clear();
         self.open_bytes = 0;
         for (number, open) in std::mem::take(&mut self.open) {
             if open.long {
@@ -520,20 +528,133 @@ impl Inbound {
             self.unreliable_bytes -= length(&received.bytes) + UNRELIABLE_COST;
             return Some(received);
         }
-        let Ready { received, report } = self.ready[level].pop_front()?;
+        let ready = self.ready[level].pop_front()?;
+        Some(self.hand_out(ready))
+    }
+
+    /// Adds a complete message that is not long.
+    fn add(&mut self, exchange: Exchange, ready: Ready) {
+        let most = self.limits.requests;
+        self.ready_messages += 1;
+        let arrival = match exchange {
+            Exchange::None => {
+                self.ready[ready.received.priority.index()].push_back(ready);
+                return;
+            }
+            Exchange::Request(number) => self.exchanges.request(number, ready, most),
+            Exchange::Reply(number) => self.exchanges.reply(number, ready),
+        };
+        match arrival {
+            Arrival::Kept => {}
+            Arrival::Refused(request) => {
+                self.counters.refused_requests += 1;
+                self.discard(request);
+                if let Some(exchange) = exchange.number() {
+                    self.answer(Answer::End { exchange, reason: EndReason::Refused });
+                }
+            }
+            Arrival::Stray(ready) => {
+                self.counters.stray_exchanges += 1;
+                self.discard(ready);
+            }
+        }
+    }
+
+    /// Hands a complete message to the application.
+    fn hand_out(&mut self, Ready { received, report }: Ready) -> Received {
         self.ready_messages -= 1;
         self.unread -= length(&received.bytes);
         self.account();
         if let Some(number) = received.number.filter(|_| report) {
             self.report(number, Fate::Taken);
         }
-        Some(received)
+        received
     }
 
-    /// Queues a report, as long as it can be sent.
+    /// Discards a complete message.
+    fn discard(&mut self, Ready { received, report }: Ready) {
+        self.ready_messages -= 1;
+        self.unread -= length(&received.bytes);
+        if let Some(number) = received.number.filter(|_| report) {
+            self.report(number, Fate::Discarded);
+        }
+    }
+
+    /// Begins a request, and returns the number of its exchange. `None` if too many are open.
+    pub fn begin_request(&mut self) -> Option<u64> {
+        self.exchanges.begin(self.limits.requests)
+    }
+
+    /// Takes the reply to a request, or the reason for none, once it is known.
+    pub fn take_reply(&mut self, exchange: u64) -> Option<Result<Received, NoReply>> {
+        match self.exchanges.take_reply(exchange) {
+            Some(Ok(reply)) => Some(Ok(self.hand_out(reply))),
+            Some(Err(reason)) => Some(Err(reason)),
+            None => self.closed.clone().map(|closed| Err(NoReply::Closed(closed))),
+        }
+    }
+
+    /// Forgets a request whose reply is no longer wanted. Returns whether the peer does not know
+    /// that yet: [`withdraw`](Self::withdraw) tells it.
+    pub fn forget_request(&mut self, exchange: u64) -> bool {
+        match self.exchanges.forget(exchange) {
+            Some(Some(Ok(reply))) => {
+                self.discard(reply);
+                false
+            }
+            Some(None) => true,
+            Some(Some(Err(_))) | None => false,
+        }
+    }
+
+    /// Informs the peer that a complete request needs no reply.
+    pub fn withdraw(&mut self, exchange: u64) {
+        self.answer(Answer::End { exchange, reason: EndReason::Withdrawn });
+    }
+
+    /// Takes the most urgent request of the peer, and the number of its exchange.
+    pub fn take_request(&mut self) -> Option<(u64, Received)> {
+        let (exchange, request) = self.exchanges.take_request()?;
+        Some((exchange, self.hand_out(request)))
+    }
+
+    /// Returns whether the peer waits for a reply to this request.
+    pub fn awaits_reply(&self, exchange: u64) -> bool {
+        self.closed.is_none() && self.exchanges.is_open(exchange)
+    }
+
+    /// Ends a request of the peer: its reply is queued, or there is none and the peer learns so.
+    pub fn close_request(&mut self, exchange: u64, replied: bool) {
+        let (open, _) = self.exchanges.close(exchange);
+        if open && !replied {
+            self.answer(Answer::End { exchange, reason: EndReason::Unanswered });
+        }
+    }
+
+    /// Records that the peer ended an exchange without a reply.
+    pub fn end_exchange(&mut self, exchange: u64, reason: EndReason) {
+        let known = match reason {
+            EndReason::Withdrawn => {
+                let (open, unaccepted) = self.exchanges.close(exchange);
+                if let Some(request) = unaccepted {
+                    self.discard(request);
+                }
+                open
+            }
+            EndReason::Unanswered => self.exchanges.fail(exchange, NoReply::Unanswered),
+            EndReason::Refused => self.exchanges.fail(exchange, NoReply::Refused),
+        };
+        self.counters.stray_exchanges += u64::from(!known);
+    }
+
     fn report(&mut self, number: MessageNumber, fate: Fate) {
+        self.answer(Answer::Report(Report { number, fate }));
+    }
+
+    /// Queues an answer, as long as it can be sent.
+    fn answer(&mut self, answer: Answer) {
         if self.closed.is_none() {
-            self.reports.push_back(Report { number, fate });
+            self.answers.push_back(answer);
         }
     }
 
@@ -700,7 +821,11 @@ mod tests {
     }
 
     fn reports(inbound: &mut Inbound) -> Vec<(u64, Fate)> {
-        std::iter::from_fn(|| inbound.take_report()).map(|report| (report.number.0, report.fate)).collect()
+        let report = |answer| match answer {
+            Answer::Report(report) => (report.number.0, report.fate),
+            Answer::End { .. } => panic!("{answer:?}"),
+        };
+        std::iter::from_fn(|| inbound.take_answer()).map(report).collect()
     }
 
     #[test]
@@ -752,6 +877,87 @@ mod tests {
         inbound.give_up(MessageNumber(2), 0);
         inbound.forget_long(MessageNumber(2));
         assert_eq!((reports(&mut inbound), inbound.longs.len()), (Vec::new(), 0));
+    }
+
+    fn ends(inbound: &mut Inbound) -> Vec<(u64, EndReason)> {
+        let end = |answer| match answer {
+            Answer::End { exchange, reason } => (exchange, reason),
+            Answer::Report(_) => panic!("{answer:?}"),
+        };
+        std::iter::from_fn(|| inbound.take_answer()).map(end).collect()
+    }
+
+    fn request(number: u64, exchange: u64) -> Head {
+        Head::new(MessageNumber(number), P2).with_exchange(Exchange::Request(exchange))
+    }
+
+    fn reply(number: u64, exchange: u64) -> Head {
+        Head::new(MessageNumber(number), P2).with_exchange(Exchange::Reply(exchange))
+    }
+
+    #[test]
+    fn replies_are_taken_in_any_order_and_only_once() {
+        let mut inbound = inbound(|limits| limits.requests = 2);
+        assert_eq!((inbound.begin_request(), inbound.begin_request()), (Some(0), Some(1)));
+        assert_eq!(inbound.begin_request(), None);
+        inbound.piece(reply(0, 1), b"one", true).unwrap();
+        inbound.piece(reply(1, 1), b"again", true).unwrap();
+        inbound.piece(reply(2, 7), b"never asked", true).unwrap();
+        assert!(inbound.take().is_none() && inbound.take_reply(0).is_none());
+        assert_eq!(inbound.take_reply(1).unwrap().unwrap().bytes, b"one"[..]);
+        assert_eq!(inbound.begin_request(), Some(2));
+        inbound.end_exchange(0, EndReason::Unanswered);
+        inbound.end_exchange(0, EndReason::Refused);
+        assert_eq!(inbound.take_reply(0), Some(Err(NoReply::Unanswered)));
+        inbound.piece(reply(3, 2), b"unwanted", true).unwrap();
+        assert!(!inbound.forget_request(2));
+        assert_eq!((inbound.unread, inbound.ready_messages), (0, 0));
+        assert_eq!(inbound.counters().stray_exchanges, 3);
+        assert_eq!(inbound.begin_request(), Some(3));
+        inbound.close(Closed::ByPeer);
+        assert_eq!(inbound.take_reply(3), Some(Err(NoReply::Closed(Closed::ByPeer))));
+    }
+
+    #[test]
+    fn requests_beyond_the_limit_are_refused() {
+        let mut inbound = inbound(|limits| limits.requests = 2);
+        for exchange in [5, 6, 7, 5] {
+            inbound.piece(request(exchange, exchange), b"?", true).unwrap();
+        }
+        assert_eq!(ends(&mut inbound), [(7, EndReason::Refused)]);
+        assert_eq!((inbound.counters().refused_requests, inbound.counters().stray_exchanges), (1, 1));
+        assert_eq!((inbound.unread, inbound.ready_messages, inbound.take()), (2, 2, None));
+        assert_eq!(inbound.take_request().unwrap().0, 5);
+        inbound.close_request(5, true);
+        assert_eq!(ends(&mut inbound), []);
+        inbound.piece(request(8, 8), b"?", true).unwrap();
+        inbound.close_request(8, false);
+        inbound.close_request(8, false);
+        assert_eq!(ends(&mut inbound), [(8, EndReason::Unanswered)]);
+    }
+
+    #[test]
+    fn a_withdrawn_request_is_forgotten() {
+        let mut inbound = inbound(|_| {});
+        inbound.piece(request(0, 0).with_report(true), b"?", true).unwrap();
+        inbound.piece(request(1, 1), b"?", true).unwrap();
+        inbound.end_exchange(0, EndReason::Withdrawn);
+        assert_eq!(reports(&mut inbound), [(0, Fate::Discarded)]);
+        assert_eq!(inbound.take_request().unwrap().0, 1);
+        assert!(inbound.awaits_reply(1));
+        inbound.end_exchange(1, EndReason::Withdrawn);
+        assert!(!inbound.awaits_reply(1) && inbound.take_request().is_none());
+        inbound.close_request(1, false);
+        inbound.end_exchange(1, EndReason::Withdrawn);
+        assert_eq!((ends(&mut inbound), inbound.counters().stray_exchanges), (Vec::new(), 1));
+        assert_eq!((inbound.unread, inbound.ready_messages), (0, 0));
+    }
+
+    #[test]
+    fn a_request_is_no_longer_than_a_message() {
+        let mut inbound = streaming();
+        assert!(inbound.piece(request(0, 0), b"ab", true).is_err());
+        assert!(inbound.piece(reply(1, 0), b"ab", false).is_err());
     }
 
     #[test]

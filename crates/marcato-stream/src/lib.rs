@@ -39,6 +39,7 @@
 mod budget;
 pub mod chunk;
 mod error;
+mod exchanges;
 mod head;
 mod inbound;
 mod limits;
@@ -51,7 +52,8 @@ mod sender;
 
 pub use chunk::ChunkRule;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};
-pub use head::{Head, Report};
+pub use exchanges::NoReply;
+pub use head::{Answer, Head, Report};
 pub use inbound::{Inbound, InboundCounters, LongNext, Missed, MissedReason, Overrun, Received};
 pub use limits::{Limits, LongMessages};
 pub use long::LongId;

@@ -47,6 +47,9 @@ pub struct Limits {
     /// application has not taken come in addition, and [`unread_messages`](Self::unread_messages)
     /// bounds them. While as many are awaited from the peer, sending a message with a receipt waits.
     pub receipts: usize,
+    /// Open requests in each direction (1024). At the limit, `Connection::request` of `marcato-net`
+    /// waits, and further requests of the peer are refused.
+    pub requests: usize,
 }
 
 impl Default for Limits {
@@ -66,6 +69,7 @@ impl Default for Limits {
             missed: 1024,
             memory: Bytes::new(1024 * MIB),
             receipts: 65_536,
+            requests: 1024,
         }
     }
 }

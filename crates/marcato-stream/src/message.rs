@@ -4,6 +4,7 @@ use bytes::Bytes as Payload;
 use marcato_sched::conductor::{self, Redundancy};
 use marcato_sched::reserve::SourceKey;
 use marcato_units::{Bytes, Duration, Priority};
+use marcato_wire::Exchange;
 
 /// Message to be sent. In the terms of TAPS (RFC 9622 §9.1.3): `msgPriority` and `msgLifetime` are
 /// set here. All messages are `msgReliable` unless they are [unreliable](Message::unreliable), and
@@ -26,6 +27,9 @@ pub struct Message {
     pub reliable: bool,
     /// Set if the receiver reports when its application has taken it.
     pub receipt: bool,
+    /// Part of it in a request and its reply. `Connection::request` and `Request::reply` of
+    /// `marcato-net` set it.
+    pub exchange: Exchange,
 }
 
 impl Message {
@@ -41,6 +45,7 @@ impl Message {
             source: None,
             reliable: true,
             receipt: false,
+            exchange: Exchange::None,
         }
     }
 

@@ -40,9 +40,11 @@ pub enum PeerError {
         /// Number of the message.
         number: MessageNumber,
     },
-    /// Frames of one message of which only some ask for a report.
-    #[error("the peer asks for a report in some frames of message {number} only")]
-    Report {
+    /// Frames of one message that differ in what they ask for, or in their exchange.
+    #[error(
+        "the peer changed REPORT, REQUEST, REPLY or the exchange of message {number} after its first frame"
+    )]
+    Flags {
         /// Number of the message.
         number: MessageNumber,
     },
@@ -70,7 +72,7 @@ struct Arriving {
 
 /// Head of the message that a frame belongs to.
 const fn head(frame: &MessageFrame) -> Head {
-    Head::new(frame.id, frame.priority).with_report(frame.report)
+    Head::new(frame.id, frame.priority).with_report(frame.report).with_exchange(frame.exchange)
 }
 
 /// Reader of one direction of a connection.
@@ -174,6 +176,10 @@ impl Reader {
                 Ok(())
             }
             Frame::Done { id } => Ok(sender.done(id)?),
+            Frame::End { exchange, reason } => {
+                inbound.end_exchange(exchange, reason);
+                Ok(())
+            }
             Frame::Report { id, fate } => {
                 // It may be about a message that this end has abandoned. docs/wire.md, "Frames".
                 if !sender.reported(id, fate) {
@@ -204,7 +210,9 @@ impl Reader {
         }
         let next = match inbound.progress(number) {
             Some((head, _)) if head.priority != frame.priority => return Err(PeerError::Priority { number }),
-            Some((head, _)) if head.report != frame.report => return Err(PeerError::Report { number }),
+            Some((head, _)) if head.report != frame.report || head.exchange != frame.exchange => {
+                return Err(PeerError::Flags { number });
+            }
             Some((_, received)) => received,
             None if number.0 < self.next_number => return Err(PeerError::Settled { number }),
             None => {
@@ -361,8 +369,8 @@ mod tests {
 
         /// Sends everything to the other end, and its reports.
         fn exchange(&mut self, other: &mut Self) {
-            while let Some(report) = self.inbound.take_report() {
-                self.sender.report(report);
+            while let Some(answer) = self.inbound.take_answer() {
+                self.sender.answer(answer);
             }
             while self.sender.wants_write() {
                 let chunk = self.chunk(NOW, 1426);
@@ -400,11 +408,41 @@ mod tests {
         a.exchange(&mut b);
         b.exchange(&mut a);
         for number in [0, 1, 1, 9] {
-            b.sender.report(crate::Report { number: MessageNumber(number), fate: marcato_wire::Fate::Taken });
+            let report = crate::Report { number: MessageNumber(number), fate: marcato_wire::Fate::Taken };
+            b.sender.answer(crate::Answer::Report(report));
         }
         b.exchange(&mut a);
         assert_eq!(report.try_recv(), Ok(Ok(())));
         assert_eq!(a.inbound.counters().stray_reports, 4);
+    }
+
+    #[test]
+    fn a_request_and_its_reply_keep_their_exchange_over_many_chunks() {
+        use marcato_wire::Exchange;
+        let (mut a, mut b) = (End::new(), End::new());
+        let exchange = a.inbound.begin_request().unwrap();
+        let request = Message { exchange: Exchange::Request(exchange), ..message(5000, Priority::P2) };
+        a.send(NOW, request);
+        a.exchange(&mut b);
+        let (number, received) = b.inbound.take_request().unwrap();
+        assert_eq!((number, received.bytes.len(), b.inbound.take()), (exchange, 5000, None));
+        let reply = Message { exchange: Exchange::Reply(number), ..message(70_000, Priority::P4) };
+        b.send(NOW, reply);
+        b.exchange(&mut a);
+        assert_eq!(a.inbound.take_reply(exchange).unwrap().unwrap().bytes.len(), 70_000);
+    }
+
+    #[test]
+    fn the_requester_learns_that_a_reply_was_abandoned() {
+        use marcato_wire::Exchange;
+        let (mut a, mut b) = (End::new(), End::new());
+        let exchange = a.inbound.begin_request().unwrap();
+        let reply = Message { exchange: Exchange::Reply(exchange), ..message(5000, Priority::P4) };
+        let (id, _) = b.send(NOW, reply);
+        a.feed(&b.chunk(NOW, 1000)).unwrap();
+        b.sender.cancel(id).unwrap();
+        b.exchange(&mut a);
+        assert_eq!(a.inbound.take_reply(exchange), Some(Err(crate::NoReply::Unanswered)));
     }
 
     #[test]
@@ -529,6 +567,7 @@ mod tests {
             last,
             receipt: false,
             report: false,
+            exchange: marcato_wire::Exchange::None,
             duplicate: None,
         };
         let written = |frames: &[Frame]| {
@@ -569,7 +608,10 @@ mod tests {
             PeerError::Priority { number }
         );
         let other = MessageFrame { report: true, ..frame(0, 3, 1, true) };
-        assert_eq!(refused(&[message(frame(0, 0, 3, false)), message(other)]), PeerError::Report { number });
+        assert_eq!(refused(&[message(frame(0, 0, 3, false)), message(other)]), PeerError::Flags { number });
+        let exchange = marcato_wire::Exchange::Request(0);
+        let other = MessageFrame { exchange, ..frame(0, 3, 1, true) };
+        assert_eq!(refused(&[message(frame(0, 0, 3, false)), message(other)]), PeerError::Flags { number });
         let duplicate = Some(marcato_wire::Duplicate { index: 0, copies: 2 });
         assert_eq!(refused(&[message(MessageFrame { duplicate, ..frame(0, 0, 1, true) })]), PeerError::Copy);
         assert!(matches!(End::new().feed(b"GET / HTTP/1.1\r\n"), Err(PeerError::Frame(_))));
@@ -588,6 +630,7 @@ mod tests {
                 last,
                 receipt: true,
                 report: false,
+                exchange: marcato_wire::Exchange::None,
                 duplicate: None,
             };
             let mut header = [0; MAX_FRAME_HEADER];

@@ -6,9 +6,11 @@ use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Removed, Slab};
 use marcato_units::{Bytes, Duration, Priority, Time};
-use marcato_wire::{Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+use marcato_wire::{
+    EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame, MessageNumber,
+};
 
-use crate::{ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, Report, SendError};
+use crate::{Answer, ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, SendError};
 
 /// Room in bytes at the end of a chunk below which no frame is begun.
 pub(crate) const SLIVER: usize = 32;
@@ -28,6 +30,7 @@ struct Outgoing<T> {
     /// part, that of the last part.
     report: bool,
     receipt: Option<T>,
+    exchange: Exchange,
 }
 
 /// Position of a part in its message.
@@ -67,14 +70,15 @@ struct Run {
     fin: bool,
     last: bool,
     report: bool,
+    exchange: Exchange,
 }
 
 /// Small frame that the peer has asked for.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum Small {
     /// DONE frames, as many as asked for.
     Done(MessageNumber, u32),
-    Report(Report),
+    Answer(Answer),
 }
 
 /// Receiver of the outcome of a message.
@@ -116,7 +120,7 @@ pub struct Sender<T> {
     reporting: HashMap<u64, T>,
     /// Number of these, and of those of messages that are not written completely.
     awaited_reports: usize,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<Small>,
     /// RESET frames; `None` for messages that were never begun.
     resets: VecDeque<(Option<MessageNumber>, u64)>,
 }
@@ -257,7 +261,16 @@ impl<T: Ticket> Sender<T> {
         let receipt = if report { ticket.receipt() } else { None };
         self.awaited_reports += usize::from(receipt.is_some());
         let body = message.body.clone();
-        let outgoing = Outgoing { body, ticket, level, announced: None, part, report, receipt };
+        let outgoing = Outgoing {
+            body,
+            ticket,
+            level,
+            announced: None,
+            part,
+            report,
+            receipt,
+            exchange: message.exchange,
+        };
         self.messages.insert(id, outgoing);
         self.unfinished[level.index()] += 1;
         if level <= Priority::P1 {
@@ -301,10 +314,11 @@ impl<T: Ticket> Sender<T> {
     /// for them.
     fn sweep(&mut self) {
         while let Some(Removed { id, reason, .. }) = self.conductor.observer_mut().pop_last() {
-            let Some(Outgoing { ticket, level, announced, part, receipt, .. }) = self.messages.remove(&id)
-            else {
-                continue;
-            };
+            let Some(outgoing) = self.messages.remove(&id) else { continue };
+            let Outgoing { ticket, level, announced, part, receipt, exchange, .. } = outgoing;
+            if let Exchange::Reply(exchange) = exchange {
+                self.answer(Answer::End { exchange, reason: EndReason::Unanswered });
+            }
             self.unfinished[level.index()] -= 1;
             if let Some(receipt) = receipt {
                 self.awaited_reports -= 1;
@@ -327,15 +341,15 @@ impl<T: Ticket> Sender<T> {
 
     /// Queues receipts for a message that is settled.
     pub fn acknowledge(&mut self, number: MessageNumber, times: u32) {
-        self.answers.push_back(Answer::Done(number, times));
+        self.answers.push_back(Small::Done(number, times));
     }
 
-    /// Queues a report about a received message.
-    pub fn report(&mut self, report: Report) {
-        self.answers.push_back(Answer::Report(report));
+    /// Queues an answer to the peer.
+    pub fn answer(&mut self, answer: Answer) {
+        self.answers.push_back(Small::Answer(answer));
     }
 
-    /// Number of acknowledgements and reports to be written.
+    /// Number of acknowledgements and answers to be written.
     pub fn receipts(&self) -> usize {
         self.answers.len()
     }
@@ -391,18 +405,18 @@ impl<T: Ticket> Sender<T> {
     /// Writes the next chunk: about `budget` bytes of frames.
     pub fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
         let begin = out.len();
-        let full = |out: &Vec<u8>| out.len() - begin + MAX_FRAME_HEADER > budget && out.len() > begin;
+        let full = |out: &Vec<u8>| out.len() - begin + MAX_SINGLE_HEADER > budget && out.len() > begin;
         while let Some(answer) = self.answers.front_mut()
             && !full(out)
         {
             let more = match answer {
-                Answer::Done(number, times) => {
+                Small::Done(number, times) => {
                     put(out, &Frame::Done { id: *number });
                     *times -= 1;
                     *times > 0
                 }
-                Answer::Report(Report { number, fate }) => {
-                    put(out, &Frame::Report { id: *number, fate: *fate });
+                Small::Answer(answer) => {
+                    put(out, &answer.frame());
                     false
                 }
             };
@@ -446,6 +460,7 @@ impl<T: Ticket> Sender<T> {
                 fin: false,
                 last: false,
                 report: false,
+                exchange: self.exchange(next.message),
             };
             let mut room = budget.saturating_sub(used);
             if !continues {
@@ -479,6 +494,7 @@ impl<T: Ticket> Sender<T> {
                         fin: grant.fin,
                         last,
                         report,
+                        exchange: self.exchange(grant.message),
                     };
                     if let Some(run) = run.replace(next) {
                         self.write(run, out);
@@ -504,6 +520,11 @@ impl<T: Ticket> Sender<T> {
             Some(part) => self.longs.get(&part.long)?.announced,
             None => message.announced,
         }
+    }
+
+    /// Part of a message in an exchange.
+    fn exchange(&self, id: MessageId) -> Exchange {
+        self.messages.get(&id).map_or(Exchange::None, |message| message.exchange)
     }
 
     /// Offset of a part or message in the message on the wire, and whether it ends that message.
@@ -568,6 +589,7 @@ const fn frame(run: &Run) -> Frame {
         last: run.fin && run.last,
         receipt: run.fin && run.last,
         report: run.report,
+        exchange: run.exchange,
         duplicate: None,
     })
 }

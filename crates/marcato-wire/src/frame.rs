@@ -12,8 +12,11 @@ use crate::varint::VarInt;
 pub const ALPN: &[u8] = b"marcato/1";
 
 /// Upper bound of a frame header's length, however its integers are written; with the fewest bytes
-/// it takes at most 29.
-pub const MAX_FRAME_HEADER: usize = 4 * VarInt::MAX_LEN + 4;
+/// it takes at most 37.
+pub const MAX_FRAME_HEADER: usize = MAX_SINGLE_HEADER + VarInt::MAX_LEN;
+
+/// Upper bound of the header's length of a frame that belongs to no exchange.
+pub const MAX_SINGLE_HEADER: usize = 4 * VarInt::MAX_LEN + 4;
 
 /// Largest number of streams on which one run of bytes may travel at once.
 pub const MAX_COPIES: u8 = 16;
@@ -22,12 +25,15 @@ const MESSAGE: u8 = 1;
 const RESET: u8 = 2;
 const DONE: u8 = 3;
 const REPORT: u8 = 4;
+const END: u8 = 5;
 
 const LAST: u8 = 0x01;
 const RECEIPT: u8 = 0x02;
 const COPIES: u8 = 0x04;
 const ASKS_REPORT: u8 = 0x08;
-const FLAGS: u8 = LAST | RECEIPT | COPIES | ASKS_REPORT;
+const REQUEST: u8 = 0x10;
+const REPLY: u8 = 0x20;
+const FLAGS: u8 = LAST | RECEIPT | COPIES | ASKS_REPORT | REQUEST | REPLY;
 
 /// Number of a message on the wire. Each sender counts up from 0, in the order in which it first
 /// sends of each.
@@ -73,8 +79,48 @@ pub struct MessageFrame {
     /// True if the sender asks for [`Frame::Report`] once the receiving application has taken the
     /// message. The same in all frames of a message.
     pub report: bool,
+    /// Part of the message in an exchange. The same in all frames of a message.
+    pub exchange: Exchange,
     /// Index of this copy, if there are several.
     pub duplicate: Option<Duplicate>,
+}
+
+/// Part of a message in an exchange: a request and its reply. The end that sends the request
+/// chooses the number of the exchange, at most 2^62 − 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Exchange {
+    /// The message belongs to no exchange.
+    #[default]
+    None,
+    /// The message is the request of this exchange.
+    Request(u64),
+    /// The message is the reply of this exchange.
+    Reply(u64),
+}
+
+impl Exchange {
+    /// Number of the exchange, if there is one.
+    pub const fn number(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Request(number) | Self::Reply(number) => Some(number),
+        }
+    }
+}
+
+/// Reason for which an exchange ends without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// Its requester wants no reply any more.
+    Withdrawn,
+    /// The application at the other end will not reply.
+    Unanswered,
+    /// The other end has too many open requests.
+    Refused,
+}
+
+impl EndReason {
+    const ALL: [Self; 3] = [Self::Withdrawn, Self::Unanswered, Self::Refused];
 }
 
 /// Fate of a complete message at the receiving application.
@@ -101,7 +147,7 @@ impl MessageFrame {
 ///
 /// ```
 /// use marcato_units::{Bytes, Priority};
-/// use marcato_wire::{Decoded, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+/// use marcato_wire::{Decoded, Exchange, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
 /// let greeting = Frame::Message(MessageFrame {
 ///     id: MessageNumber(7),
 ///     priority: Priority::P0,
@@ -110,6 +156,7 @@ impl MessageFrame {
 ///     last: true,
 ///     receipt: false,
 ///     report: false,
+///     exchange: Exchange::None,
 ///     duplicate: None,
 /// });
 /// let mut out = [0; MAX_FRAME_HEADER];
@@ -143,6 +190,13 @@ pub enum Frame {
         /// Fate of the message at the application.
         fate: Fate,
     },
+    /// Type 5: an exchange ends without a reply.
+    End {
+        /// Number of the exchange.
+        exchange: u64,
+        /// Reason for its end.
+        reason: EndReason,
+    },
 }
 
 /// Result of reading a frame.
@@ -170,7 +224,7 @@ pub enum Decoded {
 pub enum FrameError {
     /// The type is unknown, and so is the length of the frame.
     #[error(
-        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE) or 4 (REPORT)"
+        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT) or 5 (END)"
     )]
     Type {
         /// Offset of the type.
@@ -186,8 +240,26 @@ pub enum FrameError {
         /// Value instead of a priority.
         value: u8,
     },
+    /// The reason for the end of an exchange is unknown.
+    #[error(
+        "reason {value} at byte {at} is unknown: it must be 0 (WITHDRAWN), 1 (UNANSWERED) or 2 (REFUSED)"
+    )]
+    Reason {
+        /// Offset of the reason.
+        at: usize,
+        /// Value instead of a reason.
+        value: u8,
+    },
+    /// The message is both a request and a reply.
+    #[error("flags {value:#04x} at byte {at} have both REQUEST and REPLY: set one of them")]
+    Exchange {
+        /// Offset of the flags.
+        at: usize,
+        /// All flags.
+        value: u8,
+    },
     /// A reserved bit is set.
-    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x0f are allowed")]
+    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x3f are allowed")]
     Flags {
         /// Offset of the flags.
         at: usize,
@@ -282,13 +354,14 @@ impl Duplicate {
 }
 
 impl Frame {
-    /// Number of the frame's message.
-    pub const fn id(&self) -> MessageNumber {
+    /// Number of the frame's message, or of its exchange, and the name of that field.
+    const fn subject(&self) -> (&'static str, u64) {
         match *self {
             Self::Message(MessageFrame { id, .. })
             | Self::Reset { id, .. }
             | Self::Done { id }
-            | Self::Report { id, .. } => id,
+            | Self::Report { id, .. } => ("the message's number", id.0),
+            Self::End { exchange, .. } => ("the exchange's number", exchange),
         }
     }
 
@@ -297,7 +370,8 @@ impl Frame {
     /// # Errors
     /// [`EncodeError`] if the frame cannot be written into any buffer.
     pub fn encoded_len(&self) -> Result<usize, EncodeError> {
-        let id = varint("the message's number", self.id().0)?.encoded_len();
+        let (field, id) = self.subject();
+        let id = varint(field, id)?.encoded_len();
         Ok(match *self {
             Self::Message(message) => {
                 let offset = varint("the offset", message.offset.get())?.encoded_len();
@@ -316,11 +390,15 @@ impl Frame {
                     }
                     None => 0,
                 };
-                1 + id + 1 + 1 + copies + offset + len
+                let exchange = match message.exchange.number() {
+                    Some(number) => varint("the exchange's number", number)?.encoded_len(),
+                    None => 0,
+                };
+                1 + id + 1 + 1 + copies + exchange + offset + len
             }
             Self::Reset { code, .. } => 1 + id + varint("the code", code)?.encoded_len(),
             Self::Done { .. } => 1 + id,
-            Self::Report { .. } => 1 + id + 1,
+            Self::Report { .. } | Self::End { .. } => 1 + id + 1,
         })
     }
 
@@ -347,11 +425,16 @@ impl Frame {
                     flag(message.last, LAST)
                         | flag(message.receipt, RECEIPT)
                         | flag(message.duplicate.is_some(), COPIES)
-                        | flag(message.report, ASKS_REPORT),
+                        | flag(message.report, ASKS_REPORT)
+                        | flag(matches!(message.exchange, Exchange::Request(_)), REQUEST)
+                        | flag(matches!(message.exchange, Exchange::Reply(_)), REPLY),
                 );
                 if let Some(Duplicate { index, copies }) = message.duplicate {
                     writer.byte(index);
                     writer.byte(copies);
+                }
+                if let Some(exchange) = message.exchange.number() {
+                    writer.varint(exchange);
                 }
                 writer.varint(message.offset.get());
                 writer.varint(message.len.get());
@@ -370,6 +453,12 @@ impl Frame {
                 writer.varint(id.0);
                 // The index is 0 or 1.
                 writer.byte(fate as u8);
+            }
+            Self::End { exchange, reason } => {
+                writer.byte(END);
+                writer.varint(exchange);
+                // The index is 0 to 2.
+                writer.byte(reason as u8);
             }
         }
         Ok(needed)
@@ -460,6 +549,12 @@ impl Reader<'_> {
             let value = self.byte(0)?;
             let fate = Fate::ALL.get(usize::from(value)).copied();
             Ok(Frame::Report { id, fate: fate.ok_or(FrameError::Fate { at, value })? })
+        } else if frame_type == u64::from(END) {
+            let exchange = self.varint(1)?;
+            let at = self.at;
+            let value = self.byte(0)?;
+            let reason = EndReason::ALL.get(usize::from(value)).copied();
+            Ok(Frame::End { exchange, reason: reason.ok_or(FrameError::Reason { at, value })? })
         } else {
             Err(FrameError::Type { at: 0, value: frame_type }.into())
         }
@@ -476,10 +571,15 @@ impl Reader<'_> {
         if flags & !FLAGS != 0 {
             return Err(FrameError::Flags { at, value: flags }.into());
         }
+        if flags & REQUEST != 0 && flags & REPLY != 0 {
+            return Err(FrameError::Exchange { at, value: flags }.into());
+        }
+        let in_exchange = flags & (REQUEST | REPLY) != 0;
+        let more = usize::from(in_exchange);
         let last = flags & LAST != 0;
         let duplicate = if flags & COPIES != 0 {
             let at = self.at;
-            let duplicate = Duplicate { index: self.byte(3)?, copies: self.byte(2)? };
+            let duplicate = Duplicate { index: self.byte(3 + more)?, copies: self.byte(2 + more)? };
             if !duplicate.is_possible() {
                 return Err(
                     FrameError::Duplicate { at, index: duplicate.index, copies: duplicate.copies }.into()
@@ -488,6 +588,11 @@ impl Reader<'_> {
             Some(duplicate)
         } else {
             None
+        };
+        let exchange = match if in_exchange { Some(self.varint(2)?) } else { None } {
+            Some(number) if flags & REQUEST != 0 => Exchange::Request(number),
+            Some(number) => Exchange::Reply(number),
+            None => Exchange::None,
         };
         let offset = Bytes::new(self.varint(1)?);
         let at = self.at;
@@ -499,7 +604,7 @@ impl Reader<'_> {
             return Err(FrameError::Empty { at }.into());
         }
         let (receipt, report) = (flags & RECEIPT != 0, flags & ASKS_REPORT != 0);
-        Ok(MessageFrame { id, priority, offset, len, last, receipt, report, duplicate })
+        Ok(MessageFrame { id, priority, offset, len, last, receipt, report, exchange, duplicate })
     }
 }
 
@@ -551,6 +656,7 @@ mod tests {
         last: true,
         receipt: false,
         report: false,
+        exchange: Exchange::None,
         duplicate: None,
     };
 
@@ -581,6 +687,21 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_an_exchange_is_what_is_written() {
+        let expected = example(include_str!("../../../docs/wire.md"), "### An exchange");
+        let message = |id, exchange, len| {
+            let (id, len) = (MessageNumber(id), Bytes::new(len));
+            Frame::Message(MessageFrame { id, exchange, len, receipt: true, ..HELLO })
+        };
+        let mut ours = written(message(7, Exchange::Request(64), 4));
+        ours.extend(b"time");
+        ours.extend(written(message(0, Exchange::Reply(64), 2)));
+        ours.extend(b"12");
+        ours.extend(written(Frame::End { exchange: 65, reason: EndReason::Unanswered }));
+        assert_eq!(ours, expected);
+    }
+
+    #[test]
     fn the_example_of_the_wire_description_is_what_is_written() {
         let description = include_str!("../../../docs/wire.md");
         let expected = example(description, "### A MESSAGE");
@@ -592,6 +713,7 @@ mod tests {
             last: true,
             receipt: true,
             report: false,
+            exchange: Exchange::None,
             duplicate: Some(Duplicate { index: 1, copies: 2 }),
         });
         let mut ours = written(frame);
@@ -604,26 +726,37 @@ mod tests {
     fn integers_in_more_bytes_than_they_need_are_read() {
         let mut long = [0_u8; MAX_FRAME_HEADER];
         let mut at = 0;
-        for field in [&[0xc0, 0, 0, 0, 0, 0, 0, 1][..], &[0xc0, 0, 0, 0, 0, 0, 0, 7], &[0, 5, 0, 2]] {
+        for field in [&[0xc0, 0, 0, 0, 0, 0, 0, 1][..], &[0xc0, 0, 0, 0, 0, 0, 0, 7], &[0, 5 | REQUEST, 0, 2]]
+        {
             long[at..at + field.len()].copy_from_slice(field);
             at += field.len();
         }
         long[at] = 0xc0;
+        long[at + 7] = 9;
         long[at + 8] = 0xc0;
-        long[at + 15] = 5;
-        let frame =
-            Frame::Message(MessageFrame { duplicate: Some(Duplicate { index: 0, copies: 2 }), ..HELLO });
+        long[at + 16] = 0xc0;
+        long[at + 23] = 5;
+        let frame = Frame::Message(MessageFrame {
+            duplicate: Some(Duplicate { index: 0, copies: 2 }),
+            exchange: Exchange::Request(9),
+            ..HELLO
+        });
         assert_eq!(Frame::decode(&long), Ok(Decoded::Frame { frame, len: MAX_FRAME_HEADER }));
     }
 
     /// By the tables of docs/wire.md: the shortest frame with this beginning.
     #[test]
     fn missing_bytes_are_counted_up_to_the_shortest_frame() {
-        let incomplete: [(&[u8], usize); 16] = [
+        let incomplete: [(&[u8], usize); 21] = [
             (&[], 2),
             (&[DONE], 2),
             (&[RESET], 3),
             (&[RESET, 7], 3),
+            (&[END], 3),
+            (&[END, 7], 3),
+            (&[MESSAGE, 7, 0, REQUEST], 7),
+            (&[MESSAGE, 7, 0, REPLY, 0x40], 8),
+            (&[MESSAGE, 7, 0, COPIES | REPLY, 0], 9),
             (&[REPORT], 3),
             (&[REPORT, 7], 3),
             (&[REPORT, 0x40], 4),
@@ -668,18 +801,23 @@ mod tests {
 
     #[test]
     fn malformed_frames_are_refused_by_place_and_remedy() {
-        let refused: [(&[u8], &str); 10] = [
+        let refused: [(&[u8], &str); 12] = [
             (
                 &[0],
-                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE) or 4 (REPORT)",
+                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT) or 5 (END)",
             ),
             (
                 &[0x40, 0x63],
-                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE) or 4 (REPORT)",
+                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT) or 5 (END)",
+            ),
+            (&[1, 7, 0, 0x31], "flags 0x31 at byte 3 have both REQUEST and REPLY: set one of them"),
+            (
+                &[5, 7, 3],
+                "reason 3 at byte 2 is unknown: it must be 0 (WITHDRAWN), 1 (UNANSWERED) or 2 (REFUSED)",
             ),
             (&[4, 7, 2], "fate 2 at byte 2 is unknown: it must be 0 (TAKEN) or 1 (DISCARDED)"),
             (&[1, 7, 5], "priority 5 at byte 2 is unknown: it must be 0 to 4"),
-            (&[1, 7, 0, 17], "flags 0x11 at byte 3 have a reserved bit set: only those of 0x0f are allowed"),
+            (&[1, 7, 0, 65], "flags 0x41 at byte 3 have a reserved bit set: only those of 0x3f are allowed"),
             (
                 &[1, 7, 0, 4, 0, 1],
                 "invalid copy 0 of 1 at byte 4: there must be 2 to 16 copies, counted from 0",
@@ -724,6 +862,15 @@ mod tests {
             refused(Frame::Reset { id: MessageNumber(0), code: large }),
             EncodeError::TooLarge { field: "the code", value: large }
         );
+        let field = "the exchange's number";
+        assert_eq!(
+            refused(Frame::End { exchange: large, reason: EndReason::Refused }),
+            EncodeError::TooLarge { field, value: large }
+        );
+        assert_eq!(
+            refused(message(|frame| frame.exchange = Exchange::Reply(1 << 62))),
+            EncodeError::TooLarge { field, value: large }
+        );
         assert_eq!(
             refused(message(|frame| frame.offset = Bytes::MAX)),
             EncodeError::TooLarge { field: "the offset", value: u64::MAX }
@@ -759,7 +906,7 @@ mod tests {
     prop_compose! {
         fn message()(
             id in number(), priority in 0..Priority::COUNT, offset in number(), len in number(), last: bool,
-            receipt: bool, report: bool, duplicate in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
+            receipt: bool, report: bool, exchange in exchange(), duplicate in prop::option::of((2..=MAX_COPIES).prop_flat_map(|copies| (0..copies, Just(copies))))
         ) -> Frame {
             let len = len.min(VarInt::MAX.get() - offset);
             Frame::Message(MessageFrame {
@@ -770,9 +917,18 @@ mod tests {
                 last: last || len == 0,
                 receipt,
                 report,
+                exchange,
                 duplicate: duplicate.map(|(index, copies)| Duplicate { index, copies }),
             })
         }
+    }
+
+    fn exchange() -> impl Strategy<Value = Exchange> {
+        prop_oneof![
+            Just(Exchange::None),
+            number().prop_map(Exchange::Request),
+            number().prop_map(Exchange::Reply)
+        ]
     }
 
     fn frame() -> impl Strategy<Value = Frame> {
@@ -782,6 +938,8 @@ mod tests {
             1 => number().prop_map(|id| Frame::Done { id: MessageNumber(id) }),
             1 => (number(), prop::sample::select(&Fate::ALL[..]))
                 .prop_map(|(id, fate)| Frame::Report { id: MessageNumber(id), fate }),
+            1 => (number(), prop::sample::select(&EndReason::ALL[..]))
+                .prop_map(|(exchange, reason)| Frame::End { exchange, reason }),
         ]
     }
 
@@ -790,7 +948,7 @@ mod tests {
         fn frames_are_read_back_and_any_part_of_one_is_incomplete(frame in frame(), tail: [u8; 4]) {
             let mut bytes = written(frame);
             let len = bytes.len();
-            prop_assert!(len <= 29);
+            prop_assert!(len <= 37);
             for cut in 0..len {
                 match Frame::decode(&bytes[..cut]) {
                     Ok(Decoded::Incomplete { needed }) => prop_assert!(cut < needed && needed <= len),

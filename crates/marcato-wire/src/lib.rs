@@ -21,8 +21,8 @@ mod varint;
 pub use ecn::Ecn;
 pub use flow_tuple::FlowTuple;
 pub use frame::{
-    ALPN, Decoded, Duplicate, EncodeError, ErrorCode, Fate, Frame, FrameError, MAX_COPIES, MAX_FRAME_HEADER,
-    MessageFrame, MessageNumber,
+    ALPN, Decoded, Duplicate, EncodeError, EndReason, ErrorCode, Exchange, Fate, Frame, FrameError,
+    MAX_COPIES, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame, MessageNumber,
 };
 pub use packet::{IpPacket, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, PacketError, Transport};
 pub use quic_header::{QuicHeader, QuicLongType, QuicVersion};

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use bytes::BytesMut;
 use marcato_quic::{Arrival, Event, Piece, SessionId, SocketId};
-use marcato_stream::Head;
+use marcato_stream::{Answer, Head};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode};
 use tokio::sync::mpsc;
@@ -251,7 +251,7 @@ impl Hub {
             let Some(entry) = state.connections.get_mut(&id) else { continue };
             entry.noticed = false;
             let paused = entry.paused;
-            any |= Self::report(state, id);
+            any |= Self::answer(state, id);
             if paused {
                 any |= Self::pull(state, now, id);
             }
@@ -284,6 +284,10 @@ impl Hub {
                 Self::pull(state, now, id);
             }
             Event::Reported { message, fate } => entry.reported(message, fate),
+            Event::ExchangeEnded { exchange, reason } => {
+                lock(&entry.quic.shared.inbound).end_exchange(exchange, reason);
+                entry.quic.shared.readable.notify_waiters();
+            }
             // The end waits for them, and follows.
             Event::ReportsArrived => {}
             Event::Delivered(message) | Event::Sent(message) => entry.settle(message, Ok(())),
@@ -350,7 +354,7 @@ impl Hub {
         let mut inbound = lock(&quic.shared.inbound);
         let mut any = false;
         let overrun = loop {
-            let owed = session.reports() + inbound.reports();
+            let owed = session.reports() + inbound.answers();
             entry.paused = inbound.is_full() || owed >= entry.quic.hub.limits.receipts;
             if entry.paused {
                 break None;
@@ -370,19 +374,22 @@ impl Hub {
             state.end(id, Closed::Lost { reason });
         }
         quic.shared.readable.notify_waiters();
-        any | Self::report(state, id)
+        any | Self::answer(state, id)
     }
 
-    /// Hands a session the reports about messages that the application has taken. Returns whether
-    /// there were any.
-    fn report(state: &mut State, id: SessionId) -> bool {
+    /// Hands a session the reports about messages that the application has taken, and the ends of
+    /// exchanges. Returns whether there were any.
+    fn answer(state: &mut State, id: SessionId) -> bool {
         let (Some(entry), Some(session)) = (state.connections.get(&id), state.endpoint.session(id)) else {
             return false;
         };
         let mut inbound = lock(&entry.quic.shared.inbound);
         let mut any = false;
-        while let Some(report) = inbound.take_report() {
-            session.report(report.number, report.fate);
+        while let Some(answer) = inbound.take_answer() {
+            match answer {
+                Answer::Report(report) => session.report(report.number, report.fate),
+                Answer::End { exchange, reason } => session.end_exchange(exchange, reason),
+            }
             any = true;
         }
         any
@@ -391,5 +398,5 @@ impl Hub {
 
 /// Head of the message that a piece belongs to.
 const fn head(piece: &Piece) -> Head {
-    Head::new(piece.message, piece.priority).with_report(piece.report)
+    Head::new(piece.message, piece.priority).with_report(piece.report).with_exchange(piece.exchange)
 }

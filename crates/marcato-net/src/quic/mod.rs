@@ -535,10 +535,10 @@ impl Transport for Quic {
     }
 
     fn resume(&self) {
-        let reports = lock(&self.shared.inbound).reports() > 0;
+        let answers = lock(&self.shared.inbound).answers() > 0;
         let mut state = lock(&self.hub.state);
         let entry = state.connections.get_mut(&self.id).filter(|entry| entry.key == self.key);
-        let Some(entry) = entry.filter(|entry| entry.paused || reports) else { return };
+        let Some(entry) = entry.filter(|entry| entry.paused || answers) else { return };
         if !std::mem::replace(&mut entry.noticed, true) {
             state.attention.push(self.id);
             drop(state);

@@ -277,15 +277,15 @@ impl Driver {
     fn is_full(&self) -> bool {
         let receipts = lock(&self.tcp.state).sender.receipts();
         let mut inbound = lock(&self.tcp.shared.inbound);
-        receipts + inbound.reports() >= self.limits.receipts || inbound.is_full()
+        receipts + inbound.answers() >= self.limits.receipts || inbound.is_full()
     }
 
-    /// Queues the reports about messages that the application has taken.
-    fn queue_reports(&self) {
+    /// Queues the reports about messages that the application has taken, and the ends of exchanges.
+    fn queue_answers(&self) {
         let mut state = lock(&self.tcp.state);
         let mut inbound = lock(&self.tcp.shared.inbound);
-        while let Some(report) = inbound.take_report() {
-            state.sender.report(report);
+        while let Some(answer) = inbound.take_answer() {
+            state.sender.answer(answer);
         }
     }
 
@@ -296,7 +296,7 @@ impl Driver {
         if self.pipe.is_pending() || self.ended {
             return Ok(any);
         }
-        self.queue_reports();
+        self.queue_answers();
         let now = self.tcp.now();
         let (wanted, done, quiet) = {
             let state = lock(&self.tcp.state);

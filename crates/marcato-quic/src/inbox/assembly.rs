@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{MessageFrame, MessageNumber};
+use marcato_wire::{Exchange, MessageFrame, MessageNumber};
 
 use super::error::InboxError;
 use super::{cut, length};
@@ -24,6 +24,7 @@ pub(super) struct Assembly {
     pub(super) priority: Priority,
     /// Set if its sender asks for a report.
     pub(super) report: bool,
+    pub(super) exchange: Exchange,
     /// End of the message, once a frame with LAST has given it.
     end: Option<u64>,
     /// Set if a frame with payload gave the end. All frames with payload that end there then need
@@ -49,6 +50,7 @@ impl Assembly {
         Self {
             priority: first.priority,
             report: first.report,
+            exchange: first.exchange,
             end: None,
             end_has_payload: false,
             reach: 0,
@@ -86,8 +88,8 @@ impl Assembly {
         if frame.priority != self.priority {
             return Err(InboxError::Priority { message, was: self.priority, now: frame.priority });
         }
-        if frame.report != self.report {
-            return Err(InboxError::ReportDiffers { message });
+        if frame.report != self.report || frame.exchange != self.exchange {
+            return Err(InboxError::FlagsDiffer { message });
         }
         let reach = frame.end().get();
         let last_differs = InboxError::LastDiffers { message, end: frame.end() };

@@ -57,7 +57,7 @@ pub enum InboxError {
     /// The frame is not allowed on this kind of stream.
     #[error(
         "the frame at byte {at} of stream {stream} is not allowed there: MESSAGE goes on message streams, \
-         RESET, DONE and REPORT on the control stream, DONE alone in the reverse direction of a bidirectional stream"
+         RESET, DONE, REPORT and END on the control stream, DONE alone in the reverse direction of a bidirectional stream"
     )]
     Misplaced {
         /// Number of the stream.
@@ -95,9 +95,9 @@ pub enum InboxError {
         /// Priority of the later frame.
         now: Priority,
     },
-    /// Only some frames of a message ask for a report.
-    #[error("message {message} asks for a report in some of its frames only")]
-    ReportDiffers {
+    /// Frames of one message differ in what they ask for, or in their exchange.
+    #[error("message {message} has frames that differ in REPORT, REQUEST, REPLY or the exchange")]
+    FlagsDiffer {
         /// Number of the message.
         message: MessageNumber,
     },

@@ -159,7 +159,7 @@ impl Inbox {
     pub fn read(&mut self) -> Option<Piece> {
         let &(priority, number) = self.readable.first()?;
         let message = self.messages.get_mut(&number)?;
-        let (before, report) = (message.held(), message.report);
+        let (before, report, exchange) = (message.held(), message.report, message.exchange);
         let (offset, bytes, last) = message.read();
         self.load.replace(before, message.held());
         if last || !message.is_readable() {
@@ -171,7 +171,15 @@ impl Inbox {
             // counted.
             self.load.unread_messages = self.load.unread_messages.saturating_sub(1);
         }
-        Some(Piece { message: number, priority, report, offset: ByteCount::new(offset), bytes, last })
+        Some(Piece {
+            message: number,
+            priority,
+            report,
+            exchange,
+            offset: ByteCount::new(offset),
+            bytes,
+            last,
+        })
     }
 
     /// Takes the next action, in the order in which they arose. Poll until `None` after each input.
@@ -438,6 +446,11 @@ impl Inbox {
                 stream.cursor = start;
                 self.counters.reported += 1;
                 self.actions.push_back(Action::Reported { message, fate });
+            }
+            (Kind::Control, Frame::End { exchange, reason }) => {
+                stream.cursor = start;
+                self.counters.ended += 1;
+                self.actions.push_back(Action::Ended { exchange, reason });
             }
             _ => return Err(misplaced),
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{Fate, MessageNumber};
+use marcato_wire::{EndReason, Exchange, Fate, MessageNumber};
 
 /// Next bytes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Piece {
     pub priority: Priority,
     /// Set if its sender asks for a [report](crate::Session::report).
     pub report: bool,
+    /// Part of the message in an exchange.
+    pub exchange: Exchange,
     /// Offset in the message: the end of the piece before.
     pub offset: ByteCount,
     /// Content; empty only if `last`.
@@ -61,6 +63,13 @@ pub enum Action {
         /// Fate of the message.
         fate: Fate,
     },
+    /// The peer sent END: it ends an exchange without a reply.
+    Ended {
+        /// Number of the exchange. The inbox has not checked that it exists.
+        exchange: u64,
+        /// Reason for its end.
+        reason: EndReason,
+    },
 }
 
 /// Counters of an inbox since it was created.
@@ -95,6 +104,8 @@ pub struct InboxCounters {
     pub acknowledged: u64,
     /// [`Action::Reported`]s.
     pub reported: u64,
+    /// [`Action::Ended`]s.
+    pub ended: u64,
     /// Hints from other copies that were evicted for lack of room.
     pub hints_evicted: u64,
     /// Largest number of readable bytes at once.

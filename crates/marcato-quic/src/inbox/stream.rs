@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Undecided,
     /// MESSAGE frames.
     Messages,
-    /// RESET, DONE and REPORT frames.
+    /// RESET, DONE, REPORT and END frames.
     Control,
     /// Return direction of our own bidirectional stream: DONE frames.
     Replies,

@@ -28,6 +28,7 @@ fn run(id: u64, offset: u64, len: u64) -> MessageFrame {
         last: true,
         receipt: false,
         report: false,
+        exchange: marcato_wire::Exchange::None,
         duplicate: None,
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes as Payload;
 use marcato_sched::lane::{LaneId, LaneSet};
 use marcato_units::Bytes;
-use marcato_wire::{Duplicate, Frame, MAX_FRAME_HEADER, MessageFrame};
+use marcato_wire::{Duplicate, Exchange, Frame, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame};
 use noq_proto::{Dir, StreamId, WriteError};
 
 use super::{Session, engine_priority};
@@ -27,7 +27,8 @@ impl Session {
         if message.unreliable || message.carrier_of(Role::Main, offset).is_some() {
             return 0;
         }
-        MAX_FRAME_HEADER as u64
+        let most = if message.exchange == Exchange::None { MAX_SINGLE_HEADER } else { MAX_FRAME_HEADER };
+        most as u64
     }
 
     pub(super) fn header_left(&self, key: Key, stream: StreamId) -> u64 {
@@ -119,7 +120,8 @@ impl Session {
         };
         let id = self.outbox.number(key)?;
         let message = self.outbox.get(key)?;
-        let (priority, base, report) = (message.priority, message.base(), message.report);
+        let (priority, base) = (message.priority, message.base());
+        let (report, exchange) = (message.report, message.exchange);
         if message.awaits_report() && message.is_new() {
             self.reports.expect(id, message.id);
         }
@@ -131,6 +133,7 @@ impl Session {
             last,
             receipt: reuse,
             report,
+            exchange,
             duplicate,
         });
         let mut header = [0; MAX_FRAME_HEADER];

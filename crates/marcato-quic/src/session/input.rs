@@ -438,6 +438,9 @@ impl Session {
                     let message = self.reports.take(message);
                     self.events.push_back(Event::Reported { message, fate });
                 }
+                Action::Ended { exchange, reason } => {
+                    self.events.push_back(Event::ExchangeEnded { exchange, reason });
+                }
                 Action::Reset { message, code } => {
                     self.events.push_back(Event::GivenUp { message, code });
                 }

@@ -43,7 +43,7 @@ use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
 use marcato_units::{Bytes, Priority, Time};
-use marcato_wire::{ErrorCode, Fate, Frame, MessageNumber, UNRELIABLE_HEADER};
+use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, Frame, MessageNumber, UNRELIABLE_HEADER};
 use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
 use crate::clock::Clock;
@@ -282,7 +282,7 @@ impl Session {
         }
         self.make_room(now, message.priority)?;
         let offered = message.description();
-        let Message { body, priority, redundancy, source, reliable, receipt, .. } = message;
+        let Message { body, priority, redundancy, source, reliable, receipt, exchange, .. } = message;
         let id = match self.conductor.offer(now, offered) {
             Ok(id) => id,
             Err(error) => {
@@ -305,6 +305,7 @@ impl Session {
             part,
             unreliable: !reliable,
             report: receipt && reliable,
+            exchange,
         });
         if let Some(part) = part {
             self.outbox.add_part(part, id, offered.len);
@@ -406,7 +407,14 @@ impl Session {
     /// Reports the fate of a complete message to the peer, which asked for it ([`Piece::report`]).
     /// The owner bounds the number of [reports that wait](Self::reports): it stops reading.
     pub fn report(&mut self, message: MessageNumber, fate: Fate) {
-        self.reports.push(message, fate);
+        self.reports.push(Frame::Report { id: message, fate });
+        self.write_notes();
+    }
+
+    /// Ends an exchange without a reply. The owner bounds these as it does
+    /// [reports](Self::report).
+    pub fn end_exchange(&mut self, exchange: u64, reason: EndReason) {
+        self.reports.push(Frame::End { exchange, reason });
         self.write_notes();
     }
 
@@ -688,6 +696,9 @@ impl Session {
         }
         let Some(message) = self.outbox.remove(key) else { return };
         self.forget_report(message.number, &message);
+        if let Exchange::Reply(exchange) = message.exchange {
+            self.end_exchange(exchange, EndReason::Unanswered);
+        }
         for carrier in &message.carriers {
             self.reset(carrier.stream, ErrorCode::Abandoned);
         }

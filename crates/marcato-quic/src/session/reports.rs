@@ -1,10 +1,10 @@
 //! Reports about messages that the application has taken: those awaited from the peer, and those
-//! owed to it.
+//! owed to it. The ends of exchanges take the same way to the peer.
 
 use std::collections::VecDeque;
 
 use marcato_sched::conductor::MessageId;
-use marcato_wire::{Fate, Frame, MessageNumber};
+use marcato_wire::{Frame, MessageNumber};
 use rustc_hash::FxHashMap;
 
 /// Progress of the end of the control stream, so that all reports arrive before the connection is
@@ -27,8 +27,8 @@ pub(super) struct Reports {
     // This end chose all keys, in sequence, so a peer cannot insert colliding ones.
     /// Messages that the peer has not reported about: as many as the owner sends with a receipt.
     awaited: FxHashMap<MessageNumber, MessageId>,
-    /// Reports that wait until few other small frames do. The owner bounds them.
-    owed: VecDeque<(MessageNumber, Fate)>,
+    /// Frames that wait until few other small frames do. The owner bounds them.
+    owed: VecDeque<Frame>,
     /// Set while reports wait although they could have been written.
     blocked: bool,
     /// Set once a report was written.
@@ -52,9 +52,9 @@ impl Reports {
         self.awaited.len()
     }
 
-    /// Adds a report about a message of the peer.
-    pub(super) fn push(&mut self, number: MessageNumber, fate: Fate) {
-        self.owed.push_back((number, fate));
+    /// Adds a frame about a message or a request of the peer.
+    pub(super) fn push(&mut self, frame: Frame) {
+        self.owed.push_back(frame);
     }
 
     /// Number of reports that wait.
@@ -64,9 +64,9 @@ impl Reports {
 
     /// Takes the frame of the oldest report that waits.
     pub(super) fn next(&mut self) -> Option<Frame> {
-        let (id, fate) = self.owed.pop_front()?;
+        let frame = self.owed.pop_front()?;
         self.any = true;
-        Some(Frame::Report { id, fate })
+        Some(frame)
     }
 
     /// Records that as many reports were written as possible. Returns whether the last of those
@@ -106,7 +106,13 @@ impl Reports {
 
 #[cfg(test)]
 mod tests {
+    use marcato_wire::Fate;
+
     use super::*;
+
+    fn report(id: u64) -> Frame {
+        Frame::Report { id: MessageNumber(id), fate: Fate::Taken }
+    }
 
     #[test]
     fn nothing_is_waited_for_without_reports() {
@@ -116,10 +122,10 @@ mod tests {
     #[test]
     fn the_end_waits_for_the_last_report() {
         let mut reports = Reports::default();
-        reports.push(MessageNumber(3), Fate::Taken);
+        reports.push(report(3));
         assert!(!reports.finish());
         assert!(!reports.ends_now(true));
-        assert_eq!(reports.next(), Some(Frame::Report { id: MessageNumber(3), fate: Fate::Taken }));
+        assert_eq!(reports.next(), Some(report(3)));
         assert!(!reports.ends_now(false));
         assert!(reports.ends_now(true) && !reports.ends_now(true));
         assert!(!reports.finish());
@@ -130,7 +136,7 @@ mod tests {
     fn the_owner_hears_once_that_waiting_reports_have_left() {
         let mut reports = Reports::default();
         assert!(!reports.wrote());
-        reports.push(MessageNumber(0), Fate::Taken);
+        reports.push(report(0));
         assert!(!reports.wrote() && reports.owed() == 1);
         reports.next();
         assert!(reports.wrote() && !reports.wrote());

@@ -5,7 +5,7 @@ use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
-use marcato_wire::{ErrorCode, Fate, MessageNumber};
+use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, body, message};
 use super::{MAX_NOTES, Message};
@@ -217,6 +217,31 @@ fn a_cancelled_message_awaits_no_report() {
     pair.session(Server).report(MessageNumber(0), Fate::Taken);
     pair.pass(Duration::from_millis(100));
     assert_eq!(reported(&pair), [(None, Fate::Taken)]);
+}
+
+#[test]
+fn the_requester_learns_that_a_reply_was_abandoned() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    let ended = |pair: &Pair| {
+        let ended = |event: &Event| match event {
+            Event::ExchangeEnded { exchange, reason } => Some((*exchange, *reason)),
+            _ => None,
+        };
+        pair.events(Client).filter_map(ended).collect::<Vec<_>>()
+    };
+    let reply = |exchange, len| Message { exchange: Exchange::Reply(exchange), ..message(Priority::P2, len) };
+    let sent = pair.send(Server, reply(7, 3_000_000));
+    let unsent = pair.send(Server, reply(8, 1000));
+    let whole = pair.send(Server, Message { priority: Priority::P0, ..reply(9, 1000) });
+    pair.pass(Duration::from_millis(15));
+    let now = pair.now;
+    for id in [sent, unsent] {
+        pair.session(Server).cancel(now, id).unwrap();
+    }
+    pair.pass(Duration::from_millis(200));
+    assert!(pair.delivered(Server, whole).is_some());
+    assert_eq!(ended(&pair), [(7, EndReason::Unanswered), (8, EndReason::Unanswered)]);
+    assert!(pair.received(Client).iter().map(|message| message.body.len()).eq([1000]));
 }
 
 #[test]
