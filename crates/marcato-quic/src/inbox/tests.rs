@@ -1,5 +1,7 @@
 //! Scenarios of one or two messages, in bytes on streams. Random ones are in `tests/inbox.rs`.
 
+use marcato_wire::{EndReason, Exchange, Fate};
+
 use super::*;
 
 const PEER_UNI: u64 = 3;
@@ -28,7 +30,7 @@ fn run(id: u64, offset: u64, len: u64) -> MessageFrame {
         last: true,
         receipt: false,
         report: false,
-        exchange: marcato_wire::Exchange::None,
+        exchange: Exchange::None,
         duplicate: None,
     }
 }
@@ -356,11 +358,42 @@ fn done_comes_back_on_our_own_streams_and_on_the_control_stream() {
 }
 
 #[test]
+fn reports_and_ends_come_on_the_control_stream() {
+    let mut inbox = inbox();
+    let report = control(Frame::Report { id: MessageNumber(4), fate: Fate::Discarded });
+    let end = control(Frame::End { exchange: 5, reason: EndReason::Withdrawn });
+    inbox.stream_data(PEER_UNI, 0, [report, end].concat().into()).unwrap();
+    let reported = Action::Reported { message: MessageNumber(4), fate: Fate::Discarded };
+    let ended = Action::Ended { exchange: 5, reason: EndReason::Withdrawn };
+    assert_eq!(actions(&mut inbox), [reported, ended]);
+}
+
+#[test]
+fn pieces_name_what_their_message_asks_for() {
+    let mut inbox = inbox();
+    let asks = MessageFrame { report: true, exchange: Exchange::Request(9), ..run(0, 0, 10) };
+    inbox.stream_data(PEER_UNI, 0, message(asks, TEN)).unwrap();
+    let piece = inbox.read().unwrap();
+    assert_eq!((piece.report, piece.exchange), (true, Exchange::Request(9)));
+}
+
+#[test]
 fn frames_go_only_where_they_belong() {
     let message = message(run(0, 0, 10), TEN);
     let reset = control(Frame::Reset { id: MessageNumber(0), code: 0 });
     let done = control(Frame::Done { id: MessageNumber(0) });
-    for (id, bytes) in [(OUR_BIDI, &message), (OUR_BIDI, &reset), (PEER_BIDI, &reset), (PEER_BIDI, &done)] {
+    let report = control(Frame::Report { id: MessageNumber(0), fate: Fate::Taken });
+    let end = control(Frame::End { exchange: 0, reason: EndReason::Refused });
+    for (id, bytes) in [
+        (OUR_BIDI, &message),
+        (OUR_BIDI, &reset),
+        (OUR_BIDI, &report),
+        (OUR_BIDI, &end),
+        (PEER_BIDI, &reset),
+        (PEER_BIDI, &done),
+        (PEER_BIDI, &report),
+        (PEER_BIDI, &end),
+    ] {
         assert_eq!(
             inbox().stream_data(id, 0, bytes.clone()),
             Err(InboxError::Misplaced { stream: id, at: 0 })
@@ -394,6 +427,16 @@ fn frames_of_one_message_have_to_agree() {
             run(0, 0, 10),
             MessageFrame { priority: Priority::P2, ..run(0, 0, 10) },
             InboxError::Priority { message: number, was: Priority::P1, now: Priority::P2 },
+        ),
+        (
+            run(0, 0, 10),
+            MessageFrame { report: true, ..run(0, 0, 10) },
+            InboxError::FlagsDiffer { message: number },
+        ),
+        (
+            run(0, 0, 10),
+            MessageFrame { exchange: Exchange::Reply(0), ..run(0, 0, 10) },
+            InboxError::FlagsDiffer { message: number },
         ),
         (run(0, 0, 10), run(0, 0, 9), InboxError::TwoEnds { message: number, was: bytes(10), now: bytes(9) }),
         (
