@@ -164,7 +164,7 @@ impl LongSender {
         if !self.receipt {
             return Err(NotDelivered::NoReceipt);
         }
-        // What became of the message is certain once one of its parts is lost.
+        // Once one of its parts is lost, the fate of the message is certain.
         self.acknowledged().await?;
         match &mut self.report {
             Some(report) => report.wait(self.transport.shared()).await,

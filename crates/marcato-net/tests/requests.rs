@@ -74,7 +74,7 @@ async fn replies_come_in_any_order_in_both_directions(engine: Engine) {
     close(client, server).await;
 }
 
-async fn requests_and_messages_are_told_apart(engine: Engine) {
+async fn requests_and_messages_are_kept_apart(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     client.send(Message::new("message")).await.unwrap();
     let asking = tokio::spawn({
@@ -246,7 +246,7 @@ async fn open_requests_are_bounded_at_both_ends(engine: Engine) {
 for_both_engines! {
     a_thousand_requests_get_their_own_replies
     replies_come_in_any_order_in_both_directions
-    requests_and_messages_are_told_apart
+    requests_and_messages_are_kept_apart
     a_dropped_request_is_unanswered
     a_reply_that_is_abandoned_is_no_reply
     the_server_learns_of_a_cancelled_request

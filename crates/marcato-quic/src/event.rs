@@ -74,7 +74,7 @@ pub enum Event {
     /// The receiver reports about a message [with a receipt](crate::Message::with_receipt).
     Reported {
         /// Message concerned; of one handed over part by part, the last part. `None` if no report
-        /// was awaited: the message was abandoned, or the peer makes reports up.
+        /// was awaited: the message was abandoned, or the peer invents reports.
         message: Option<MessageId>,
         /// Fate of the message.
         fate: Fate,
