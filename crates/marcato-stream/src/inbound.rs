@@ -575,6 +575,7 @@ impl Inbound {
     fn discard(&mut self, Ready { received, report }: Ready) {
         self.ready_messages -= 1;
         self.unread -= length(&received.bytes);
+        self.account();
         if let Some(number) = received.number.filter(|_| report) {
             self.report(number, Fate::Discarded);
         }
