@@ -1,9 +1,15 @@
-//! Identity of a server: its certificate and key.
+//! Identity of an end: its certificate and key.
+
+use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
+use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
 
 use crate::fingerprint::Fingerprint;
+use crate::pem::{Pem, PemError, section};
 use crate::secrets::Secrets;
 
 /// Error returned for an invalid identity or trust.
@@ -51,6 +57,61 @@ impl Identity {
         Self { chain, key, secrets: None }
     }
 
+    /// Reads a chain and its key from PEM files, as authorities issue them: the certificate of this
+    /// end first, then those of intermediate authorities. Both may be in one file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (chain_pem, key_pem) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
+    /// use marcato_identity::{Identity, PemError};
+    ///
+    /// let created = Identity::self_signed("chat.example")?;
+    /// std::fs::write(&chain_pem, created.chain_pem())?;
+    /// std::fs::write(&key_pem, created.key_pem())?;
+    ///
+    /// let identity = Identity::from_pem_files(&chain_pem, &key_pem)?;
+    /// assert_eq!(identity.fingerprint(), created.fingerprint());
+    /// // Errors name the file.
+    /// let error = Identity::from_pem_files(&chain_pem, &chain_pem).unwrap_err();
+    /// assert!(matches!(error, PemError::NoKey { .. }));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is damaged, a part is missing, or the key is another's.
+    pub fn from_pem_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<Self, PemError> {
+        Self::read(&Pem::read(chain.as_ref())?, &Pem::read(key.as_ref())?)
+    }
+
+    /// Reads a chain and its key from PEM data, like [`from_pem_files`](Self::from_pem_files).
+    ///
+    /// # Errors
+    ///
+    /// If the data is damaged, a part is missing, or the key is another's.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, PemError> {
+        Self::read(&Pem::of(chain), &Pem::of(key))
+    }
+
+    fn read(chain: &Pem, key: &Pem) -> Result<Self, PemError> {
+        let identity = Self::new(chain.certificates()?, key.key()?);
+        let unusable = |pem: &Pem, source| Err(PemError::Unusable { origin: pem.origin.clone(), source });
+        match identity.certified() {
+            Ok(_) => Ok(identity),
+            Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+                Err(PemError::OtherKey { certificate: chain.origin.clone(), key: key.origin.clone() })
+            }
+            Err(source @ Error::InvalidCertificate(_)) => unusable(chain, source),
+            Err(source) => unusable(key, source),
+        }
+    }
+
+    /// Returns the chain with a signer, if the key is its own.
+    pub(crate) fn certified(&self) -> Result<CertifiedKey, Error> {
+        let (chain, key) = self.parts();
+        CertifiedKey::from_der(chain, key, &ring::default_provider())
+    }
+
     /// Creates a self-signed certificate and its key. The signature is Ed25519, which has a fixed
     /// length, so packet sizes in virtual time do not vary from run to run.
     ///
@@ -83,6 +144,21 @@ impl Identity {
     /// Returns the certificate's fingerprint, for a client that pins it.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         self.chain.first().map(Fingerprint::of)
+    }
+
+    /// Returns the chain in PEM.
+    pub fn chain_pem(&self) -> String {
+        self.chain.iter().map(|certificate| section("CERTIFICATE", certificate)).collect()
+    }
+
+    /// Returns the key in PEM, not encrypted: only the owner may read the file that it is kept in.
+    pub fn key_pem(&self) -> String {
+        let label = match &self.key {
+            PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+            PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+            _ => "PRIVATE KEY",
+        };
+        section(label, self.key.secret_der())
     }
 
     /// Returns the chain and the key, for other TLS servers.

@@ -7,10 +7,12 @@
 
 mod fingerprint;
 mod identity;
+mod pem;
 mod secrets;
 mod trust;
 
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{Identity, IdentityError};
+pub use pem::{PemError, PemOrigin};
 pub use secrets::Secrets;
 pub use trust::Trust;

@@ -1,5 +1,6 @@
 //! Certificates that a client accepts.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -13,6 +14,7 @@ use rustls::{
 
 use crate::fingerprint::Fingerprint;
 use crate::identity::IdentityError;
+use crate::pem::{Pem, PemError};
 
 /// Certificates that a client accepts.
 #[derive(Clone, Debug)]
@@ -32,6 +34,40 @@ pub enum Trust {
 }
 
 impl Trust {
+    /// Reads authorities from a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or is damaged, or has no certificate that can be an authority's.
+    pub fn from_pem_file(authorities: impl AsRef<Path>) -> Result<Self, PemError> {
+        Self::read(&Pem::read(authorities.as_ref())?)
+    }
+
+    /// Reads authorities from PEM data.
+    ///
+    /// ```
+    /// # let authority = marcato_identity::Identity::self_signed("authority.example")?;
+    /// # let pem = authority.chain_pem();
+    /// use marcato_identity::Trust;
+    ///
+    /// let Trust::Authority(certificates) = Trust::from_pem(pem.as_bytes())? else { panic!() };
+    /// assert_eq!(certificates.first(), authority.certificate());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the data is damaged, or has no certificate that can be an authority's.
+    pub fn from_pem(authorities: &[u8]) -> Result<Self, PemError> {
+        Self::read(&Pem::of(authorities))
+    }
+
+    fn read(pem: &Pem) -> Result<Self, PemError> {
+        let authorities = pem.certificates()?;
+        roots(&authorities).map_err(|source| PemError::Unusable { origin: pem.origin.clone(), source })?;
+        Ok(Self::Authority(authorities))
+    }
+
     /// Returns a TLS 1.3 configuration for a client with this trust, without ALPN protocols.
     ///
     /// # Errors
@@ -41,11 +77,6 @@ impl Trust {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?;
-        let roots = |certificates: &[CertificateDer<'static>]| {
-            let mut roots = RootCertStore::empty();
-            certificates.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
-            Ok::<_, Error>(Arc::new(roots))
-        };
         let pin = match self {
             Self::Roots(roots) => {
                 return Ok(config.with_root_certificates(Arc::clone(roots)).with_no_client_auth());
@@ -63,6 +94,12 @@ impl Trust {
         let verifier = Arc::new(Pinned { pin, provider });
         Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
     }
+}
+
+fn roots(certificates: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
+    let mut roots = RootCertStore::empty();
+    certificates.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
+    Ok(Arc::new(roots))
 }
 
 /// Error returned for a peer whose certificate is not the pinned one.

@@ -182,7 +182,7 @@ pub use event::{ConnectionEvent, Events};
 pub use flows::{Incoming, Outgoing};
 pub use long::LongSender;
 pub use long_message::LongMessage;
-pub use marcato_identity::{Fingerprint, Identity, IdentityError, Trust};
+pub use marcato_identity::{Fingerprint, Identity, IdentityError, PemError, PemOrigin, Trust};
 pub use marcato_sched::conductor::{MessageId, Redundancy};
 pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};

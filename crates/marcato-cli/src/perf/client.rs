@@ -14,9 +14,6 @@ use marcato_quic::{Fingerprint, Trust};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Seed};
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -102,16 +99,7 @@ fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError>
         return Ok(ClientSecurity::trusting(named(NAME), Trust::Fingerprint(fingerprint)));
     }
     let Some(path) = &asked.ca else { return Ok(ClientSecurity::verified(named(host))) };
-    let failed = |reason: String| PerfError::Pem { path: path.clone(), reason };
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut roots = RootCertStore::empty();
-    for certificate in read.map_err(|error| failed(error.to_string()))? {
-        roots.add(certificate).map_err(|error| failed(error.to_string()))?;
-    }
-    if roots.is_empty() {
-        return Err(failed("it contains no certificate".to_owned()));
-    }
-    Ok(ClientSecurity::trusting(named(host), Trust::Roots(Arc::new(roots))))
+    Ok(ClientSecurity::trusting(named(host), Trust::from_pem_file(path)?))
 }
 
 async fn remote(asked: &PerfClient) -> Result<Remote, PerfError> {

@@ -44,8 +44,8 @@ pub(crate) enum PerfError {
     Runtime(io::Error),
     #[error("`{name}` has no address: {source}")]
     Resolve { name: String, source: io::Error },
-    #[error("`{}` cannot be used: {reason}", path.display())]
-    Pem { path: PathBuf, reason: String },
+    #[error(transparent)]
+    Pem(#[from] marcato_net::PemError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error("{0}; choose another address or port with --listen, or stop the program that uses this one")]

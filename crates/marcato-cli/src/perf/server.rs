@@ -10,8 +10,6 @@ use marcato_net::{
 };
 use marcato_quic::Identity;
 use marcato_units::{Bytes, Priority};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
@@ -41,14 +39,7 @@ fn identity(asked: &PerfServer) -> Result<Identity, PerfError> {
     let (Some(cert), Some(key)) = (&asked.cert, &asked.key) else {
         return Ok(Identity::self_signed(super::NAME)?);
     };
-    let failed = |path: &std::path::Path, reason: String| PerfError::Pem { path: path.to_owned(), reason };
-    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| failed(cert, error.to_string()))?;
-    if chain.is_empty() {
-        return Err(failed(cert, "it contains no certificate".to_owned()));
-    }
-    let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, error.to_string()))?;
-    Ok(Identity::new(chain, key_der))
+    Ok(Identity::from_pem_files(cert, key)?)
 }
 
 async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
