@@ -1,13 +1,15 @@
 //! Identity of an end: its certificate and key.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys};
+use rustls::{Error, InconsistentKeys, ServerConfig};
 
+use crate::client_auth::ClientAuth;
 use crate::fingerprint::Fingerprint;
 use crate::pem::{Pem, PemError, section};
 use crate::secrets::Secrets;
@@ -27,8 +29,8 @@ pub enum IdentityError {
     /// The key and the certificate do not match, or are not understood.
     #[error("the key or the certificate cannot be used: {0}")]
     Tls(#[from] rustls::Error),
-    /// No authority was given.
-    #[error("give the certificate of at least one authority")]
+    /// No authority and no other certificate to accept was given.
+    #[error("nothing would be accepted: give the certificate of at least one authority, or one to pin")]
     NoAuthority,
     /// The TLS provider has no cipher suite for QUIC's Initial packets.
     #[error(
@@ -37,7 +39,7 @@ pub enum IdentityError {
     NoInitialSuite,
 }
 
-/// Certificate chain and key that a server presents.
+/// Certificate chain and key that a server presents, or a client to a server that asks for it.
 #[derive(Debug)]
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
@@ -130,7 +132,7 @@ impl Identity {
         Ok(Self { chain, key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(), secrets: None })
     }
 
-    /// Logs the TLS secrets of each QUIC connection that a server with this identity accepts.
+    /// Logs the TLS secrets of each connection that a server with this identity accepts.
     #[must_use]
     pub fn log_secrets(self, secrets: &Secrets) -> Self {
         Self { secrets: Some(secrets.clone()), ..self }
@@ -161,12 +163,35 @@ impl Identity {
         section(label, self.key.secret_der())
     }
 
+    /// Returns a TLS 1.3 configuration for a server with this identity, without ALPN protocols.
+    /// Without `clients`, it asks them for no certificate.
+    ///
+    /// # Errors
+    ///
+    /// If the key is another's, or a certificate cannot be used.
+    pub fn server_tls(&self, clients: Option<&ClientAuth>) -> Result<ServerConfig, IdentityError> {
+        let (chain, key) = self.parts();
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let config = match clients {
+            Some(clients) => config.with_client_cert_verifier(clients.verifier()?),
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config.with_single_cert(chain, key)?;
+        // No 0-RTT: early data can be replayed (RFC 8446 §8).
+        config.max_early_data_size = 0;
+        if let Some(secrets) = &self.secrets {
+            config.key_log = Arc::new(secrets.clone());
+        }
+        Ok(config)
+    }
+
     /// Returns the chain and the key, for other TLS servers.
     pub fn parts(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         (self.chain.clone(), self.key.clone_key())
     }
 
-    /// Returns the log of secrets that a QUIC server with this identity fills, if there is one.
+    /// Returns the log of secrets that a server with this identity fills, if there is one.
     pub const fn secrets(&self) -> Option<&Secrets> {
         self.secrets.as_ref()
     }

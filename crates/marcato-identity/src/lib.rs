@@ -1,18 +1,25 @@
-//! Identities of servers, and the trust of clients in them, for TLS over TCP and over QUIC.
+//! Identities of both ends, and the trust in them, for TLS over TCP and over QUIC.
 //!
 //! A server presents an [`Identity`]: a certificate and its key. A client accepts the certificates
 //! of its [`Trust`]: those signed by known authorities, one certificate, or the one with a
-//! [`Fingerprint`].
+//! [`Fingerprint`]. A client may present an [`Identity`] as well, and a server's [`ClientAuth`]
+//! decides which it accepts.
 #![forbid(unsafe_code)]
 
+mod alert;
+mod client_auth;
 mod fingerprint;
 mod identity;
+mod peer_identity;
 mod pem;
 mod secrets;
 mod trust;
 
+pub use alert::explain_alert;
+pub use client_auth::ClientAuth;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use identity::{Identity, IdentityError};
+pub use peer_identity::PeerIdentity;
 pub use pem::{PemError, PemOrigin};
 pub use secrets::Secrets;
 pub use trust::Trust;

@@ -9,11 +9,12 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme, WantsVerifier,
 };
 
 use crate::fingerprint::Fingerprint;
-use crate::identity::IdentityError;
+use crate::identity::{Identity, IdentityError};
 use crate::pem::{Pem, PemError};
 
 /// Certificates that a client accepts.
@@ -74,29 +75,39 @@ impl Trust {
     ///
     /// If a certificate cannot be used, or no authority is given.
     pub fn client_tls(&self) -> Result<ClientConfig, IdentityError> {
+        self.client_tls_as(None)
+    }
+
+    /// Returns a TLS 1.3 configuration for a client with this trust, which presents an identity to
+    /// servers that ask for one. It has no ALPN protocols.
+    ///
+    /// # Errors
+    ///
+    /// If a certificate or a key cannot be used, or no authority is given.
+    pub fn client_tls_as(&self, identity: Option<&Identity>) -> Result<ClientConfig, IdentityError> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?;
-        let pin = match self {
-            Self::Roots(roots) => {
-                return Ok(config.with_root_certificates(Arc::clone(roots)).with_no_client_auth());
-            }
-            Self::Authority(authorities) if authorities.is_empty() => return Err(IdentityError::NoAuthority),
-            Self::Authority(authorities) => {
-                return Ok(config.with_root_certificates(roots(authorities)?).with_no_client_auth());
-            }
-            Self::Certificate(certificate) => Pin::Certificate {
-                certificate: certificate.clone(),
-                roots: roots(std::slice::from_ref(certificate))?,
-            },
-            Self::Fingerprint(fingerprint) => Pin::Fingerprint(*fingerprint),
+        let pinned = |config: ConfigBuilder<ClientConfig, WantsVerifier>, pin| {
+            config.dangerous().with_custom_certificate_verifier(Arc::new(Pinned { pin, provider }))
         };
-        let verifier = Arc::new(Pinned { pin, provider });
-        Ok(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+        let config = match self {
+            Self::Roots(roots) => config.with_root_certificates(Arc::clone(roots)),
+            Self::Authority(authorities) if authorities.is_empty() => return Err(IdentityError::NoAuthority),
+            Self::Authority(authorities) => config.with_root_certificates(roots(authorities)?),
+            Self::Certificate(certificate) => {
+                let roots = roots(std::slice::from_ref(certificate))?;
+                pinned(config, Pin::Certificate { certificate: certificate.clone(), roots })
+            }
+            Self::Fingerprint(fingerprint) => pinned(config, Pin::Fingerprint(*fingerprint)),
+        };
+        let Some(identity) = identity else { return Ok(config.with_no_client_auth()) };
+        let (chain, key) = identity.parts();
+        Ok(config.with_client_auth_cert(chain, key)?)
     }
 }
 
-fn roots(certificates: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
+pub(crate) fn roots(certificates: &[CertificateDer<'static>]) -> Result<Arc<RootCertStore>, Error> {
     let mut roots = RootCertStore::empty();
     certificates.iter().try_for_each(|certificate| roots.add(certificate.clone()))?;
     Ok(Arc::new(roots))
@@ -128,28 +139,26 @@ struct Pinned {
     provider: Arc<CryptoProvider>,
 }
 
-impl Pinned {
-    /// Checks the validity period of a certificate that is its own root.
-    fn check_period(
-        &self,
-        certificate: &ParsedCertificate<'_>,
-        roots: &RootCertStore,
-        now: UnixTime,
-    ) -> Result<(), Error> {
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        match verify_server_cert_signed_by_trust_anchor(certificate, roots, &[], now, algorithms) {
-            // The period is checked before anything else. A path to a root (RFC 5280 §6.1) adds
-            // nothing to a certificate that is known itself: an authority's is none for servers,
-            // and one signed by others is not its own root.
-            Err(Error::InvalidCertificate(
-                error @ (CertificateError::Expired
-                | CertificateError::ExpiredContext { .. }
-                | CertificateError::NotValidYet
-                | CertificateError::NotValidYetContext { .. }
-                | CertificateError::BadEncoding),
-            )) => Err(Error::InvalidCertificate(error)),
-            _ => Ok(()),
-        }
+/// Checks the validity period of a certificate that is its own root.
+pub(crate) fn check_period(
+    certificate: &ParsedCertificate<'_>,
+    roots: &RootCertStore,
+    now: UnixTime,
+    provider: &CryptoProvider,
+) -> Result<(), Error> {
+    let algorithms = provider.signature_verification_algorithms.all;
+    match verify_server_cert_signed_by_trust_anchor(certificate, roots, &[], now, algorithms) {
+        // The period is checked before anything else. A path to a root (RFC 5280 §6.1) adds
+        // nothing to a certificate that is known itself: an authority's is none for servers,
+        // and one signed by others is not its own root.
+        Err(Error::InvalidCertificate(
+            error @ (CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }
+            | CertificateError::BadEncoding),
+        )) => Err(Error::InvalidCertificate(error)),
+        _ => Ok(()),
     }
 }
 
@@ -186,7 +195,7 @@ impl ServerCertVerifier for Pinned {
             }
             Pin::Certificate { certificate, roots } => {
                 let certificate = ParsedCertificate::try_from(certificate)?;
-                self.check_period(&certificate, roots, now)?;
+                check_period(&certificate, roots, now, &self.provider)?;
                 check_name(&certificate, name)?;
             }
         }

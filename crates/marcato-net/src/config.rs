@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use marcato_identity::{Identity, Trust};
+use marcato_identity::{ClientAuth, Identity, Trust};
 #[cfg(feature = "quic")]
 use marcato_quic::{ResetKey, Retry, SessionConfig};
 use marcato_sched::conductor::Config as ConductorConfig;
@@ -261,12 +261,19 @@ impl From<SocketAddr> for LocalAddress {
 pub enum ServerSecurity {
     /// TLS 1.3 with this certificate.
     Tls(Identity),
+    /// TLS 1.3 with this certificate, and clients that present one of theirs.
+    Mutual {
+        /// Certificate of the server.
+        identity: Identity,
+        /// Certificates accepted from clients.
+        clients: ClientAuth,
+    },
     /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
     /// and for measurements.
     Plaintext,
 }
 
-/// Authentication that a client requires of its server.
+/// Authentication between a client and its server, as the client sets it.
 #[derive(Clone, Debug)]
 pub enum ClientSecurity {
     /// TLS 1.3; the server's certificate has to be for this name.
@@ -275,6 +282,8 @@ pub enum ClientSecurity {
         name: String,
         /// Certificates to accept; `None` for those that the system trusts.
         trust: Option<Trust>,
+        /// Certificate presented to a server that asks for one.
+        identity: Option<Identity>,
     },
     /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
     /// and for measurements.
@@ -284,13 +293,50 @@ pub enum ClientSecurity {
 impl ClientSecurity {
     /// TLS for this name, with a certificate that the system trusts.
     pub fn verified(name: impl Into<String>) -> Self {
-        Self::Tls { name: name.into(), trust: None }
+        Self::Tls { name: name.into(), trust: None, identity: None }
     }
 
     /// TLS for this name, with a certificate that `trust` accepts. A self-signed certificate has to
     /// be given here.
     pub fn trusting(name: impl Into<String>, trust: Trust) -> Self {
-        Self::Tls { name: name.into(), trust: Some(trust) }
+        Self::Tls { name: name.into(), trust: Some(trust), identity: None }
+    }
+
+    /// Returns this security, with a certificate for a server that asks for one
+    /// ([`ServerSecurity::Mutual`]). Without TLS there is none to present.
+    ///
+    /// ```
+    /// use marcato_net::{
+    ///     ClientAuth, ClientSecurity, Config, Endpoint, Identity, Remote, ServerSecurity, Trust,
+    /// };
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let [hub, meter] = [Identity::self_signed("hub.example")?, Identity::self_signed("meter.example")?];
+    /// let pin = |identity: &Identity| identity.fingerprint().map(Trust::Fingerprint).ok_or("none");
+    /// let trust = pin(&hub)?;
+    ///
+    /// let config = Config::default();
+    /// let clients = ClientAuth::required([pin(&meter)?]);
+    /// let security = ServerSecurity::Mutual { identity: hub, clients };
+    /// let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// let server = Endpoint::listen(&config, &at, &security).await?;
+    ///
+    /// let security = ClientSecurity::trusting("hub.example", trust).presenting(meter.clone());
+    /// let remote = Remote::new(server.local_addrs()[0], security);
+    /// let (client, accepted) = tokio::join!(Endpoint::connect(&config, &remote), server.accept());
+    /// let (_client, accepted) = (client?, accepted?);
+    /// let peer = accepted.peer_identity().ok_or("none")?;
+    /// assert_eq!(Some(peer.fingerprint()), meter.fingerprint());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn presenting(mut self, own: Identity) -> Self {
+        if let Self::Tls { identity, .. } = &mut self {
+            *identity = Some(own);
+        }
+        self
     }
 }
 
@@ -339,7 +385,7 @@ impl LaneConfig {
 pub struct Remote {
     /// Lanes; at least one, and over TCP just one.
     pub lanes: Vec<LaneConfig>,
-    /// Authentication required of it.
+    /// Authentication of both ends.
     pub security: ClientSecurity,
 }
 

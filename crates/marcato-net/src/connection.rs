@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
+use marcato_identity::PeerIdentity;
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
@@ -423,6 +424,15 @@ impl Connection {
     /// last one.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.stats().lanes.first().and_then(|lane| lane.remote)
+    }
+
+    /// Returns the identity that the peer has proved, also after the end. At a server, it is `None`
+    /// for a client without a certificate, which only [`ServerSecurity::Mutual`] asks for; at
+    /// either end, it is `None` in plaintext.
+    ///
+    /// [`ServerSecurity::Mutual`]: crate::ServerSecurity::Mutual
+    pub fn peer_identity(&self) -> Option<&PeerIdentity> {
+        self.shared().handshake.get()?.peer.as_ref()
     }
 
     /// Returns the connection's events from now on, as a stream.

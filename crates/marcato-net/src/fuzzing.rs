@@ -6,7 +6,7 @@ use marcato_identity::{Identity, Trust};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-use crate::tcp::fuzzing::{Pipe, client_tls, server_tls};
+use crate::tcp::fuzzing::Pipe;
 
 struct Tls {
     server: Arc<ServerConfig>,
@@ -20,8 +20,8 @@ fn tls() -> &'static Tls {
         let identity = Identity::self_signed("server").expect("a name");
         let trust = Trust::Certificate(identity.certificate().expect("one").clone());
         Tls {
-            server: server_tls(&identity).expect("an identity"),
-            client: client_tls(&trust).expect("a trust"),
+            server: Arc::new(identity.server_tls(None).expect("an identity")),
+            client: Arc::new(trust.client_tls().expect("a trust")),
         }
     })
 }

@@ -65,6 +65,8 @@
 //! - A [`LongSender`] implements `AsyncWrite`, and a [`LongMessage`] `AsyncRead` and `Stream`.
 //!   [`Connection::incoming`] and [`Connection::outgoing`] are messages as a `Stream` and a `Sink`.
 //! - [`Connection::events`] reports lanes that come up, stall, recover, go down and are reopened.
+//! - A server can ask its clients for certificates ([`ServerSecurity::Mutual`]), and
+//!   [`Connection::peer_identity`] returns the peer's.
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
 //!   connections write logs.
@@ -161,6 +163,7 @@ mod sys;
 mod target;
 #[cfg(feature = "tcp")]
 mod tcp;
+mod tls;
 
 #[cfg(feature = "quic")]
 pub use client::Client;
@@ -182,7 +185,10 @@ pub use event::{ConnectionEvent, Events};
 pub use flows::{Incoming, Outgoing};
 pub use long::LongSender;
 pub use long_message::LongMessage;
-pub use marcato_identity::{Fingerprint, Identity, IdentityError, PemError, PemOrigin, Trust};
+pub use marcato_identity::{
+    ClientAuth, Fingerprint, FingerprintError, Identity, IdentityError, PeerIdentity, PemError, PemOrigin,
+    Secrets, Trust,
+};
 pub use marcato_sched::conductor::{MessageId, Redundancy};
 pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
@@ -192,6 +198,7 @@ pub use marcato_wire::{Exchange, MessageNumber};
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use request::Request;
+pub use rustls;
 pub use stats::{ConnectionStats, LaneStats, LevelStats};
 pub use target::{Named, Target};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor

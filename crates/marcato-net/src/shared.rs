@@ -1,7 +1,7 @@
 //! State shared by an application's handles and the task that drives its connection, for both
 //! engines.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
@@ -18,6 +18,7 @@ use crate::error::{
 use crate::event::{ConnectionEvent, Events, Readers};
 use crate::signal::Signal;
 use crate::stats::ConnectionStats;
+use crate::tls::Handshake;
 
 /// Channel that reports the outcome of a message to its sender.
 #[derive(Debug)]
@@ -115,12 +116,20 @@ pub(crate) struct Shared {
     /// Notified when a message has left a queue, or the connection has ended.
     pub(crate) room: Signal,
     readers: Mutex<Readers>,
+    /// Results of the TLS handshake; unset before its end, and in plaintext.
+    pub(crate) handshake: OnceLock<Handshake>,
 }
 
 impl Shared {
     pub(crate) fn new(limits: Limits, pool: Pool) -> Self {
         let inbound = Mutex::new(Inbound::new(limits, pool));
-        Self { inbound, readable: Signal::default(), room: Signal::default(), readers: Mutex::default() }
+        Self {
+            inbound,
+            readable: Signal::default(),
+            room: Signal::default(),
+            readers: Mutex::default(),
+            handshake: OnceLock::new(),
+        }
     }
 
     /// Ends the connection and notifies all waiting tasks.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use marcato_identity::Trust;
+use marcato_identity::{Identity, Trust};
 use tokio::task::JoinSet;
 
 use crate::config::{ClientSecurity, Config, Remote};
@@ -47,19 +47,27 @@ const ADDRESSES: usize = 16;
 pub struct Named {
     name: String,
     trust: Option<Trust>,
+    identity: Option<Identity>,
     plaintext: bool,
 }
 
 impl Named {
     /// Creates a target of this name and port. The system's authorities vouch for its certificate.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), trust: None, plaintext: false }
+        Self { name: name.to_owned(), trust: None, identity: None, plaintext: false }
     }
 
     /// Returns this target, with a certificate that `trust` accepts.
     #[must_use]
     pub fn trusting(self, trust: Trust) -> Self {
         Self { trust: Some(trust), ..self }
+    }
+
+    /// Returns this target, with a certificate for a server that
+    /// [asks for one](crate::ServerSecurity::Mutual).
+    #[must_use]
+    pub fn presenting(self, identity: Identity) -> Self {
+        Self { identity: Some(identity), ..self }
     }
 
     /// Returns this target without encryption and authentication. Only over TCP.
@@ -87,8 +95,10 @@ impl Named {
     fn security(&self, host: &str) -> ClientSecurity {
         match &self.trust {
             _ if self.plaintext => ClientSecurity::Plaintext,
-            Some(trust) => ClientSecurity::trusting(host, trust.clone()),
-            None => ClientSecurity::verified(host),
+            trust => {
+                let (name, trust, identity) = (host.to_owned(), trust.clone(), self.identity.clone());
+                ClientSecurity::Tls { name, trust, identity }
+            }
         }
     }
 }

@@ -4,9 +4,12 @@
 mod common;
 
 use common::{NAME, for_both_engines, localhost, within};
+use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use marcato_net::{
-    ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Remote, ServerSecurity, Trust,
+    ClientAuth, ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Message, PeerIdentity,
+    Remote, ServerSecurity, Trust,
 };
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 async fn listen(config: &Config, security: ServerSecurity) -> Endpoint {
     Endpoint::listen(config, &[localhost().into()], &security).await.unwrap()
@@ -33,6 +36,112 @@ async fn an_identity_and_its_trust_are_read_from_pem_files(engine: Engine) {
     join(&config, &server, ClientSecurity::trusting(NAME, trust)).await;
 }
 
+fn pin(identity: &Identity) -> Trust {
+    Trust::Certificate(identity.certificate().unwrap().clone())
+}
+
+/// Returns the identity of a client and the authority that signed it.
+fn signed() -> (Identity, CertificateDer<'static>) {
+    let mut of_authority = CertificateParams::new([]).unwrap();
+    of_authority.distinguished_name.push(DnType::CommonName, "authority");
+    of_authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let authority = of_authority.self_signed(&key).unwrap().der().clone();
+    let (issuer, key) = (Issuer::new(of_authority, key), KeyPair::generate().unwrap());
+    let certificate = CertificateParams::new(["client.test".to_owned()]).unwrap();
+    let certificate = certificate.signed_by(&key, &issuer).unwrap().der().clone();
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+    (Identity::new(vec![certificate], key.into()), authority)
+}
+
+/// Server that asks its clients for certificates.
+struct Mutual {
+    config: Config,
+    endpoint: Endpoint,
+    identity: Identity,
+}
+
+impl Mutual {
+    async fn new(engine: Engine, clients: ClientAuth) -> Self {
+        let (config, identity) = (Config::new(engine), Identity::self_signed(NAME).unwrap());
+        let endpoint = listen(&config, ServerSecurity::Mutual { identity: identity.clone(), clients }).await;
+        Self { config, endpoint, identity }
+    }
+
+    fn security(&self, client: Option<&Identity>) -> ClientSecurity {
+        let security = ClientSecurity::trusting(NAME, pin(&self.identity));
+        client.map_or(security.clone(), |client| security.presenting(client.clone()))
+    }
+
+    /// Returns both ends of a connection of this client.
+    async fn admit(&self, client: Option<&Identity>) -> (Connection, Connection) {
+        join(&self.config, &self.endpoint, self.security(client)).await
+    }
+
+    /// Returns the error of this client, which is refused while it sends data, or waits for some.
+    async fn refuse(&self, client: Option<&Identity>, sends: bool) -> String {
+        let remote = Remote::new(self.endpoint.local_addrs()[0], self.security(client));
+        let client = match within(Endpoint::connect(&self.config, &remote)).await {
+            Ok(client) => client,
+            Err(error) => return error.to_string(),
+        };
+        while sends && client.send(Message::new(vec![0; 1000])).await.is_ok() {}
+        within(client.recv()).await.unwrap_err().to_string()
+    }
+}
+
+async fn both_ends_know_the_identity_of_the_other(engine: Engine) {
+    let (client, authority) = signed();
+    let of_authority = ClientAuth::required([Trust::Authority(vec![authority])]);
+    for clients in [of_authority, ClientAuth::required([pin(&client)]), ClientAuth::optional([pin(&client)])]
+    {
+        let server = Mutual::new(engine, clients).await;
+        let (near, far) = server.admit(Some(&client)).await;
+        let of_client = far.peer_identity().unwrap();
+        assert_eq!(of_client.chain(), client.parts().0);
+        assert_eq!(Some(of_client.fingerprint()), client.fingerprint());
+        assert_eq!(near.peer_identity().map(PeerIdentity::fingerprint), server.identity.fingerprint());
+        // It is known after the end, too.
+        near.abort();
+        within(near.closed()).await;
+        assert_eq!(near.peer_identity().map(PeerIdentity::certificate), server.identity.certificate());
+    }
+}
+
+async fn a_client_needs_no_certificate_where_it_is_optional(engine: Engine) {
+    let (client, authority) = signed();
+    let server = Mutual::new(engine, ClientAuth::optional([Trust::Authority(vec![authority])])).await;
+    assert_eq!(server.admit(None).await.1.peer_identity(), None);
+    assert!(server.admit(Some(&client)).await.1.peer_identity().is_some());
+    let stranger = Identity::self_signed("stranger.test").unwrap();
+    let error = server.refuse(Some(&stranger), false).await;
+    assert!(error.contains("does not know the authority of our certificate"), "{error}");
+}
+
+async fn a_client_without_a_certificate_learns_the_reason(engine: Engine) {
+    let client = Identity::self_signed("client.test").unwrap();
+    let server = Mutual::new(engine, ClientAuth::required([pin(&client)])).await;
+    for sends in [false, true, true, true] {
+        let error = server.refuse(None, sends).await;
+        assert!(error.contains("the server requires a certificate of its clients"), "{error}");
+    }
+    assert_eq!(server.endpoint.stats().accepted, 0);
+}
+
+async fn a_client_with_another_certificate_learns_the_reason(engine: Engine) {
+    let client = Identity::self_signed("client.test").unwrap();
+    let fingerprint = Trust::Fingerprint(client.fingerprint().unwrap());
+    let server = Mutual::new(engine, ClientAuth::required([fingerprint])).await;
+    server.admit(Some(&client)).await;
+    let stranger = Identity::self_signed("client.test").unwrap();
+    let error = server.refuse(Some(&stranger), true).await;
+    assert!(error.contains("does not accept our certificate"), "{error}");
+}
+
 for_both_engines! {
     an_identity_and_its_trust_are_read_from_pem_files
+    both_ends_know_the_identity_of_the_other
+    a_client_needs_no_certificate_where_it_is_optional
+    a_client_without_a_certificate_learns_the_reason
+    a_client_with_another_certificate_learns_the_reason
 }

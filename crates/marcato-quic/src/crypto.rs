@@ -2,30 +2,42 @@
 
 use std::sync::Arc;
 
-use marcato_identity::{Identity, IdentityError, Trust};
+use marcato_identity::{Identity, IdentityError, Trust, explain_alert};
+use noq_proto::ConnectionError;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use rustls::ServerConfig;
-use rustls::crypto::ring;
+use rustls::{ClientConfig, ServerConfig};
 
-/// Returns the configuration of a server with this identity.
-pub(crate) fn server(identity: &Identity) -> Result<Arc<QuicServerConfig>, IdentityError> {
-    let (chain, key) = identity.parts();
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+/// Returns the TLS configuration of a server with this identity.
+pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
+    let mut config = identity.server_tls(None)?;
     config.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
-    // No 0-RTT: early data can be replayed (RFC 8446 §8).
-    config.max_early_data_size = 0;
-    if let Some(secrets) = identity.secrets() {
-        config.key_log = Arc::new(secrets.clone());
-    }
-    Ok(Arc::new(QuicServerConfig::try_from(config).map_err(|_| IdentityError::NoInitialSuite)?))
+    Ok(Arc::new(config))
 }
 
-/// Returns the configuration of a client with this trust.
-pub(crate) fn client(trust: &Trust) -> Result<Arc<QuicClientConfig>, IdentityError> {
+/// Returns the TLS configuration of a client with this trust.
+pub(crate) fn client(trust: &Trust) -> Result<Arc<ClientConfig>, IdentityError> {
     let mut config = trust.client_tls()?;
     config.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
-    Ok(Arc::new(QuicClientConfig::try_from(config).map_err(|_| IdentityError::NoInitialSuite)?))
+    Ok(Arc::new(config))
+}
+
+/// Returns the engine's form of a server's configuration.
+pub(crate) fn quic_server(tls: Arc<ServerConfig>) -> Result<Arc<QuicServerConfig>, IdentityError> {
+    Ok(Arc::new(QuicServerConfig::try_from(tls).map_err(|_| IdentityError::NoInitialSuite)?))
+}
+
+/// Returns the engine's form of a client's configuration.
+pub(crate) fn quic_client(tls: Arc<ClientConfig>) -> Result<Arc<QuicClientConfig>, IdentityError> {
+    Ok(Arc::new(QuicClientConfig::try_from(tls).map_err(|_| IdentityError::NoInitialSuite)?))
+}
+
+/// Returns the reason for the end of a session, as text.
+pub(crate) fn end(reason: &ConnectionError) -> String {
+    // RFC 9001 §4.8: the code of a TLS alert follows 0x100.
+    let alert = match reason {
+        ConnectionError::ConnectionClosed(close) => u64::from(close.error_code).checked_sub(0x100),
+        _ => None,
+    };
+    let meaning = alert.and_then(|alert| explain_alert(u8::try_from(alert).ok()?));
+    meaning.map_or_else(|| reason.to_string(), ToOwned::to_owned)
 }

@@ -374,9 +374,23 @@ impl Endpoint {
     ///
     /// If the identity or the configuration cannot be used.
     pub fn listen(&mut self, identity: &Identity, session: SessionConfig) -> Result<(), EndpointError> {
+        self.listen_with(crypto::server(identity)?, session)
+    }
+
+    /// Lets peers begin sessions with this TLS configuration, which has to support TLS 1.3 and to
+    /// name its protocols.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration of the sessions or of TLS cannot be used.
+    pub fn listen_with(
+        &mut self,
+        tls: Arc<rustls::ServerConfig>,
+        session: SessionConfig,
+    ) -> Result<(), EndpointError> {
         session.validate()?;
         let token_key = Arc::new(TokenKey::new(&self.random.bytes()));
-        let mut crypto = ServerConfig::new(crypto::server(identity)?, token_key);
+        let mut crypto = ServerConfig::new(crypto::quic_server(tls)?, token_key);
         crypto.max_incoming(256);
         let crypto = Arc::new(crypto);
         self.engine.set_server_config(Some(Arc::clone(&crypto)));
@@ -399,6 +413,24 @@ impl Endpoint {
         trust: &Trust,
         session: SessionConfig,
     ) -> Result<SessionId, ConnectError> {
+        self.connect_with(now, socket, to, name, crypto::client(trust)?, session)
+    }
+
+    /// Begins a session with this TLS configuration, which has to support TLS 1.3 and to name its
+    /// protocols.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many sessions, or the socket or a configuration is invalid.
+    pub fn connect_with(
+        &mut self,
+        now: Time,
+        socket: SocketId,
+        to: SocketAddr,
+        name: &str,
+        tls: Arc<rustls::ClientConfig>,
+        session: SessionConfig,
+    ) -> Result<SessionId, ConnectError> {
         self.forget_ended();
         if usize::from(socket.0) >= self.config.sockets.len() {
             return Err(ConnectError::Socket(socket));
@@ -411,7 +443,7 @@ impl Endpoint {
             return Err(ConnectError::TooMany { limit: self.config.max_sessions });
         }
         session.validate()?;
-        let mut client = ClientConfig::new(crypto::client(trust)?);
+        let mut client = ClientConfig::new(crypto::quic_client(tls)?);
         // No token of one session affects another.
         client.transport_config(session.transport()).token_store(Arc::new(NoneTokenStore));
         if self.config.seed.is_some() {

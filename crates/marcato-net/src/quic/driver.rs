@@ -275,6 +275,9 @@ impl Hub {
         let Some(entry) = state.connections.get_mut(&id) else { return };
         match event {
             Event::Connected => {
+                if let Some(session) = state.endpoint.peek(id) {
+                    entry.quic.established(session);
+                }
                 if let Some(connecting) = entry.connecting.take() {
                     let _ = connecting.send(Ok(()));
                 }
@@ -334,6 +337,9 @@ impl Hub {
         match permit {
             Some(permit) => {
                 let quic = self.adopt(state, id, None);
+                if let Some(session) = state.endpoint.peek(id) {
+                    quic.established(session);
+                }
                 permit.send(Connection::new(quic));
             }
             None => {

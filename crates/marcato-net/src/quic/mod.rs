@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_identity::Trust;
 use marcato_quic::{
     LaneRequest, LaneState, LocalSocket, LongId, MessageId, Session, SessionConfig, SessionId, SocketId,
 };
@@ -23,12 +22,11 @@ use marcato_sched::reserve::{Source, SourceKey};
 use marcato_stream::{Pool, Ticket as _};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use marcato_wire::{ErrorCode, Fate};
+use rustls::ClientConfig;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
-use crate::config::{
-    ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, Remote, ServerSecurity, trust_or_system,
-};
+use crate::config::{Config, Engine, LaneConfig, Limits, LocalAddress, Remote, ServerSecurity};
 use crate::connection::{Connection, Message};
 use crate::endpoint::EndpointStats;
 use crate::error::{
@@ -37,6 +35,7 @@ use crate::error::{
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
+use crate::tls::{self, Handshake};
 use socket::Socket;
 
 /// Reason sent to a peer when all messages have been delivered.
@@ -317,6 +316,11 @@ impl Quic {
         }
         let taken: Vec<SocketId> = sockets_of(session).collect();
         Ok(state.place(lane, &taken))
+    }
+
+    /// Records the results of the TLS handshake.
+    fn established(&self, session: &Session) {
+        let _ = self.shared.handshake.set(Handshake { peer: session.peer_identity() });
     }
 
     /// Returns the error of sending on a connection that has ended or is closing here.
@@ -698,11 +702,11 @@ impl Listener {
         security: &ServerSecurity,
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
-        let ServerSecurity::Tls(identity) = security else { return Err(ConfigError::PlaintextQuic.into()) };
+        let tls = tls::server(security)?.ok_or(ConfigError::PlaintextQuic)?;
         let sockets = listening(config, at)?;
         let addrs = sockets.iter().map(|socket| socket.addr).collect();
         let hub = Hub::new(sockets, config, Some(accepted))?;
-        lock(&hub.state).endpoint.listen(identity, session_config(config))?;
+        lock(&hub.state).endpoint.listen_with(tls, session_config(config))?;
         let span = tracing::debug_span!("quic", listening = ?addrs);
         tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
         Ok(Self { hub, addrs })
@@ -712,7 +716,7 @@ impl Listener {
 /// Server with everything that connecting to it needs.
 struct Wanted<'a> {
     name: &'a str,
-    trust: Trust,
+    tls: Arc<ClientConfig>,
     /// Lanes, at least one, with the implied ones of the low layer.
     lanes: Vec<LaneConfig>,
     first: SocketAddr,
@@ -720,10 +724,7 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     async fn new(config: &Config, to: &'a Remote) -> Result<Self, ConnectError> {
-        let ClientSecurity::Tls { name, trust } = &to.security else {
-            return Err(ConfigError::PlaintextQuic.into());
-        };
-        let trust = trust_or_system(trust.as_ref()).await.map_err(ConfigError::from)?;
+        let (name, tls) = tls::client(&to.security).await?.ok_or(ConfigError::PlaintextQuic)?;
         let lanes = with_low_lanes(config, &to.lanes)?;
         let Some(first) = lanes.first().map(|lane| lane.remote) else {
             return Err(ConfigError::NoAddress.into());
@@ -733,7 +734,7 @@ impl<'a> Wanted<'a> {
             let given = lanes.len();
             return Err(ConfigError::TooManyLanes { engine: Engine::Quic, most, given }.into());
         }
-        Ok(Self { name, trust, lanes, first })
+        Ok(Self { name, tls, lanes, first })
     }
 }
 
@@ -769,7 +770,8 @@ fn begin(
     let now = hub.now();
     let session = session_config(config);
     let first = places.first().copied().unwrap_or_default();
-    let id = state.endpoint.connect(now, first, wanted.first, wanted.name, &wanted.trust, session)?;
+    let tls = Arc::clone(&wanted.tls);
+    let id = state.endpoint.connect_with(now, first, wanted.first, wanted.name, tls, session)?;
     let quic = hub.adopt(&mut state, id, Some(connecting));
     // If the caller stops waiting, the connection ends with this handle.
     let connection = Connection::new(quic);

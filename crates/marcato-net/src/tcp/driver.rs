@@ -1,8 +1,9 @@
 //! Task that drives a connection: reads, and writes a chunk whenever the kernel has little left.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
+use marcato_identity::explain_alert;
 use marcato_stream::{PeerError, Reader, chunk};
 use marcato_units::{Bytes, Duration, Rate, Time};
 use socket2::SockRef;
@@ -32,7 +33,7 @@ const SLOW_SEGMENTS: u64 = 4;
 enum Stop {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("tls: {0}")]
+    #[error("{}", of_tls(.0))]
     Tls(#[from] rustls::Error),
     #[error(transparent)]
     Peer(#[from] PeerError),
@@ -44,6 +45,16 @@ enum Stop {
     Dead(std::time::Duration),
     #[error("the peer took nothing for {0:?} while the connection was closing")]
     Stuck(std::time::Duration),
+}
+
+/// Returns the meaning of an error of TLS, as text. With TLS 1.3 a client's handshake ends before
+/// the server has seen the client's certificate (RFC 8446 §2), so the server's alert arrives here.
+fn of_tls(error: &rustls::Error) -> String {
+    let alert = match error {
+        rustls::Error::AlertReceived(alert) => explain_alert((*alert).into()),
+        _ => None,
+    };
+    alert.map_or_else(|| format!("tls: {error}"), ToOwned::to_owned)
 }
 
 /// Time of the next action that no event of the socket starts.
@@ -158,7 +169,10 @@ impl Driver {
                 }
                 return Ok(Closed::Local);
             }
-            let wrote = self.write()?;
+            let wrote = match self.write() {
+                Ok(wrote) => wrote,
+                Err(stop) => return Err(self.last_alert().unwrap_or(stop)),
+            };
             let full = self.is_full();
             if self.is_over(full)? {
                 return Ok(Closed::Local);
@@ -201,6 +215,22 @@ impl Driver {
                 () = &mut timer => {}
             }
         }
+    }
+
+    /// Returns the alert that the peer has sent before it closed the connection, if there is one: it
+    /// says more than the failure of the write that met the closed connection.
+    fn last_alert(&mut self) -> Option<Stop> {
+        if !self.pipe.is_tls() {
+            return None;
+        }
+        // The runtime may not have seen yet that the socket is readable, so the kernel is asked.
+        let stream = Arc::clone(&self.stream);
+        while let Ok(len @ 1..) = (&*SockRef::from(&*stream)).read(&mut self.input) {
+            if let Err(stop) = self.receive(len) {
+                return matches!(stop, Stop::Tls(_)).then_some(stop);
+            }
+        }
+        None
     }
 
     /// Returns the socket's error, if it has one.

@@ -8,9 +8,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use marcato_identity::Identity;
 use marcato_stream::Pool;
-use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -24,6 +22,7 @@ use crate::config::{Config, LocalAddress, ServerSecurity};
 use crate::connection::Connection;
 use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
+use crate::tls;
 
 /// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -71,10 +70,7 @@ impl Listener {
     ) -> Result<Self, ListenError> {
         // Errors that would affect every connection are reported now.
         super::Sender::<super::Ticket>::new(config.conductor, config.limits).map_err(ConfigError::from)?;
-        let tls = match security {
-            ServerSecurity::Plaintext => None,
-            ServerSecurity::Tls(identity) => Some(TlsAcceptor::from(server_tls(identity)?)),
-        };
+        let tls = tls::server(security)?.map(TlsAcceptor::from);
         let semaphore = |most: usize| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let shared = Arc::new(Acceptor {
             config: config.clone(),
@@ -223,15 +219,4 @@ async fn handshake(
         }
     };
     Tcp::begin(config, stream, pipe, Some(place), pool).ok()
-}
-
-pub(crate) fn server_tls(identity: &Identity) -> Result<Arc<ServerConfig>, ConfigError> {
-    let (chain, key) = identity.parts();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
-    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
-    Ok(Arc::new(tls))
 }

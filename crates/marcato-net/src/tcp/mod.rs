@@ -15,13 +15,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use marcato_identity::Trust;
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_stream::{LongId, Pool, Sender};
 use marcato_units::{Bytes, Layer, Priority, Time};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
@@ -29,7 +27,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
-use crate::config::{ClientSecurity, Config, Engine, LaneConfig, Remote, TcpConfig, trust_or_system};
+use crate::config::{Config, Engine, LaneConfig, Remote, TcpConfig};
 use crate::connection::{Connection, Message};
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
@@ -37,6 +35,7 @@ use crate::error::{
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
 use crate::sys;
+use crate::tls;
 use hello::HelloError;
 pub(crate) use listener::Listener;
 use liveness::Liveness;
@@ -86,6 +85,7 @@ impl Tcp {
         pool: Pool,
     ) -> Result<Connection, ConfigError> {
         let stream = Arc::new(stream);
+        let handshake = pipe.handshake();
         let tcp = Arc::new(Self {
             shared: Shared::new(config.limits, pool),
             state: Mutex::new(State {
@@ -100,6 +100,9 @@ impl Tcp {
             remote: stream.peer_addr().ok(),
             max_message: config.limits.queued,
         });
+        if let Some(handshake) = handshake {
+            let _ = tcp.shared.handshake.set(handshake);
+        }
         let span = tracing::debug_span!("tcp", local = ?tcp.local, remote = ?tcp.remote);
         let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
         tokio::spawn(
@@ -300,13 +303,11 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
         return Err(error.into());
     };
     let addr = lane.remote;
-    let tls = match &remote.security {
-        ClientSecurity::Plaintext => None,
-        ClientSecurity::Tls { name, trust } => {
-            let trust = trust_or_system(trust.as_ref()).await.map_err(ConfigError::from)?;
-            let server = ServerName::try_from(name.clone());
-            let server = server.map_err(|_| ConfigError::Name { name: name.clone() })?;
-            Some((client_tls(&trust)?, server))
+    let tls = match tls::client(&remote.security).await? {
+        None => None,
+        Some((name, tls)) => {
+            let server = ServerName::try_from(name.to_owned());
+            Some((tls, server.map_err(|_| ConfigError::Name { name: name.to_owned() })?))
         }
     };
     let unreachable = |source| ConnectError::Unreachable { addr, source };
@@ -351,17 +352,9 @@ fn is_no_tls(error: &io::Error) -> bool {
     matches!(tls, Some(rustls::Error::InvalidMessage(_)))
 }
 
-pub(crate) fn client_tls(trust: &Trust) -> Result<Arc<ClientConfig>, ConfigError> {
-    let mut tls = trust.client_tls()?;
-    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
-    Ok(Arc::new(tls))
-}
-
 /// Access for the fuzz targets.
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
-    pub(crate) use super::client_tls;
-    pub(crate) use super::listener::server_tls;
     pub(crate) use super::pipe::Pipe;
 }
 

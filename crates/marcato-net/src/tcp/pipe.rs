@@ -2,8 +2,11 @@
 
 use std::io::{self, IoSlice, Read, Write};
 
+use marcato_identity::PeerIdentity;
 use rustls::Connection;
 use tokio::net::TcpStream;
+
+use crate::tls::Handshake;
 
 /// Converts between our bytes and those on the wire. It holds at most one chunk that the socket has
 /// not accepted.
@@ -38,6 +41,13 @@ impl Pipe {
         // A chunk is accepted whole; there is never more than one.
         connection.set_buffer_limit(None);
         Self::Tls(Box::new(connection))
+    }
+
+    /// Returns the results of the handshake; `None` in plaintext.
+    pub(crate) fn handshake(&self) -> Option<Handshake> {
+        let Self::Tls(connection) = self else { return None };
+        let chain = connection.peer_certificates().map(<[_]>::to_vec);
+        Some(Handshake { peer: chain.and_then(PeerIdentity::new) })
     }
 
     pub(crate) const fn is_tls(&self) -> bool {

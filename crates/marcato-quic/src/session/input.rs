@@ -12,6 +12,7 @@ use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEve
 use super::phase::Phase;
 use super::{Datagram, Session};
 use crate::config::{Pacing, StreamUse};
+use crate::crypto;
 use crate::endpoint::SocketId;
 use crate::event::Event;
 use crate::gate::GateEvent;
@@ -248,7 +249,7 @@ impl Session {
                     ConnectionError::ApplicationClosed(close) => Some(close.error_code.into_inner()),
                     _ => None,
                 };
-                self.over(reason.to_string(), code);
+                self.over(crypto::end(&reason), code);
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
             EngineEvent::Path(event) => self.path_event(now, event),

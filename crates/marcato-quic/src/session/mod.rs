@@ -29,6 +29,7 @@ mod reports;
 mod rules;
 mod send_state;
 mod stats;
+mod tls;
 mod transmit;
 mod views;
 

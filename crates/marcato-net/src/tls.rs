@@ -1,0 +1,42 @@
+//! TLS configurations of both engines, and what their handshakes have established.
+
+use std::sync::Arc;
+
+use marcato_identity::PeerIdentity;
+use rustls::{ClientConfig, ServerConfig};
+
+use crate::config::{ClientSecurity, ServerSecurity, trust_or_system};
+use crate::error::ConfigError;
+
+/// Results of a connection's TLS handshake.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    /// Certificates that the peer has presented.
+    pub(crate) peer: Option<PeerIdentity>,
+}
+
+/// Returns the TLS configuration of a server; `None` in plaintext.
+pub(crate) fn server(security: &ServerSecurity) -> Result<Option<Arc<ServerConfig>>, ConfigError> {
+    let mut tls = match security {
+        ServerSecurity::Tls(identity) => identity.server_tls(None)?,
+        ServerSecurity::Mutual { identity, clients } => identity.server_tls(Some(clients))?,
+        ServerSecurity::Plaintext => return Ok(None),
+    };
+    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    Ok(Some(Arc::new(tls)))
+}
+
+/// Returns the server's name and the TLS configuration of a client; `None` in plaintext.
+pub(crate) async fn client(
+    security: &ClientSecurity,
+) -> Result<Option<(&str, Arc<ClientConfig>)>, ConfigError> {
+    let (name, mut tls) = match security {
+        ClientSecurity::Tls { name, trust, identity } => {
+            let trust = trust_or_system(trust.as_ref()).await?;
+            (name, trust.client_tls_as(identity.as_ref())?)
+        }
+        ClientSecurity::Plaintext => return Ok(None),
+    };
+    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    Ok(Some((name, Arc::new(tls))))
+}

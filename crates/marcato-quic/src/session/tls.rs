@@ -1,0 +1,15 @@
+//! Results of a session's TLS handshake.
+
+use marcato_identity::PeerIdentity;
+use rustls::pki_types::CertificateDer;
+
+use super::Session;
+
+impl Session {
+    /// Returns the certificates that the peer has presented; `None` without any, or before the end
+    /// of the handshake.
+    pub fn peer_identity(&self) -> Option<PeerIdentity> {
+        let chain = self.conn.crypto_session().peer_identity()?;
+        PeerIdentity::new(*chain.downcast::<Vec<CertificateDer<'static>>>().ok()?)
+    }
+}
