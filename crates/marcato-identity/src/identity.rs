@@ -1,7 +1,6 @@
 //! Identity of an end: its certificate and key.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use rustls::crypto::ring;
@@ -13,6 +12,7 @@ use crate::client_auth::ClientAuth;
 use crate::fingerprint::Fingerprint;
 use crate::pem::{Pem, PemError, section};
 use crate::secrets::Secrets;
+use crate::server_identity::ServerIdentity;
 
 /// Error returned for an invalid identity or trust.
 #[derive(Debug, thiserror::Error)]
@@ -170,20 +170,7 @@ impl Identity {
     ///
     /// If the key is another's, or a certificate cannot be used.
     pub fn server_tls(&self, clients: Option<&ClientAuth>) -> Result<ServerConfig, IdentityError> {
-        let (chain, key) = self.parts();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])?;
-        let config = match clients {
-            Some(clients) => config.with_client_cert_verifier(clients.verifier()?),
-            None => config.with_no_client_auth(),
-        };
-        let mut config = config.with_single_cert(chain, key)?;
-        // No 0-RTT: early data can be replayed (RFC 8446 §8).
-        config.max_early_data_size = 0;
-        if let Some(secrets) = &self.secrets {
-            config.key_log = Arc::new(secrets.clone());
-        }
-        Ok(config)
+        ServerIdentity::new(self)?.server_tls(clients)
     }
 
     /// Returns the chain and the key, for other TLS servers.

@@ -13,6 +13,7 @@ mod identity;
 mod peer_identity;
 mod pem;
 mod secrets;
+mod server_identity;
 mod trust;
 
 pub use alert::explain_alert;
@@ -22,4 +23,5 @@ pub use identity::{Identity, IdentityError};
 pub use peer_identity::PeerIdentity;
 pub use pem::{PemError, PemOrigin};
 pub use secrets::Secrets;
+pub use server_identity::ServerIdentity;
 pub use trust::Trust;

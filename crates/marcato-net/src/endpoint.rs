@@ -4,12 +4,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{self, Arc, Weak};
 
+use marcato_identity::{Identity, ServerIdentity};
 use marcato_units::Bytes;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
 use crate::connection::Connection;
-use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
+use crate::error::{AcceptError, ConfigError, ConnectError, ListenError, SetIdentityError};
 #[cfg(feature = "quic")]
 use crate::quic;
 use crate::shared::{Transport, lock};
@@ -17,6 +18,7 @@ use crate::signal::Signal;
 use crate::target::{self, Target};
 #[cfg(feature = "tcp")]
 use crate::tcp;
+use crate::tls;
 
 enum Listener {
     #[cfg(feature = "tcp")]
@@ -60,6 +62,8 @@ pub struct Endpoint {
     /// Connections that the application has accepted.
     connections: sync::Mutex<Connections>,
     closing: Signal,
+    /// Identity presented, unless there is none of ours.
+    identity: Option<Arc<ServerIdentity>>,
 }
 
 /// Accepted connections, until they have ended.
@@ -169,15 +173,16 @@ impl Endpoint {
             engine => return Err(ConfigError::NotBuilt { engine }.into()),
         };
         let (sender, accepted) = mpsc::channel(backlog.clamp(1, Semaphore::MAX_PERMITS));
+        let tls = tls::server(security)?;
         let (addrs, listener): (_, Listener) = match config.engine {
             #[cfg(feature = "tcp")]
             Engine::Tcp => {
-                let listener = tcp::Listener::new(config, at, security, sender).await?;
+                let listener = tcp::Listener::new(config, at, tls.config, sender).await?;
                 (listener.addrs.clone(), Listener::Tcp(listener))
             }
             #[cfg(feature = "quic")]
             Engine::Quic => {
-                let listener = quic::Listener::new(config, at, security, sender)?;
+                let listener = quic::Listener::new(config, at, tls.config, sender)?;
                 (listener.addrs.clone(), Listener::Quic(listener))
             }
             #[cfg(not(all(feature = "tcp", feature = "quic")))]
@@ -191,6 +196,7 @@ impl Endpoint {
             observe,
             connections: sync::Mutex::default(),
             closing: Signal::default(),
+            identity: tls.identity,
         })
     }
 
@@ -212,6 +218,32 @@ impl Endpoint {
     /// Those for low lanes because of [`QuicConfig::layered`](crate::QuicConfig::layered) follow.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addrs
+    }
+
+    /// Presents another identity in handshakes that begin from now on, for example with a renewed
+    /// certificate. Connections go on.
+    ///
+    /// ```
+    /// use marcato_net::{Config, Endpoint, Identity, ServerSecurity};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let identity = Identity::self_signed("chat.example")?;
+    /// let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// let server = Endpoint::listen(&Config::default(), &at, &ServerSecurity::Tls(identity)).await?;
+    /// // Months later, perhaps with `Identity::from_pem_files`:
+    /// server.set_identity(&Identity::self_signed("chat.example")?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the identity cannot be used, or the endpoint has none that could be replaced. Nothing
+    /// changes then.
+    pub fn set_identity(&self, identity: &Identity) -> Result<(), SetIdentityError> {
+        let presented = self.identity.as_ref().ok_or(SetIdentityError::NoIdentity)?;
+        Ok(presented.replace(identity)?)
     }
 
     /// Returns the counters and current load.

@@ -134,6 +134,18 @@ pub enum ListenError {
     Endpoint(#[from] marcato_quic::EndpointError),
 }
 
+/// Error returned when the identity of an endpoint cannot be replaced.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetIdentityError {
+    /// The endpoint listens in plaintext, or presents what a custom configuration of TLS decides.
+    #[error("the endpoint has no identity to replace: listen with `ServerSecurity::Tls` or `Mutual`")]
+    NoIdentity,
+    /// The new identity cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
 /// Error returned when no connection can be accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -66,7 +66,8 @@
 //!   [`Connection::incoming`] and [`Connection::outgoing`] are messages as a `Stream` and a `Sink`.
 //! - [`Connection::events`] reports lanes that come up, stall, recover, go down and are reopened.
 //! - A server can ask its clients for certificates ([`ServerSecurity::Mutual`]), and
-//!   [`Connection::peer_identity`] returns the peer's.
+//!   [`Connection::peer_identity`] returns the peer's. A server's certificate is
+//!   [replaced](Endpoint::set_identity) while it listens.
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
 //!   connections write logs.
@@ -179,7 +180,8 @@ pub use connection::{Connection, Message, MessageHandle};
 pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
     AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
-    LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError, TrustError,
+    LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError, SetIdentityError,
+    TrustError,
 };
 pub use event::{ConnectionEvent, Events};
 pub use flows::{Incoming, Outgoing};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marcato_identity::PeerIdentity;
+use marcato_identity::{PeerIdentity, ServerIdentity};
 use rustls::{ClientConfig, ServerConfig};
 
 use crate::config::{ClientSecurity, ServerSecurity, trust_or_system};
@@ -15,15 +15,25 @@ pub(crate) struct Handshake {
     pub(crate) peer: Option<PeerIdentity>,
 }
 
-/// Returns the TLS configuration of a server; `None` in plaintext.
-pub(crate) fn server(security: &ServerSecurity) -> Result<Option<Arc<ServerConfig>>, ConfigError> {
-    let mut tls = match security {
-        ServerSecurity::Tls(identity) => identity.server_tls(None)?,
-        ServerSecurity::Mutual { identity, clients } => identity.server_tls(Some(clients))?,
-        ServerSecurity::Plaintext => return Ok(None),
+/// TLS of a server; nothing in plaintext.
+#[derive(Default)]
+pub(crate) struct ServerTls {
+    pub(crate) config: Option<Arc<ServerConfig>>,
+    /// Identity that can be replaced.
+    pub(crate) identity: Option<Arc<ServerIdentity>>,
+}
+
+/// Returns the TLS configuration of a server.
+pub(crate) fn server(security: &ServerSecurity) -> Result<ServerTls, ConfigError> {
+    let (identity, clients) = match security {
+        ServerSecurity::Tls(identity) => (identity, None),
+        ServerSecurity::Mutual { identity, clients } => (identity, Some(clients)),
+        ServerSecurity::Plaintext => return Ok(ServerTls::default()),
     };
+    let identity = ServerIdentity::new(identity)?;
+    let mut tls = identity.server_tls(clients)?;
     tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
-    Ok(Some(Arc::new(tls)))
+    Ok(ServerTls { config: Some(Arc::new(tls)), identity: Some(identity) })
 }
 
 /// Returns the server's name and the TLS configuration of a client; `None` in plaintext.

@@ -7,7 +7,7 @@ use common::{NAME, for_both_engines, localhost, within};
 use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use marcato_net::{
     ClientAuth, ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Message, PeerIdentity,
-    Remote, ServerSecurity, Trust,
+    Remote, ServerSecurity, SetIdentityError, Trust,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -138,10 +138,36 @@ async fn a_client_with_another_certificate_learns_the_reason(engine: Engine) {
     assert!(error.contains("does not accept our certificate"), "{error}");
 }
 
+async fn a_replaced_identity_serves_new_clients_and_old_connections_go_on(engine: Engine) {
+    let config = Config::new(engine);
+    let [first, second] = [(); 2].map(|()| Identity::self_signed(NAME).unwrap());
+    let server = listen(&config, ServerSecurity::Tls(first.clone())).await;
+    let (client, accepted) = join(&config, &server, ClientSecurity::trusting(NAME, pin(&first))).await;
+    server.set_identity(&second).unwrap();
+    let (newer, _accepted) = join(&config, &server, ClientSecurity::trusting(NAME, pin(&second))).await;
+    assert_eq!(newer.peer_identity().map(PeerIdentity::certificate), second.certificate());
+    let old = Remote::new(server.local_addrs()[0], ClientSecurity::trusting(NAME, pin(&first)));
+    within(Endpoint::connect(&config, &old)).await.unwrap_err();
+    // One that cannot be used changes nothing.
+    let unusable = Identity::new(first.parts().0, second.parts().1);
+    assert!(matches!(server.set_identity(&unusable), Err(SetIdentityError::Identity(_))));
+    join(&config, &server, ClientSecurity::trusting(NAME, pin(&second))).await;
+    client.send(Message::new("still here")).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, "still here");
+}
+
+#[tokio::test]
+async fn a_plaintext_endpoint_has_no_identity_to_replace() {
+    let server = listen(&Config::new(Engine::Tcp), ServerSecurity::Plaintext).await;
+    let replaced = server.set_identity(&Identity::self_signed(NAME).unwrap());
+    assert!(matches!(replaced, Err(SetIdentityError::NoIdentity)));
+}
+
 for_both_engines! {
     an_identity_and_its_trust_are_read_from_pem_files
     both_ends_know_the_identity_of_the_other
     a_client_needs_no_certificate_where_it_is_optional
     a_client_without_a_certificate_learns_the_reason
     a_client_with_another_certificate_learns_the_reason
+    a_replaced_identity_serves_new_clients_and_old_connections_go_on
 }

@@ -22,11 +22,11 @@ use marcato_sched::reserve::{Source, SourceKey};
 use marcato_stream::{Pool, Ticket as _};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use marcato_wire::{ErrorCode, Fate};
-use rustls::ClientConfig;
+use rustls::{ClientConfig, ServerConfig};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
-use crate::config::{Config, Engine, LaneConfig, Limits, LocalAddress, Remote, ServerSecurity};
+use crate::config::{Config, Engine, LaneConfig, Limits, LocalAddress, Remote};
 use crate::connection::{Connection, Message};
 use crate::endpoint::EndpointStats;
 use crate::error::{
@@ -699,10 +699,10 @@ impl Listener {
     pub(crate) fn new(
         config: &Config,
         at: &[LocalAddress],
-        security: &ServerSecurity,
+        tls: Option<Arc<ServerConfig>>,
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
-        let tls = tls::server(security)?.ok_or(ConfigError::PlaintextQuic)?;
+        let tls = tls.ok_or(ConfigError::PlaintextQuic)?;
         let sockets = listening(config, at)?;
         let addrs = sockets.iter().map(|socket| socket.addr).collect();
         let hub = Hub::new(sockets, config, Some(accepted))?;

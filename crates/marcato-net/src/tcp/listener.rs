@@ -9,6 +9,7 @@ use std::sync::atomic::{
 };
 
 use marcato_stream::Pool;
+use rustls::ServerConfig;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -18,11 +19,10 @@ use tokio_rustls::TlsAcceptor;
 use super::pipe::Pipe;
 use super::strangers::{Stranger, Strangers};
 use super::{Tcp, hello, prepare};
-use crate::config::{Config, LocalAddress, ServerSecurity};
+use crate::config::{Config, LocalAddress};
 use crate::connection::Connection;
 use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
-use crate::tls;
 
 /// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -65,17 +65,16 @@ impl Listener {
     pub(crate) async fn new(
         config: &Config,
         at: &[LocalAddress],
-        security: &ServerSecurity,
+        tls: Option<Arc<ServerConfig>>,
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
         // Errors that would affect every connection are reported now.
         super::Sender::<super::Ticket>::new(config.conductor, config.limits).map_err(ConfigError::from)?;
-        let tls = tls::server(security)?.map(TlsAcceptor::from);
         let semaphore = |most: usize| Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS)));
         let shared = Arc::new(Acceptor {
             config: config.clone(),
             pool: Pool::new(config.limits.memory),
-            tls,
+            tls: tls.map(TlsAcceptor::from),
             accepted,
             handshakes: semaphore(config.tcp.max_handshakes),
             connections: semaphore(config.tcp.max_connections),
