@@ -46,10 +46,15 @@ impl fmt::Display for Engine {
 
 /// Configuration of connections. The [default](Self::default) is for general use; only the selected
 /// engine's section applies.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Transport protocol.
     pub engine: Engine,
+    /// Names of the application's protocols, for application-layer protocol negotiation (RFC 7301):
+    /// `marcato/1` by default. Of the server's names, the first that the client has as well is
+    /// [used](crate::Connection::alpn); without a common one, the connection is refused. In
+    /// plaintext nothing is negotiated.
+    pub alpn: Vec<Vec<u8>>,
     /// Rules of the Conductor, which chooses the next bytes. Its queue limits come from
     /// [`limits`](Self::limits), not from here.
     pub conductor: ConductorConfig,
@@ -61,6 +66,21 @@ pub struct Config {
     /// Settings for QUIC.
     #[cfg(feature = "quic")]
     pub quic: QuicConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            engine: Engine::default(),
+            alpn: vec![marcato_wire::ALPN.to_vec()],
+            conductor: ConductorConfig::default(),
+            limits: Limits::default(),
+            #[cfg(feature = "tcp")]
+            tcp: TcpConfig::default(),
+            #[cfg(feature = "quic")]
+            quic: QuicConfig::default(),
+        }
+    }
 }
 
 impl Config {

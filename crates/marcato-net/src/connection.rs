@@ -435,6 +435,32 @@ impl Connection {
         self.shared().handshake.get()?.peer.as_ref()
     }
 
+    /// Returns the application's protocol that was negotiated, also after the end; `None` in
+    /// plaintext.
+    ///
+    /// ```
+    /// use marcato_net::{ClientSecurity, Config, Endpoint, Identity, Remote, ServerSecurity, Trust};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let protocols = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect();
+    /// let config = Config { alpn: protocols(&["chat/2", "chat/1"]), ..Config::default() };
+    /// let identity = Identity::self_signed("chat.example")?;
+    /// let trust = Trust::Certificate(identity.certificate().ok_or("none")?.clone());
+    /// let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// let server = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    ///
+    /// let old = Config { alpn: protocols(&["chat/1"]), ..Config::default() };
+    /// let remote = Remote::new(server.local_addrs()[0], ClientSecurity::trusting("chat.example", trust));
+    /// let client = Endpoint::connect(&old, &remote).await?;
+    /// assert_eq!(client.alpn(), Some(&b"chat/1"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.shared().handshake.get()?.alpn.as_deref()
+    }
+
     /// Returns the connection's events from now on, as a stream.
     ///
     /// ```no_run

@@ -116,6 +116,13 @@ impl Config {
                 return Err(ConfigError::Zero { limit });
             }
         }
+        if self.alpn.is_empty() {
+            return Err(ConfigError::NoProtocol);
+        }
+        // RFC 7301 §3.1: names have 1 to 255 bytes.
+        if let Some(name) = self.alpn.iter().find(|name| !(1..=255).contains(&name.len())) {
+            return Err(ConfigError::ProtocolName { len: name.len() });
+        }
         #[cfg(feature = "quic")]
         if self.quic.layered && self.engine == Engine::Tcp {
             return Err(ConfigError::LayeredTcp);
@@ -173,7 +180,7 @@ impl Endpoint {
             engine => return Err(ConfigError::NotBuilt { engine }.into()),
         };
         let (sender, accepted) = mpsc::channel(backlog.clamp(1, Semaphore::MAX_PERMITS));
-        let tls = tls::server(security)?;
+        let tls = tls::server(config, security)?;
         let (addrs, listener): (_, Listener) = match config.engine {
             #[cfg(feature = "tcp")]
             Engine::Tcp => {

@@ -63,6 +63,15 @@ pub enum ConfigError {
         /// Name of the limit.
         limit: &'static str,
     },
+    /// No protocol of the application was given.
+    #[error("give at least one protocol in `alpn`")]
+    NoProtocol,
+    /// A protocol's name is empty or too long.
+    #[error("the name of a protocol in `alpn` has 1 to 255 bytes, not {len}")]
+    ProtocolName {
+        /// Length given, in bytes.
+        len: usize,
+    },
     /// No address was given.
     #[error("give at least one address")]
     NoAddress,
@@ -207,7 +216,9 @@ pub enum ConnectError {
         addr: SocketAddr,
     },
     /// The peer speaks another protocol.
-    #[error("{addr} does not speak marcato/1: connect to another port, or update one of the two ends")]
+    #[error(
+        "{addr} speaks none of the protocols offered: connect to another port, or let both ends name a common one in `alpn`"
+    )]
     Protocol {
         /// Address of the peer.
         addr: SocketAddr,

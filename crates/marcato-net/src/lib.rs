@@ -68,6 +68,7 @@
 //! - A server can ask its clients for certificates ([`ServerSecurity::Mutual`]), and
 //!   [`Connection::peer_identity`] returns the peer's. A server's certificate is
 //!   [replaced](Endpoint::set_identity) while it listens.
+//! - The application names its protocols ([`Config::alpn`], [`Connection::alpn`]).
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
 //!   connections write logs.
@@ -81,7 +82,7 @@
 //! [`Engine::Quic`] runs on UDP, with up to sixteen lanes ([`LaneConfig`]), room reserved for
 //! periodic sources ([`Connection::reserve`]) and lanes of the lower-effort class.
 //!
-//! Both speak `marcato/1`, which `docs/wire.md` describes.
+//! Both speak Marcato's frames, which `docs/wire.md` describes.
 //!
 //! # Two layers
 //!

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use marcato_identity::{PeerIdentity, ServerIdentity};
 use rustls::{ClientConfig, ServerConfig};
 
-use crate::config::{ClientSecurity, ServerSecurity, trust_or_system};
+use crate::config::{ClientSecurity, Config, ServerSecurity, trust_or_system};
 use crate::error::ConfigError;
 
 /// Results of a connection's TLS handshake.
@@ -13,6 +13,8 @@ use crate::error::ConfigError;
 pub(crate) struct Handshake {
     /// Certificates that the peer has presented.
     pub(crate) peer: Option<PeerIdentity>,
+    /// Protocol negotiated.
+    pub(crate) alpn: Option<Vec<u8>>,
 }
 
 /// TLS of a server; nothing in plaintext.
@@ -24,7 +26,7 @@ pub(crate) struct ServerTls {
 }
 
 /// Returns the TLS configuration of a server.
-pub(crate) fn server(security: &ServerSecurity) -> Result<ServerTls, ConfigError> {
+pub(crate) fn server(config: &Config, security: &ServerSecurity) -> Result<ServerTls, ConfigError> {
     let (identity, clients) = match security {
         ServerSecurity::Tls(identity) => (identity, None),
         ServerSecurity::Mutual { identity, clients } => (identity, Some(clients)),
@@ -32,14 +34,15 @@ pub(crate) fn server(security: &ServerSecurity) -> Result<ServerTls, ConfigError
     };
     let identity = ServerIdentity::new(identity)?;
     let mut tls = identity.server_tls(clients)?;
-    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    tls.alpn_protocols = config.alpn.clone();
     Ok(ServerTls { config: Some(Arc::new(tls)), identity: Some(identity) })
 }
 
 /// Returns the server's name and the TLS configuration of a client; `None` in plaintext.
-pub(crate) async fn client(
-    security: &ClientSecurity,
-) -> Result<Option<(&str, Arc<ClientConfig>)>, ConfigError> {
+pub(crate) async fn client<'a>(
+    config: &Config,
+    security: &'a ClientSecurity,
+) -> Result<Option<(&'a str, Arc<ClientConfig>)>, ConfigError> {
     let (name, mut tls) = match security {
         ClientSecurity::Tls { name, trust, identity } => {
             let trust = trust_or_system(trust.as_ref()).await?;
@@ -47,6 +50,6 @@ pub(crate) async fn client(
         }
         ClientSecurity::Plaintext => return Ok(None),
     };
-    tls.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    tls.alpn_protocols = config.alpn.clone();
     Ok(Some((name, Arc::new(tls))))
 }

@@ -3,13 +3,18 @@
 
 mod common;
 
-use common::{NAME, for_both_engines, localhost, within};
-use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use std::sync::Arc;
+
+use common::{NAME, for_both_engines, localhost, pair, within};
+use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use marcato_net::{
-    ClientAuth, ClientSecurity, Config, Connection, Endpoint, Engine, Identity, Message, PeerIdentity,
-    Remote, ServerSecurity, SetIdentityError, Trust,
+    ClientAuth, ClientSecurity, Config, ConnectError, Connection, Endpoint, Engine, Identity, Message,
+    PeerIdentity, Remote, ServerSecurity, SetIdentityError, Trust,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 async fn listen(config: &Config, security: ServerSecurity) -> Endpoint {
     Endpoint::listen(config, &[localhost().into()], &security).await.unwrap()
@@ -163,6 +168,64 @@ async fn a_plaintext_endpoint_has_no_identity_to_replace() {
     assert!(matches!(replaced, Err(SetIdentityError::NoIdentity)));
 }
 
+/// Returns a configuration with these protocols.
+fn speaking(engine: Engine, protocols: &[&str]) -> Config {
+    let alpn = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Config { alpn, ..Config::new(engine) }
+}
+
+async fn both_ends_agree_on_the_first_protocol_of_the_server(engine: Engine) {
+    let identity = Identity::self_signed(NAME).unwrap();
+    let security = ClientSecurity::trusting(NAME, pin(&identity));
+    let config = speaking(engine, &["chat/3", "chat/2", "chat/1"]);
+    let server = listen(&config, ServerSecurity::Tls(identity)).await;
+    for (offered, agreed) in [(&["chat/1", "chat/2"][..], "chat/2"), (&["chat/1"], "chat/1")] {
+        let (client, accepted) = join(&speaking(engine, offered), &server, security.clone()).await;
+        for end in [client, accepted] {
+            assert_eq!(end.alpn(), Some(agreed.as_bytes()));
+        }
+    }
+    let remote = Remote::new(server.local_addrs()[0], security);
+    for config in [Config::new(engine), speaking(engine, &["chat/4"])] {
+        let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+        assert!(error.to_string().contains("none of the protocols offered"), "{error}");
+    }
+    for (wrong, message) in
+        [(vec![], "at least one protocol"), (vec![vec![]], "not 0"), (vec![vec![1; 256]], "not 256")]
+    {
+        let config = Config { alpn: wrong, ..Config::new(engine) };
+        let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
+async fn the_default_protocol_is_that_of_marcato(engine: Engine) {
+    let (client, accepted, _server) = pair(&Config::new(engine)).await;
+    assert_eq!((client.alpn(), accepted.alpn()), (Some(&b"marcato/1"[..]), Some(&b"marcato/1"[..])));
+}
+
+#[tokio::test]
+async fn a_tls_peer_that_names_no_protocol_is_refused() {
+    let identity = Identity::self_signed(NAME).unwrap();
+    let config = Config::new(Engine::Tcp);
+    let server = listen(&config, ServerSecurity::Tls(identity.clone())).await;
+    let stream = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    let tls = TlsConnector::from(Arc::new(pin(&identity).client_tls().unwrap()));
+    let mut client = tls.connect(ServerName::try_from(NAME).unwrap(), stream).await.unwrap();
+    let mut bytes = Vec::new();
+    // The server ends the connection without data and without TLS's end.
+    assert!(within(client.read_to_end(&mut bytes)).await.is_err() && bytes.is_empty());
+    assert_eq!(server.stats().accepted, 0);
+
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::trusting(NAME, pin(&identity)));
+    let tls = TlsAcceptor::from(Arc::new(identity.server_tls(None).unwrap()));
+    let accept = async { tls.accept(listener.accept().await.unwrap().0).await };
+    let (connected, _stream) =
+        within(async { tokio::join!(Endpoint::connect(&config, &remote), accept) }).await;
+    assert!(matches!(connected, Err(ConnectError::Protocol { .. })), "{connected:?}");
+}
+
 for_both_engines! {
     an_identity_and_its_trust_are_read_from_pem_files
     both_ends_know_the_identity_of_the_other
@@ -170,4 +233,6 @@ for_both_engines! {
     a_client_without_a_certificate_learns_the_reason
     a_client_with_another_certificate_learns_the_reason
     a_replaced_identity_serves_new_clients_and_old_connections_go_on
+    both_ends_agree_on_the_first_protocol_of_the_server
+    the_default_protocol_is_that_of_marcato
 }

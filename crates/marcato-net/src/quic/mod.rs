@@ -320,7 +320,7 @@ impl Quic {
 
     /// Records the results of the TLS handshake.
     fn established(&self, session: &Session) {
-        let _ = self.shared.handshake.set(Handshake { peer: session.peer_identity() });
+        let _ = self.shared.handshake.set(Handshake { peer: session.peer_identity(), alpn: session.alpn() });
     }
 
     /// Returns the error of sending on a connection that has ended or is closing here.
@@ -724,7 +724,7 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     async fn new(config: &Config, to: &'a Remote) -> Result<Self, ConnectError> {
-        let (name, tls) = tls::client(&to.security).await?.ok_or(ConfigError::PlaintextQuic)?;
+        let (name, tls) = tls::client(config, &to.security).await?.ok_or(ConfigError::PlaintextQuic)?;
         let lanes = with_low_lanes(config, &to.lanes)?;
         let Some(first) = lanes.first().map(|lane| lane.remote) else {
             return Err(ConfigError::NoAddress.into());

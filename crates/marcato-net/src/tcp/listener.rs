@@ -211,9 +211,8 @@ async fn handshake(
             let stream = tls.accept(stream).await;
             let stream = stream.inspect_err(|error| tracing::debug!(%error, "tls handshake failed")).ok()?;
             let (stream, connection) = stream.into_inner();
-            if connection.alpn_protocol() != Some(marcato_wire::ALPN) {
-                return None;
-            }
+            // A client that offers no protocol is refused.
+            connection.alpn_protocol()?;
             (stream, Pipe::tls(connection.into()))
         }
     };

@@ -21,6 +21,7 @@ use marcato_sched::reserve::{Source, SourceKey};
 use marcato_stream::{LongId, Pool, Sender};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, Error as TlsError};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -303,7 +304,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
         return Err(error.into());
     };
     let addr = lane.remote;
-    let tls = match tls::client(&remote.security).await? {
+    let tls = match tls::client(config, &remote.security).await? {
         None => None,
         Some((name, tls)) => {
             let server = ServerName::try_from(name.to_owned());
@@ -328,15 +329,16 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
             return Ok((stream, Pipe::plain()));
         };
         let stream = TlsConnector::from(tls).connect(server, stream).await;
-        let stream = stream.map_err(|source| {
-            if is_no_tls(&source) {
-                ConnectError::NotTls { addr }
-            } else {
-                ConnectError::Tls { addr, source }
+        let stream = stream.map_err(|source| match of_tls(&source) {
+            Some(TlsError::InvalidMessage(_)) => ConnectError::NotTls { addr },
+            Some(TlsError::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+                ConnectError::Protocol { addr }
             }
+            _ => ConnectError::Tls { addr, source },
         })?;
         let (stream, connection) = stream.into_inner();
-        if connection.alpn_protocol() != Some(marcato_wire::ALPN) {
+        // TLS itself refuses a protocol that was not offered (RFC 7301 §3.1).
+        if connection.alpn_protocol().is_none() {
             return Err(ConnectError::Protocol { addr });
         }
         Ok((stream, Pipe::tls(connection.into())))
@@ -346,10 +348,9 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     Ok(Tcp::begin(config, stream, pipe, None, Pool::new(config.limits.memory))?)
 }
 
-/// Returns whether a TLS handshake failed because the peer's bytes are no TLS records.
-fn is_no_tls(error: &io::Error) -> bool {
-    let tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
-    matches!(tls, Some(rustls::Error::InvalidMessage(_)))
+/// Returns the error of TLS for which a handshake failed; `None` if the network failed.
+fn of_tls(error: &io::Error) -> Option<&TlsError> {
+    error.get_ref().and_then(|error| error.downcast_ref())
 }
 
 /// Access for the fuzz targets.

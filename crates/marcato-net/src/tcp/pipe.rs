@@ -47,7 +47,8 @@ impl Pipe {
     pub(crate) fn handshake(&self) -> Option<Handshake> {
         let Self::Tls(connection) = self else { return None };
         let chain = connection.peer_certificates().map(<[_]>::to_vec);
-        Some(Handshake { peer: chain.and_then(PeerIdentity::new) })
+        let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
+        Some(Handshake { peer: chain.and_then(PeerIdentity::new), alpn })
     }
 
     pub(crate) const fn is_tls(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Results of a session's TLS handshake.
 
 use marcato_identity::PeerIdentity;
+use noq_proto::crypto::rustls::HandshakeData;
 use rustls::pki_types::CertificateDer;
 
 use super::Session;
@@ -11,5 +12,10 @@ impl Session {
     pub fn peer_identity(&self) -> Option<PeerIdentity> {
         let chain = self.conn.crypto_session().peer_identity()?;
         PeerIdentity::new(*chain.downcast::<Vec<CertificateDer<'static>>>().ok()?)
+    }
+
+    /// Returns the application's protocol that was negotiated; `None` before that.
+    pub fn alpn(&self) -> Option<Vec<u8>> {
+        self.conn.crypto_session().handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
     }
 }
