@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 #[cfg(feature = "native-certs")]
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use marcato_identity::{ClientAuth, Identity, Trust};
@@ -288,6 +289,41 @@ pub enum ServerSecurity {
         /// Certificates accepted from clients.
         clients: ClientAuth,
     },
+    /// TLS with this configuration, for example with several certificates or with revocation lists.
+    ///
+    /// Protocols: [`Config::alpn`] if it names none, else each has to be among those. QUIC needs TLS
+    /// 1.3 and the cipher suite AES-128-GCM with SHA-256. 0-RTT is switched off.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use marcato_net::rustls::{ServerConfig, crypto::ring, version::TLS13};
+    /// use marcato_net::{ClientSecurity, Config, Endpoint, Identity, Remote, ServerSecurity, Trust};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let identity = Identity::self_signed("chat.example")?;
+    /// let trust = Trust::Certificate(identity.certificate().ok_or("none")?.clone());
+    /// let (chain, key) = identity.parts();
+    /// let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ///     .with_protocol_versions(&[&TLS13])?
+    ///     .with_no_client_auth()
+    ///     .with_single_cert(chain, key)?;
+    ///
+    /// let config = Config::default();
+    /// let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// let server = Endpoint::listen(&config, &at, &ServerSecurity::Custom(Arc::new(tls))).await?;
+    ///
+    /// // The client's own configuration, made by hand or from a `Trust`.
+    /// let tls = trust.client_tls()?;
+    /// let security = ClientSecurity::Custom { name: "chat.example".to_owned(), config: Arc::new(tls) };
+    /// let remote = Remote::new(server.local_addrs()[0], security);
+    /// let client = Endpoint::connect(&config, &remote).await?;
+    /// assert_eq!(client.alpn(), Some(&b"marcato/1"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    Custom(Arc<rustls::ServerConfig>),
     /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
     /// and for measurements.
     Plaintext,
@@ -304,6 +340,13 @@ pub enum ClientSecurity {
         trust: Option<Trust>,
         /// Certificate presented to a server that asks for one.
         identity: Option<Identity>,
+    },
+    /// TLS with this configuration, under the conditions of [`ServerSecurity::Custom`].
+    Custom {
+        /// Name in the certificate.
+        name: String,
+        /// Configuration.
+        config: Arc<rustls::ClientConfig>,
     },
     /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
     /// and for measurements.
@@ -323,7 +366,7 @@ impl ClientSecurity {
     }
 
     /// Returns this security, with a certificate for a server that asks for one
-    /// ([`ServerSecurity::Mutual`]). Without TLS there is none to present.
+    /// ([`ServerSecurity::Mutual`]). Plaintext presents none, and a custom configuration its own.
     ///
     /// ```
     /// use marcato_net::{

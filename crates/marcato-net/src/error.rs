@@ -57,6 +57,20 @@ pub enum ConfigError {
     /// TLS rejects the certificate, the key or the protocol versions.
     #[error("invalid configuration of tls: {0}")]
     Tls(#[from] rustls::Error),
+    /// A custom configuration of TLS names a protocol that the configuration does not.
+    #[error(
+        "the custom configuration of tls names the protocol `{name}`, which `alpn` does not: name it there too, or none in the custom configuration"
+    )]
+    OtherProtocol {
+        /// Name of the protocol.
+        name: String,
+    },
+    /// A custom configuration of TLS does not suit QUIC.
+    #[error("the custom configuration of tls does not suit quic: {reason}")]
+    CustomQuic {
+        /// Reason, as text.
+        reason: String,
+    },
     /// A limit is zero, so nothing could pass.
     #[error("the limit {limit} must not be zero")]
     Zero {

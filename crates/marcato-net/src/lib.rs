@@ -68,6 +68,8 @@
 //! - A server can ask its clients for certificates ([`ServerSecurity::Mutual`]), and
 //!   [`Connection::peer_identity`] returns the peer's. A server's certificate is
 //!   [replaced](Endpoint::set_identity) while it listens.
+//! - Configurations of `rustls` can be given instead ([`ServerSecurity::Custom`],
+//!   [`ClientSecurity::Custom`]).
 //! - The application names its protocols ([`Config::alpn`], [`Connection::alpn`]).
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC

@@ -6,7 +6,10 @@ mod common;
 use std::sync::Arc;
 
 use common::{NAME, for_both_engines, localhost, pair, within};
+use marcato_net::rustls::crypto::{CryptoProvider, ring};
 use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use marcato_net::rustls::version::{TLS12, TLS13};
+use marcato_net::rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use marcato_net::{
     ClientAuth, ClientSecurity, Config, ConnectError, Connection, Endpoint, Engine, Identity, Message,
     PeerIdentity, Remote, ServerSecurity, SetIdentityError, Trust,
@@ -204,6 +207,86 @@ async fn the_default_protocol_is_that_of_marcato(engine: Engine) {
     assert_eq!((client.alpn(), accepted.alpn()), (Some(&b"marcato/1"[..]), Some(&b"marcato/1"[..])));
 }
 
+/// Returns configurations of both ends, with these versions of TLS.
+fn custom(
+    provider: CryptoProvider,
+    versions: &[&'static SupportedProtocolVersion],
+) -> (ServerConfig, ClientConfig) {
+    let (identity, provider) = (Identity::self_signed(NAME).unwrap(), Arc::new(provider));
+    let (chain, key) = identity.parts();
+    let mut roots = RootCertStore::empty();
+    roots.add(chain[0].clone()).unwrap();
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let server = server.with_protocol_versions(versions).unwrap().with_no_client_auth();
+    let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
+    let client = client.with_root_certificates(roots).with_no_client_auth();
+    (server.with_single_cert(chain, key).unwrap(), client)
+}
+
+fn custom_client(config: &ClientConfig) -> ClientSecurity {
+    ClientSecurity::Custom { name: NAME.to_owned(), config: Arc::new(config.clone()) }
+}
+
+async fn both_ends_take_custom_configurations(engine: Engine) {
+    let (mut server, mut client) = custom(ring::default_provider(), &[&TLS13]);
+    // Either is switched off: early data can be replayed.
+    (server.max_early_data_size, client.enable_early_data) = (1000, true);
+    for protocols in [&["marcato/1"][..], &["chat/2", "chat/1"]] {
+        let config = speaking(engine, protocols);
+        let endpoint = listen(&config, ServerSecurity::Custom(Arc::new(server.clone()))).await;
+        // The second client resumes the session of the first, as its configuration lets it.
+        for _ in 0..2 {
+            let (near, far) = join(&config, &endpoint, custom_client(&client)).await;
+            assert_eq!(
+                (near.alpn(), far.alpn()),
+                (Some(protocols[0].as_bytes()), Some(protocols[0].as_bytes()))
+            );
+            far.send(Message::new("welcome")).await.unwrap();
+            assert_eq!(within(near.recv()).await.unwrap().bytes, "welcome");
+        }
+        let replaced = endpoint.set_identity(&Identity::self_signed(NAME).unwrap());
+        assert!(matches!(replaced, Err(SetIdentityError::NoIdentity)));
+    }
+    // Protocols that the configuration names are kept, if the application names them as well.
+    let config = speaking(engine, &["chat/2", "chat/1"]);
+    server.alpn_protocols = vec![b"chat/1".to_vec()];
+    let endpoint = listen(&config, ServerSecurity::Custom(Arc::new(server.clone()))).await;
+    let (near, _far) = join(&config, &endpoint, custom_client(&client)).await;
+    assert_eq!(near.alpn(), Some(&b"chat/1"[..]));
+}
+
+async fn errors_of_custom_configurations_say_what_is_missing(engine: Engine) {
+    let refusals = async |config: &Config, server: &ServerConfig, client: &ClientConfig| {
+        let security = ServerSecurity::Custom(Arc::new(server.clone()));
+        let listen = Endpoint::listen(config, &[localhost().into()], &security).await;
+        let remote = Remote::new(localhost(), custom_client(client));
+        let connect = within(Endpoint::connect(config, &remote)).await;
+        [listen.unwrap_err().to_string(), connect.unwrap_err().to_string()]
+    };
+    let config = Config::new(engine);
+    let (mut server, mut client) = custom(ring::default_provider(), &[&TLS13]);
+    server.alpn_protocols = vec![b"chat/1".to_vec()];
+    client.alpn_protocols = vec![b"chat/1".to_vec()];
+    for error in refusals(&config, &server, &client).await {
+        assert!(error.contains("the protocol `chat/1`, which `alpn` does not"), "{error}");
+    }
+    let (server, client) = custom(ring::default_provider(), &[&TLS12]);
+    if engine == Engine::Tcp {
+        let endpoint = listen(&config, ServerSecurity::Custom(Arc::new(server))).await;
+        join(&config, &endpoint, custom_client(&client)).await;
+        return;
+    }
+    for error in refusals(&config, &server, &client).await {
+        assert!(error.contains("TLS 1.3 support is required"), "{error}");
+    }
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.retain(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let (server, client) = custom(provider, &[&TLS13]);
+    for error in refusals(&config, &server, &client).await {
+        assert!(error.contains("enable AES-128-GCM with SHA-256"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_tls_peer_that_names_no_protocol_is_refused() {
     let identity = Identity::self_signed(NAME).unwrap();
@@ -235,4 +318,6 @@ for_both_engines! {
     a_replaced_identity_serves_new_clients_and_old_connections_go_on
     both_ends_agree_on_the_first_protocol_of_the_server
     the_default_protocol_is_that_of_marcato
+    both_ends_take_custom_configurations
+    errors_of_custom_configurations_say_what_is_missing
 }
