@@ -14,7 +14,8 @@ use marcato_units::{Bytes, Priority, Time};
 
 use crate::config::LaneConfig;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, RequestError, ReserveError, SendError,
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ExportError, NotDelivered, RequestError,
+    ReserveError, SendError,
 };
 use crate::event::{ConnectionEvent, Events};
 use crate::flows::{Incoming, Outgoing};
@@ -459,6 +460,47 @@ impl Connection {
     /// ```
     pub fn alpn(&self) -> Option<&[u8]> {
         self.shared().handshake.get()?.alpn.as_deref()
+    }
+
+    /// Fills `out` with keying material of the connection (RFC 8446 §7.5): secret bytes that the
+    /// other end gets for the same label and context, for example to bind a login to this very
+    /// connection. The label should begin with `EXPORTER` and name its purpose (RFC 5705 §4).
+    ///
+    /// ```
+    /// use marcato_net::{ClientSecurity, Config, Endpoint, Identity, Remote, ServerSecurity, Trust};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let config = Config::default();
+    /// # let identity = Identity::self_signed("chat.example")?;
+    /// # let trust = Trust::Certificate(identity.certificate().ok_or("none")?.clone());
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let server = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    /// # let remote = Remote::new(server.local_addrs()[0], ClientSecurity::trusting("chat.example", trust));
+    /// let (client, accepted) = tokio::join!(Endpoint::connect(&config, &remote), server.accept());
+    /// let (client, accepted) = (client?, accepted?);
+    /// let [mut near, mut far] = [[0; 32]; 2];
+    /// client.export_keying_material(&mut near, b"EXPORTER-chat-login", b"alice")?;
+    /// accepted.export_keying_material(&mut far, b"EXPORTER-chat-login", b"alice")?;
+    /// assert_eq!(near, far);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// In plaintext, after the end of the connection, or for no bytes or more than TLS derives. `out`
+    /// is then of no use.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        if self.shared().closed().is_some() {
+            return Err(ExportError::Closed);
+        }
+        self.transport().export(out, label, context)
     }
 
     /// Returns the connection's events from now on, as a stream.

@@ -292,6 +292,25 @@ pub enum RequestError {
     NoReply(#[from] NoReply),
 }
 
+/// Error returned when no keying material can be exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The connection is not encrypted.
+    #[error("a connection in plaintext has no keys: connect with tls")]
+    Plaintext,
+    /// The connection has ended.
+    #[error("the connection has ended: export before its end, or connect again")]
+    Closed,
+    /// TLS exports no keying material of this length: the limit is 255 hashes of the cipher suite
+    /// (RFC 5869 §2.3), 8160 bytes with SHA-256.
+    #[error("tls exports no keying material of {len} bytes: ask for 1 to 8160")]
+    Length {
+        /// Length asked for, in bytes.
+        len: usize,
+    },
+}
+
 /// Error returned when a lane cannot be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

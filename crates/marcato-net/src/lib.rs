@@ -71,6 +71,8 @@
 //! - Configurations of `rustls` can be given instead ([`ServerSecurity::Custom`],
 //!   [`ClientSecurity::Custom`]).
 //! - The application names its protocols ([`Config::alpn`], [`Connection::alpn`]).
+//! - Both ends derive keys for their own use from those of the connection
+//!   ([`Connection::export_keying_material`]).
 //! - [`Connection::stats`] and [`Endpoint::stats`] report the state, [`Metrics`] exports it to
 //!   Prometheus, and `tracing` spans and events report changes. With the feature `qlog`, QUIC
 //!   connections write logs.
@@ -182,9 +184,9 @@ pub use config::{TcpConfig, TcpCongestion};
 pub use connection::{Connection, Message, MessageHandle};
 pub use endpoint::{Endpoint, EndpointStats};
 pub use error::{
-    AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError,
-    LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError, SetIdentityError,
-    TrustError,
+    AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError,
+    ListenError, LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError,
+    SetIdentityError, TrustError,
 };
 pub use event::{ConnectionEvent, Events};
 pub use flows::{Incoming, Outgoing};

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::config::{LaneConfig, Limits};
 use crate::connection::Message;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, NotDelivered, ReserveError, SendError,
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ExportError, NotDelivered, ReserveError, SendError,
 };
 use crate::event::{ConnectionEvent, Events, Readers};
 use crate::signal::Signal;
@@ -186,6 +186,8 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError>;
     fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError>;
     fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError>;
+    /// Fills `out` with keying material of the TLS session.
+    fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), ExportError>;
     /// Resumes reading after the application has taken something.
     fn resume(&self);
     /// Stops sending; the connection ends when all is delivered.

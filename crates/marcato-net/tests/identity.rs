@@ -5,14 +5,14 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{NAME, for_both_engines, localhost, pair, within};
+use common::{NAME, close, for_both_engines, localhost, pair, within};
 use marcato_net::rustls::crypto::{CryptoProvider, ring};
 use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use marcato_net::rustls::version::{TLS12, TLS13};
 use marcato_net::rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use marcato_net::{
-    ClientAuth, ClientSecurity, Config, ConnectError, Connection, Endpoint, Engine, Identity, Message,
-    PeerIdentity, Remote, ServerSecurity, SetIdentityError, Trust,
+    ClientAuth, ClientSecurity, Config, ConnectError, Connection, Endpoint, Engine, ExportError, Identity,
+    Message, PeerIdentity, Remote, ServerSecurity, SetIdentityError, Trust,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::io::AsyncReadExt as _;
@@ -287,6 +287,50 @@ async fn errors_of_custom_configurations_say_what_is_missing(engine: Engine) {
     }
 }
 
+/// Exports 32 bytes of keying material.
+fn export(end: &Connection, label: &str, context: &str) -> Result<[u8; 32], ExportError> {
+    let mut out = [0; 32];
+    end.export_keying_material(&mut out, label.as_bytes(), context.as_bytes()).map(|()| out)
+}
+
+async fn both_ends_export_equal_keying_material(engine: Engine) {
+    let config = Config::new(engine);
+    let (client, accepted, server) = pair(&config).await;
+    let near = export(&client, "EXPORTER-test", "a").unwrap();
+    assert_eq!(export(&accepted, "EXPORTER-test", "a"), Ok(near));
+    // It depends on the label, the context and the connection.
+    let (other, _accepted) = join(&config, &server.endpoint, server.remote().security).await;
+    let others = [
+        export(&accepted, "EXPORTER-test", "b").unwrap(),
+        export(&accepted, "EXPORTER-other", "a").unwrap(),
+        export(&other, "EXPORTER-test", "a").unwrap(),
+        [0; 32],
+    ];
+    assert!(!others.contains(&near));
+    // Data in flight changes nothing.
+    client.send(Message::new(vec![0; 100_000])).await.unwrap();
+    assert_eq!(export(&client, "EXPORTER-test", "a"), Ok(near));
+    within(accepted.recv()).await.unwrap();
+    assert_eq!(export(&accepted, "EXPORTER-test", "a"), Ok(near));
+    for len in [0, 1 << 14] {
+        let exported = client.export_keying_material(&mut vec![0; len], b"EXPORTER-test", b"");
+        assert_eq!(exported, Err(ExportError::Length { len }));
+    }
+    close(client.clone(), accepted).await;
+    assert_eq!(export(&client, "EXPORTER-test", "a"), Err(ExportError::Closed));
+}
+
+#[tokio::test]
+async fn a_plaintext_connection_has_nothing_of_tls() {
+    let config = Config::new(Engine::Tcp);
+    let server = listen(&config, ServerSecurity::Plaintext).await;
+    let (client, accepted) = join(&config, &server, ClientSecurity::Plaintext).await;
+    for end in [client, accepted] {
+        assert_eq!((end.peer_identity(), end.alpn()), (None, None));
+        assert_eq!(export(&end, "EXPORTER-test", "a"), Err(ExportError::Plaintext));
+    }
+}
+
 #[tokio::test]
 async fn a_tls_peer_that_names_no_protocol_is_refused() {
     let identity = Identity::self_signed(NAME).unwrap();
@@ -319,5 +363,6 @@ for_both_engines! {
     both_ends_agree_on_the_first_protocol_of_the_server
     the_default_protocol_is_that_of_marcato
     both_ends_take_custom_configurations
+    both_ends_export_equal_keying_material
     errors_of_custom_configurations_say_what_is_missing
 }

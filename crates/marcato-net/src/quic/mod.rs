@@ -30,8 +30,8 @@ use crate::config::{Config, Engine, LaneConfig, Limits, LocalAddress, Remote};
 use crate::connection::{Connection, Message};
 use crate::endpoint::EndpointStats;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ListenError, NotDelivered,
-    ReserveError, SendError,
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError, ListenError,
+    NotDelivered, ReserveError, SendError,
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
@@ -536,6 +536,13 @@ impl Transport for Quic {
         drop(state);
         self.hub.wake.notify_one();
         Ok(set?)
+    }
+
+    fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), ExportError> {
+        let mut state = lock(&self.hub.state);
+        let (_, session) = state.connection(self).ok_or(ExportError::Closed)?;
+        let len = out.len();
+        session.export_keying_material(out, label, context).then_some(()).ok_or(ExportError::Length { len })
     }
 
     fn resume(&self) {

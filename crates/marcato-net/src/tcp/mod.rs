@@ -31,7 +31,8 @@ use tracing::Instrument as _;
 use crate::config::{Config, Engine, LaneConfig, Remote, TcpConfig};
 use crate::connection::{Connection, Message};
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ReserveError, SendError,
+    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError, ReserveError,
+    SendError,
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
 use crate::stats::{ConnectionStats, LaneStats};
@@ -52,6 +53,8 @@ pub(crate) struct Tcp {
     /// Addresses; `None` if the connection had ended before it was asked for them.
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
+    /// TLS connection, which the task that drives the connection uses too; `None` in plaintext.
+    tls: Option<Arc<Mutex<rustls::Connection>>>,
     /// Length of the longest message that can be queued.
     max_message: Bytes,
 }
@@ -99,6 +102,7 @@ impl Tcp {
             epoch: Instant::now(),
             local: stream.local_addr().ok(),
             remote: stream.peer_addr().ok(),
+            tls: pipe.session(),
             max_message: config.limits.queued,
         });
         if let Some(handshake) = handshake {
@@ -242,6 +246,13 @@ impl Transport for Tcp {
 
     fn set_backup(&self, _: LaneId, _: bool) -> Result<(), ChangeLaneError> {
         Err(ChangeLaneError::NotOverTcp)
+    }
+
+    fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), ExportError> {
+        let tls = self.tls.as_ref().ok_or(ExportError::Plaintext)?;
+        let len = out.len();
+        let exported = lock(tls).export_keying_material(out, label, Some(context));
+        exported.map(drop).map_err(|_| ExportError::Length { len })
     }
 
     fn resume(&self) {

@@ -1,18 +1,20 @@
 //! Bytes of a connection, encrypted with TLS or plain.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::sync::{Arc, Mutex};
 
 use marcato_identity::PeerIdentity;
 use rustls::Connection;
 use tokio::net::TcpStream;
 
+use crate::shared::lock;
 use crate::tls::Handshake;
 
 /// Converts between our bytes and those on the wire. It holds at most one chunk that the socket has
 /// not accepted.
 pub(crate) enum Pipe {
     Plain { out: Vec<u8>, at: usize },
-    Tls(Box<Connection>),
+    Tls(Arc<Mutex<Connection>>),
 }
 
 /// Socket that reports at once that it would block.
@@ -40,15 +42,21 @@ impl Pipe {
     pub(crate) fn tls(mut connection: Connection) -> Self {
         // A chunk is accepted whole; there is never more than one.
         connection.set_buffer_limit(None);
-        Self::Tls(Box::new(connection))
+        Self::Tls(Arc::new(Mutex::new(connection)))
     }
 
     /// Returns the results of the handshake; `None` in plaintext.
     pub(crate) fn handshake(&self) -> Option<Handshake> {
         let Self::Tls(connection) = self else { return None };
+        let connection = lock(connection);
         let chain = connection.peer_certificates().map(<[_]>::to_vec);
         let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
         Some(Handshake { peer: chain.and_then(PeerIdentity::new), alpn })
+    }
+
+    /// Returns the TLS connection; `None` in plaintext.
+    pub(crate) fn session(&self) -> Option<Arc<Mutex<Connection>>> {
+        if let Self::Tls(connection) = self { Some(Arc::clone(connection)) } else { None }
     }
 
     pub(crate) const fn is_tls(&self) -> bool {
@@ -59,7 +67,7 @@ impl Pipe {
     pub(crate) fn is_pending(&self) -> bool {
         match self {
             Self::Plain { out, at } => *at < out.len(),
-            Self::Tls(connection) => connection.wants_write(),
+            Self::Tls(connection) => lock(connection).wants_write(),
         }
     }
 
@@ -77,14 +85,14 @@ impl Pipe {
                 chunk.clear();
                 Ok(())
             }
-            Self::Tls(connection) => connection.writer().write_all(chunk),
+            Self::Tls(connection) => lock(connection).writer().write_all(chunk),
         }
     }
 
     /// Queues TLS's closing alert; without TLS, does nothing.
     pub(crate) fn queue_end(&mut self) {
         if let Self::Tls(connection) = self {
-            connection.send_close_notify();
+            lock(connection).send_close_notify();
         }
     }
 
@@ -94,7 +102,7 @@ impl Pipe {
         while self.is_pending() {
             let written = match self {
                 Self::Plain { out, at } => stream.try_write(&out[*at..]).inspect(|written| *at += written),
-                Self::Tls(connection) => connection.write_tls(&mut Socket(stream)),
+                Self::Tls(connection) => lock(connection).write_tls(&mut Socket(stream)),
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -119,6 +127,7 @@ impl Pipe {
             Self::Plain { .. } => return plain(wire).map(|()| false),
             Self::Tls(connection) => connection,
         };
+        let mut connection = lock(connection);
         loop {
             let state = connection.process_new_packets()?;
             let mut rest = state.plaintext_bytes_to_read();
