@@ -4,10 +4,12 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{NAME, close, for_both_engines, localhost, pair, within};
 use marcato_net::rustls::crypto::{CryptoProvider, ring};
 use marcato_net::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
+use marcato_net::rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use marcato_net::rustls::version::{TLS12, TLS13};
 use marcato_net::rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use marcato_net::{
@@ -146,7 +148,7 @@ async fn a_client_with_another_certificate_learns_the_reason(engine: Engine) {
     assert!(error.contains("does not accept our certificate"), "{error}");
 }
 
-async fn a_replaced_identity_serves_new_clients_and_old_connections_go_on(engine: Engine) {
+async fn a_replaced_identity_serves_new_clients_and_keeps_old_ones(engine: Engine) {
     let config = Config::new(engine);
     let [first, second] = [(); 2].map(|()| Identity::self_signed(NAME).unwrap());
     let server = listen(&config, ServerSecurity::Tls(first.clone())).await;
@@ -227,14 +229,43 @@ fn custom_client(config: &ClientConfig) -> ClientSecurity {
     ClientSecurity::Custom { name: NAME.to_owned(), config: Arc::new(config.clone()) }
 }
 
+/// Store of a server's sessions that counts those that are resumed.
+#[derive(Debug)]
+struct Counting {
+    sessions: Arc<ServerSessionMemoryCache>,
+    resumed: AtomicUsize,
+}
+
+impl StoresServerSessions for Counting {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.sessions.put(key, value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.sessions.get(key)
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let session = self.sessions.take(key);
+        self.resumed.fetch_add(usize::from(session.is_some()), Ordering::Relaxed);
+        session
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
 async fn both_ends_take_custom_configurations(engine: Engine) {
     let (mut server, mut client) = custom(ring::default_provider(), &[&TLS13]);
+    let sessions =
+        Arc::new(Counting { sessions: ServerSessionMemoryCache::new(32), resumed: AtomicUsize::new(0) });
+    server.session_storage = Arc::clone(&sessions) as Arc<dyn StoresServerSessions>;
     // Either is switched off: early data can be replayed.
     (server.max_early_data_size, client.enable_early_data) = (1000, true);
     for protocols in [&["marcato/1"][..], &["chat/2", "chat/1"]] {
         let config = speaking(engine, protocols);
         let endpoint = listen(&config, ServerSecurity::Custom(Arc::new(server.clone()))).await;
-        // The second client resumes the session of the first, as its configuration lets it.
         for _ in 0..2 {
             let (near, far) = join(&config, &endpoint, custom_client(&client)).await;
             assert_eq!(
@@ -247,6 +278,8 @@ async fn both_ends_take_custom_configurations(engine: Engine) {
         let replaced = endpoint.set_identity(&Identity::self_signed(NAME).unwrap());
         assert!(matches!(replaced, Err(SetIdentityError::NoIdentity)));
     }
+    // All except the first resumed the session before, as the client's configuration lets them.
+    assert_eq!(sessions.resumed.load(Ordering::Relaxed), 3);
     // Protocols that the configuration names are kept, if the application names them as well.
     let config = speaking(engine, &["chat/2", "chat/1"]);
     server.alpn_protocols = vec![b"chat/1".to_vec()];
@@ -359,7 +392,7 @@ for_both_engines! {
     a_client_needs_no_certificate_where_it_is_optional
     a_client_without_a_certificate_learns_the_reason
     a_client_with_another_certificate_learns_the_reason
-    a_replaced_identity_serves_new_clients_and_old_connections_go_on
+    a_replaced_identity_serves_new_clients_and_keeps_old_ones
     both_ends_agree_on_the_first_protocol_of_the_server
     the_default_protocol_is_that_of_marcato
     both_ends_take_custom_configurations
