@@ -317,6 +317,12 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span)]
     pub(crate) connect_timeout: Duration,
 
+    /// Report goodput, completion times and lanes of each such span while the run goes on
+    ///
+    /// A bare number is of seconds. Text has a line for each interval, JSON the array `intervals`.
+    #[arg(short, long, value_name = "SPAN", value_parser = perf::interval)]
+    pub(crate) interval: Option<Duration>,
+
     /// Silence of the server after which the run ends, incomplete
     ///
     /// The server reports ten times a second. The values measured until then are printed and marked

@@ -143,6 +143,31 @@ fn a_run_over_tcp_delivers_everything_and_says_how() {
 }
 
 #[test]
+fn intervals_are_lines_of_text_and_an_array_of_json() {
+    let server = Server::start(&["--listen", "127.0.0.1:0"]);
+    let often = ["--source", "10ms:1kB", "--duration", "700ms", "-i", "200ms", "--warm-up", "100ms"];
+    let directory = tempfile::tempdir().unwrap();
+    let out = ["--out", directory.path().to_str().unwrap()];
+    let text = server.client(&[&often[..], &out].concat());
+    assert_eq!(text.status.code(), Some(0), "{text:?}");
+    let text = String::from_utf8(text.stdout).unwrap();
+    let lines = text.lines().take_while(|line| line.contains(" Mbit/s ")).count();
+    // The lanes are sampled every 100 ms, so that a busy machine may have fewer intervals.
+    assert!((2..=4).contains(&lines), "{text}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("result.txt")).unwrap(), text);
+    let run = json(&server.client(&[&often[..], &["--format", "json"]].concat()));
+    let intervals = run["intervals"].as_array().unwrap();
+    assert!((2..=4).contains(&intervals.len()), "{intervals:?}");
+    assert_eq!((&intervals[0]["from_s"], &intervals.last().unwrap()["to_s"]), (&0.0.into(), &0.7.into()));
+    for (one, next) in intervals.iter().zip(&intervals[1..]) {
+        assert_eq!(one["to_s"], next["from_s"]);
+        assert!(one["arrived"].as_u64().unwrap() > 0 && one["mct_ms"]["p50"].is_f64(), "{one}");
+        assert!(one["mbit_per_s"].as_f64().unwrap() > 0.0, "{one}");
+        assert!(one["lanes"][0]["cwnd_bytes"].as_u64().unwrap() > 0, "{one}");
+    }
+}
+
+#[test]
 fn every_scheduler_delivers_and_clients_come_one_after_another() {
     let server = Server::start(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--engine", "quic"]);
     let second = server.addrs[1].as_str();
@@ -235,6 +260,7 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
         (&["client", addr, "--fingerprint", &zeros], &mismatch),
         (&["client", addr, "--engine", "tcp", "--fingerprint", &zeros], &mismatch),
         (&["client", addr], "name the server's certificate with --fingerprint"),
+        (&["client", addr, "-i", "100ms"], "at least 200ms"),
         (&["client", addr, "--idle-timeout", "100ms"], "500ms to 60s"),
         (&["client", addr, "--ca", "/nowhere/ca.pem"], "/nowhere/ca.pem"),
         (&["client", "no-such-host.invalid"], "has no address"),

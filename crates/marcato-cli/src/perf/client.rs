@@ -14,11 +14,12 @@ use marcato_quic::{Fingerprint, Trust};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Seed};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::clock::{self, Exchange, Offset};
+use super::interval::Intervals;
 use super::outcome::{Clock, LaneOutcome, Outcome, SourceOutcome};
 use super::plan::{EngineName, LaneSpec, PathName, Plan, PlanError, StreamName};
 use super::protocol::{Hello, Refusal, Reply, Report, Request, SourceKind, Total};
@@ -49,7 +50,10 @@ const FILLING: usize = 1 << 16;
 pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     let plan = plan(asked)?;
     super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
-    let (outcome, end) = super::runtime()?.block_on(measure(asked, &plan))?;
+    let (sender, lines) = mpsc::unbounded_channel();
+    let sender = (asked.format == Format::Text).then_some(sender);
+    let runtime = super::runtime()?;
+    let (outcome, end) = runtime.block_on(printing(measure(asked, &plan, sender), lines, stdout))?;
     // Files are written before anything is printed, so that a failed write shows as an error first.
     outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
     let printed = match asked.format {
@@ -63,6 +67,25 @@ pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, 
         (_, Some(reason)) => Err(PerfError::Incomplete(reason)),
         (_, None) => Ok(Status::Ok),
     }
+}
+
+/// Prints lines while a run goes on, and returns its result.
+async fn printing<T>(
+    run: impl Future<Output = Result<T, PerfError>>,
+    mut lines: mpsc::UnboundedReceiver<String>,
+    stdout: &mut dyn Write,
+) -> Result<T, PerfError> {
+    tokio::pin!(run);
+    let done = loop {
+        tokio::select! {
+            Some(line) = lines.recv() => output::print(stdout, &line).map_err(PerfError::Print)?,
+            done = &mut run => break done,
+        }
+    };
+    while let Ok(line) = lines.try_recv() {
+        output::print(stdout, &line).map_err(PerfError::Print)?;
+    }
+    done
 }
 
 /// Returns the plan for these arguments, with defaults for what they leave open.
@@ -128,6 +151,7 @@ struct Heard {
     last: Option<(i128, Vec<Total>)>,
     /// Times and byte counts of the last reports, for the progress line.
     recent: VecDeque<(i128, u64)>,
+    intervals: Intervals,
     done: bool,
 }
 
@@ -152,20 +176,23 @@ impl Heard {
             self.last = Some((at, report.totals));
         }
         let releases = lock(releases);
+        // Completion times are of the best offset so far. The result uses the best of the run.
         for arrival in report.arrivals {
             let source = usize::from(arrival.source);
             // An arrival of a message that was never sent is ignored: the server's reports are not
             // trusted.
-            let Some(sent) = releases.get(source).map(Vec::len) else { continue };
+            let Some(sent) = releases.get(source) else { continue };
             let Ok(sequence) = usize::try_from(arrival.sequence) else { continue };
-            if sequence >= sent {
-                continue;
-            }
+            let Some(released) = sent.get(sequence) else { continue };
             let arrived = &mut self.arrived[source];
             if arrived.len() <= sequence {
                 arrived.resize(sequence + 1, None);
             }
-            self.arrivals += usize::from(arrived[sequence].replace(arrival.at).is_none());
+            if arrived[sequence].replace(arrival.at).is_none() {
+                self.arrivals += 1;
+                let took = self.offset.ours(arrival.at) - i128::from(*released);
+                self.intervals.arrived(took as f64 / 1e6);
+            }
         }
         self.done |= report.last;
     }
@@ -234,7 +261,11 @@ async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result
     Ok(())
 }
 
-async fn measure(asked: &PerfClient, plan: &Plan) -> Result<(Outcome, End), PerfError> {
+async fn measure(
+    asked: &PerfClient,
+    plan: &Plan,
+    lines: Option<mpsc::UnboundedSender<String>>,
+) -> Result<(Outcome, End), PerfError> {
     let remote = remote(asked).await?;
     let server = asked.addr.remote.clone();
     let config = plan.config(asked.connect_timeout);
@@ -251,6 +282,7 @@ async fn measure(asked: &PerfClient, plan: &Plan) -> Result<(Outcome, End), Perf
     let heard = Mutex::new(Heard {
         offset: Offset::new(same_host),
         arrived: vec![Vec::new(); plan.sources.len()],
+        intervals: Intervals::new(asked.interval, plan.warm_up, lines),
         ..Heard::default()
     });
     timeout(ANSWER, compare_clocks(&connection, &heard))
@@ -323,6 +355,7 @@ async fn load(
         from: i128::from(span.begin_ns) + ns(plan.warm_up),
         to: i128::from(span.begin_ns) + ns(plan.duration),
     };
+    lock(heard).intervals.begin(span.begin_ns.into());
     let mut tasks = JoinSet::new();
     let bulk_index = u8::try_from(plan.sources.len()).unwrap_or(u8::MAX);
     let bulk_level = plan.bulk.map(|bulk| plan.level(bulk.priority));
@@ -458,7 +491,8 @@ async fn watch(
     tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
     watched: &mut Vec<Watched>,
 ) -> Result<(), PerfError> {
-    let bar = ProgressBar::new_spinner();
+    let spinner = !lock(heard).intervals.prints();
+    let bar = if spinner { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }
@@ -495,7 +529,9 @@ async fn watch(
         }
         let srtts: Vec<String> =
             stats.lanes.iter().map(|lane| format!("{:.1}", lane.srtt.as_secs_f64() * 1e3)).collect();
-        let heard = lock(heard);
+        let mut heard = lock(heard);
+        let report = heard.recent.back().copied();
+        heard.intervals.look(now - span.begin, report, &stats.lanes);
         bar.set_message(format!(
             "{:.1} of {} · {:.2} Mbit/s · {} messages · srtt {} ms",
             (now - span.begin).as_secs_f64(),
@@ -506,6 +542,9 @@ async fn watch(
         ));
         bar.tick();
     }
+    let mut heard = lock(heard);
+    let report = heard.recent.back().copied();
+    heard.intervals.finish(plan.duration, report, &connection.stats().lanes);
     Ok(())
 }
 
@@ -651,6 +690,7 @@ fn outcome(
             error_ms: offset.error_ns() as f64 / 1e6,
             exchanges: offset.exchanges(),
         },
+        intervals: heard.intervals.finished().to_vec(),
         cut,
     }
 }

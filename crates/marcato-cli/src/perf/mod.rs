@@ -3,6 +3,7 @@
 
 mod client;
 mod clock;
+mod interval;
 mod outcome;
 pub(crate) mod plan;
 pub mod protocol;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 pub(crate) use client::{backlog, fingerprint, idle_timeout, run as client};
+pub(crate) use interval::interval;
 pub(crate) use server::run as server;
 
 /// Longest silence that either end tolerates. A server reports ten times a second, and a client

@@ -10,6 +10,7 @@ use marcato_units::{Bytes, Layer, Priority};
 use serde_json::{Value, json};
 
 use super::PerfError;
+use super::interval::Interval;
 use super::plan::{EngineName, Plan, SourceSpec, StreamName};
 use super::quantity::{shown_size, shown_span};
 use crate::table::Table;
@@ -91,6 +92,8 @@ pub(crate) struct Outcome {
     pub(crate) by_priority: [Bytes; Priority::COUNT],
     pub(crate) lanes: Vec<LaneOutcome>,
     pub(crate) clock: Clock,
+    /// Intervals, if they were asked for.
+    pub(crate) intervals: Vec<Interval>,
     /// Reason for an early end; `None` if the run was complete.
     pub(crate) cut: Option<String>,
 }
@@ -225,11 +228,13 @@ impl Outcome {
                 "by_priority": throughput,
             },
             "lanes": lanes,
+            "intervals": self.intervals.iter().map(Interval::json).collect::<Vec<_>>(),
         });
         // Strings, finite numbers and maps with string keys cannot fail to serialise.
         serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
     }
 
+    /// Returns the result as text, without the intervals, which have been printed before.
     pub(crate) fn to_text(&self) -> String {
         let plan = &self.plan;
         let mut text = format!("marcato perf {VERSION} ({COMMIT}), seed {}\n", plan.seed);
@@ -359,7 +364,8 @@ impl Outcome {
         if let Some(out) = out {
             file(&out.join("result.json"), &self.to_json())?;
             file(&out.join("result.csv"), &self.to_csv())?;
-            file(&out.join("result.txt"), &self.to_text())?;
+            let lines: String = self.intervals.iter().map(Interval::line).collect();
+            file(&out.join("result.txt"), &(lines + &self.to_text()))?;
             file(&out.join("mct.svg"), &self.to_svg())?;
         }
         svg.map_or(Ok(()), |path| file(path, &self.to_svg()))
@@ -417,7 +423,16 @@ mod tests {
             lost: 5,
         };
         let clock = Clock { shared: false, offset_ms: 12.0, error_ms: 0.25, exchanges: 20 };
-        Outcome { plan, sources, seconds: 8.0, by_priority, lanes: vec![lane], clock, cut: None }
+        Outcome {
+            plan,
+            sources,
+            seconds: 8.0,
+            by_priority,
+            lanes: vec![lane],
+            clock,
+            intervals: vec![],
+            cut: None,
+        }
     }
 
     #[test]

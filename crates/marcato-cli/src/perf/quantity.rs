@@ -28,6 +28,12 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
+/// Parses a span, or a number of seconds as iperf3 takes it: `10`.
+pub(crate) fn span_or_seconds(text: &str) -> Result<Duration, String> {
+    let bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if bare { span(&format!("{text}s")) } else { span(text) }
+}
+
 /// Parses a size: `500B`, `10kB` (1000 bytes), `64KiB` (1024), `1MB`, `1MiB`.
 pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     let wrong = || format!("`{text}` is no size: write 500B, 10kB, 64KiB or 1MB");
@@ -86,6 +92,9 @@ mod tests {
             (span("500us"), span("2m")),
             (Ok(Duration::from_micros(500)), Ok(Duration::from_secs(120)))
         );
+        assert_eq!(span_or_seconds("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(span_or_seconds("0.5"), span_or_seconds("500ms"));
+        assert!(span_or_seconds("").is_err() && span_or_seconds("1x").is_err());
         assert_eq!((size("10kB"), size("64KiB")), (Ok(Bytes::kb(10)), Ok(Bytes::new(65_536))));
         assert_eq!((size("0.5MB"), size("32B")), (Ok(Bytes::kb(500)), Ok(Bytes::new(32))));
         assert_eq!((priority("p0"), priority("P4")), (Ok(Priority::P0), Ok(Priority::P4)));
