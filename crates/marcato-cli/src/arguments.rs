@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use marcato_papers::{Registry, RunOptions};
 use marcato_quic::Fingerprint;
 use marcato_report::{COMMIT, VERSION, World};
-use marcato_units::{Bytes, Seed};
+use marcato_units::{Bytes, Rate, Seed};
 
 use crate::perf::plan::{BulkSpec, EngineName, LaneSpec, PathName, SourceSpec, StreamName};
 use crate::perf::{self, quantity};
@@ -219,6 +219,26 @@ pub(crate) struct PerfServer {
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
     pub(crate) listen: Vec<LaneSpec>,
 
+    /// Port of addresses to listen at that have none
+    #[arg(short, long, value_name = "N", default_value_t = perf::plan::PORT)]
+    pub(crate) port: u16,
+
+    /// Run in the background, once the addresses are open
+    #[arg(short = 'D', long)]
+    pub(crate) daemon: bool,
+
+    /// Set in the process that `--daemon` starts
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
+
+    /// Write the number of the process into this file
+    #[arg(short = 'I', long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+
+    /// Append the output to this file instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) logfile: Option<PathBuf>,
+
     /// Open a low lane next to each lane, at the port after its own, for clients with --layered
     /// (QUIC)
     #[arg(long)]
@@ -241,7 +261,7 @@ pub(crate) struct PerfServer {
     pub(crate) max_clients: usize,
 
     /// End after the first client
-    #[arg(long)]
+    #[arg(short = '1', long)]
     pub(crate) once: bool,
 }
 
@@ -251,6 +271,10 @@ pub(crate) struct PerfClient {
     /// The server: HOST, HOST:PORT (4433), or HOST:PORT@LOCAL to leave from a local address
     #[arg(value_name = "ADDR")]
     pub(crate) addr: LaneSpec,
+
+    /// Port of the server's addresses that have none [default: 4433]
+    #[arg(short, long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
 
     /// The transport
     #[arg(long, value_enum, default_value_t = EngineName::Quic)]
@@ -276,6 +300,19 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "SPEC")]
     pub(crate) bulk: Option<BulkSpec>,
 
+    /// Rate of the bulk data, for example 10Mbit/s or 10M [default: as much as fits]
+    #[arg(short, long, value_name = "RATE", value_parser = quantity::rate)]
+    pub(crate) bitrate: Option<Rate>,
+
+    /// End once this amount of bulk data has been delivered, for example 10MB or 1G (1024^3)
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = quantity::amount)]
+    pub(crate) bytes: Option<Bytes>,
+
+    /// Send bulk data in unreliable messages of at most one packet (QUIC); lost ones are not
+    /// retransmitted
+    #[arg(short, long)]
+    pub(crate) unreliable: bool,
+
     /// Lane scheduler [default: cwr; lowrtt with --stream-scheduler rr]
     #[arg(long, value_enum)]
     pub(crate) path_scheduler: Option<PathName>,
@@ -284,9 +321,9 @@ pub(crate) struct PerfClient {
     #[arg(long, value_enum, default_value_t = StreamName::Cats)]
     pub(crate) stream_scheduler: StreamName,
 
-    /// Duration of sending
-    #[arg(long, value_name = "SPAN", default_value = "10s", value_parser = quantity::span)]
-    pub(crate) duration: Duration,
+    /// Duration of sending; a bare number is of seconds [default: 10s, or one hour with --bytes]
+    #[arg(short = 't', long, value_name = "SPAN", value_parser = quantity::span_or_seconds)]
+    pub(crate) duration: Option<Duration>,
 
     /// Initial part of the duration that is not measured
     #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span)]
@@ -334,6 +371,14 @@ pub(crate) struct PerfClient {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 
+    /// Print the result as JSON: --format json
+    #[arg(short = 'J', long, conflicts_with = "format")]
+    pub(crate) json: bool,
+
+    /// Append the output to this file instead of printing it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) logfile: Option<PathBuf>,
+
     /// Draw the distributions of the completion times into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
@@ -341,6 +386,13 @@ pub(crate) struct PerfClient {
     /// Write result.json, result.csv, result.txt and mct.svg into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+}
+
+impl PerfClient {
+    /// Returns the format of the result.
+    pub(crate) fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 /// Parses a probability of loss, from 0 to below 1. With 1, nothing would ever arrive.

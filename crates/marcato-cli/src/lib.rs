@@ -127,7 +127,7 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
         Command::Demo(asked) => (&asked.out, asked.format, "report.html"),
         Command::Sim(asked) if !asked.explain => (&asked.out, asked.format, "report.html"),
         Command::Perf(asked) => match &asked.role {
-            PerfRole::Client(asked) => (&asked.out, asked.format, "result.txt"),
+            PerfRole::Client(asked) => (&asked.out, asked.format(), "result.txt"),
             PerfRole::Server(_) => return Vec::new(),
         },
         Command::Sim(_) | Command::Completions(_) => return Vec::new(),

@@ -167,6 +167,74 @@ fn intervals_are_lines_of_text_and_an_array_of_json() {
     }
 }
 
+/// Returns the messages and bytes that a server has received of its only client.
+fn received(server: Server) -> (u64, u64) {
+    let said = server.end();
+    let line = said.lines().find(|line| line.ends_with(" bytes")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let number = |from_end: usize| words[words.len() - from_end].parse().unwrap();
+    (number(4), number(2))
+}
+
+#[test]
+fn a_limited_amount_arrives_and_ends_the_run() {
+    for engine in ["tcp", "quic"] {
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+        let run = json(&server.client(&["--engine", engine, "--bulk", "p2", "-n", "300kB", "-J"]));
+        assert_eq!((&run["config"]["bytes"], &run["complete"]), (&300_000.into(), &true.into()));
+        let bulk = &run["throughput"]["by_priority"][0];
+        assert!(bulk["priority"] == "P2" && bulk["mbit_per_s"].as_f64().unwrap() > 0.0, "{bulk}");
+        assert_eq!(received(server), (5, 300_000), "{engine}");
+    }
+}
+
+#[test]
+fn bulk_data_keeps_its_rate_and_unreliable_its_packets() {
+    for (how, largest) in [(&["--engine", "tcp"][..], 5000), (&["-u"], 1500)] {
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+        let (host, port) = server.addrs[0].split_once(':').unwrap();
+        let ours = ["perf", "client", host, "-p", port, "--fingerprint", &server.fingerprint];
+        let paced = ["--bulk", "p4:5kB", "-b", "1M", "-t", "0.8", "-J"];
+        let run = json(&marcato(&[&ours[..], &paced, how].concat()));
+        assert_eq!(run["config"]["bitrate_bit_per_s"], 1_000_000);
+        assert_eq!(
+            (&run["config"]["duration_s"], &run["config"]["unreliable"]),
+            (&0.8.into(), &(how.len() == 1).into())
+        );
+        let (messages, bytes) = received(server);
+        // 0.8 s at 1 Mbit/s, and a message that begins before the end.
+        assert!(messages > 0 && bytes <= 100_000 + largest, "{bytes}");
+        assert!(bytes / messages <= largest, "{messages} messages of {bytes} bytes");
+    }
+}
+
+#[test]
+fn a_server_in_the_background_greets_and_logs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, pid) = (directory.path().join("log"), directory.path().join("pid"));
+    let files = ["--logfile", log.to_str().unwrap(), "-I", pid.to_str().unwrap()];
+    let started = marcato(&[&["perf", "server", "--listen", "127.0.0.1:0", "-D", "-1"], &files[..]].concat());
+    assert_eq!(started.status.code(), Some(0), "{started:?}");
+    let greeting = String::from_utf8(started.stdout).unwrap();
+    let word = |line: &str| greeting.lines().find_map(|said| said.strip_prefix(line)).unwrap().to_owned();
+    let addr = word("listening on ").split(' ').next().unwrap().to_owned();
+    let client = ["perf", "client", &addr, "--fingerprint", &word("certificate "), "-t", "0.3"];
+    let run = marcato(&[&client[..], &["--logfile", log.to_str().unwrap()]].concat());
+    let server = word("pid ");
+    assert_eq!(std::fs::read_to_string(&pid).unwrap().trim(), server);
+    // It has ended by itself already, or is about to.
+    let _ = Command::new("kill").arg(&server).stderr(Stdio::null()).status();
+    assert_eq!((run.status.code(), run.stdout.len()), (Some(0), 0), "{run:?}");
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("listening on") && log.contains("client 1: connected"), "{log}");
+    assert!(log.contains("Throughput at the server"), "{log}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let failed = marcato(&["perf", "server", "-D", "--listen", &taken]);
+    assert_eq!(failed.status.code(), Some(2), "{failed:?}");
+    assert!(String::from_utf8(failed.stderr).unwrap().contains("choose another address or port"));
+}
+
 #[test]
 fn every_scheduler_delivers_and_clients_come_one_after_another() {
     let server = Server::start(&["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--engine", "quic"]);
@@ -260,6 +328,10 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
         (&["client", addr, "--fingerprint", &zeros], &mismatch),
         (&["client", addr, "--engine", "tcp", "--fingerprint", &zeros], &mismatch),
         (&["client", addr], "name the server's certificate with --fingerprint"),
+        (&["client", addr, "-u", "--engine", "tcp"], "kernel TCP delivers everything"),
+        (&["client", addr, "-n", "1M", "--source", "100ms:1kB"], "give --bulk too"),
+        (&["client", addr, "-b", "1M", "--bulk", "p4", "--stream-scheduler", "rr"], "leave --bitrate out"),
+        (&["client", addr, "-u", "-n", "1M"], "leave --bytes or --unreliable out"),
         (&["client", addr, "-i", "100ms"], "at least 200ms"),
         (&["client", addr, "--idle-timeout", "100ms"], "500ms to 60s"),
         (&["client", addr, "--ca", "/nowhere/ca.pem"], "/nowhere/ca.pem"),

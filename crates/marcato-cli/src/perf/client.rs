@@ -14,17 +14,17 @@ use marcato_quic::{Fingerprint, Trust};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Layer, Priority, Seed};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::clock::{self, Exchange, Offset};
 use super::interval::Intervals;
 use super::outcome::{Clock, LaneOutcome, Outcome, SourceOutcome};
-use super::plan::{EngineName, LaneSpec, PathName, Plan, PlanError, StreamName};
+use super::plan::{EngineName, LaneSpec, PORT, PathName, Plan, PlanError, StreamName};
 use super::protocol::{Hello, Refusal, Reply, Report, Request, SourceKind, Total};
 use super::quantity::{shown_size, shown_span};
-use super::send::{Periodic, Releases, Sending, Span, lock};
+use super::send::{Bulk, Periodic, Releases, Sending, Span, lock};
 use super::{NAME, PerfError, SILENCE};
 use crate::Status;
 use crate::arguments::{Format, PerfClient};
@@ -46,17 +46,25 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const JITTER: Duration = Duration::from_millis(2);
 /// Length of the random data with which messages are filled repeatedly.
 const FILLING: usize = 1 << 16;
+/// Default duration, and that of a run that ends with an amount of data.
+const DURATION: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(3600);
 
 pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     let plan = plan(asked)?;
+    let mut log = asked.logfile.as_deref().map(super::log).transpose()?;
+    let stdout: &mut dyn Write = match &mut log {
+        Some(log) => log,
+        None => stdout,
+    };
     super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
     let (sender, lines) = mpsc::unbounded_channel();
-    let sender = (asked.format == Format::Text).then_some(sender);
+    let sender = (asked.format() == Format::Text).then_some(sender);
     let runtime = super::runtime()?;
     let (outcome, end) = runtime.block_on(printing(measure(asked, &plan, sender), lines, stdout))?;
     // Files are written before anything is printed, so that a failed write shows as an error first.
     outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
-    let printed = match asked.format {
+    let printed = match asked.format() {
         Format::Text => outcome.to_text(),
         Format::Json => outcome.to_json(),
         Format::Csv => outcome.to_csv(),
@@ -103,10 +111,13 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         engine: asked.engine,
         sources: if nothing { vec![usual("100ms:10kB:p0")?] } else { asked.sources.clone() },
         bulk: if nothing { Some("p4".parse().map_err(PerfError::Usage)?) } else { asked.bulk },
+        bitrate: asked.bitrate,
+        bytes: asked.bytes,
+        unreliable: asked.unreliable,
         path,
         layered: asked.layered,
         stream: asked.stream_scheduler,
-        duration: asked.duration,
+        duration: asked.duration.unwrap_or(if asked.bytes.is_some() { LONGEST } else { DURATION }),
         warm_up: asked.warm_up,
         backlog: asked.backlog,
         seed: asked.seed,
@@ -127,8 +138,8 @@ fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError>
 
 async fn remote(asked: &PerfClient) -> Result<Remote, PerfError> {
     let lanes: Vec<LaneSpec> = std::iter::once(&asked.addr).chain(&asked.lanes).cloned().collect();
-    let addrs = super::resolve_all(&lanes).await?;
-    let (host, _) = asked.addr.host_port().map_err(PerfError::Usage)?;
+    let addrs = super::resolve_all(&lanes, asked.port.unwrap_or(PORT)).await?;
+    let (host, _) = asked.addr.host_port(PORT).map_err(PerfError::Usage)?;
     let lane = |(spec, addr): (&LaneSpec, std::net::SocketAddr)| {
         let lane = LaneConfig::new(addr);
         spec.local.map_or(lane, |local| lane.from((local, 0).into()))
@@ -344,18 +355,28 @@ async fn load(
     let mut stream = Seed::new(plan.seed).stream("perf/filling");
     let filling: Vec<u8> = (0..FILLING / 8).flat_map(|_| stream.next_u64().to_be_bytes()).collect();
     let span = Span::new(plan.duration);
+    let over = watch::Sender::new(false);
     let mut sending = Sending {
         connection: connection.clone(),
         span,
         releases: Arc::clone(&releases),
         filling: filling.into(),
         mixer: None,
+        over: over.clone(),
     };
     let counted = Counted {
         from: i128::from(span.begin_ns) + ns(plan.warm_up),
         to: i128::from(span.begin_ns) + ns(plan.duration),
     };
-    lock(heard).intervals.begin(span.begin_ns.into());
+    {
+        let mut heard = lock(heard);
+        heard.intervals.begin(span.begin_ns.into());
+        if plan.bytes.is_some() && plan.warm_up.is_zero() {
+            // A limited amount may have arrived before the first report.
+            let none = vec![Total::default(); plan.sources.len() + 1];
+            heard.first = Some((span.begin_ns.into(), none));
+        }
+    }
     let mut tasks = JoinSet::new();
     let bulk_index = u8::try_from(plan.sources.len()).unwrap_or(u8::MAX);
     let bulk_level = plan.bulk.map(|bulk| plan.level(bulk.priority));
@@ -366,7 +387,15 @@ async fn load(
         let mixing = Sending { mixer: None, ..sending.clone() };
         tasks.spawn(mixing.mix(wholes, plan.level(Priority::P2), bulk));
     } else if let (Some(bulk), Some(level)) = (plan.bulk, bulk_level) {
-        tasks.spawn(sending.clone().bulk(bulk_index, bulk, level, plan.backlog));
+        tasks.spawn(sending.clone().bulk(Bulk {
+            index: bulk_index,
+            spec: bulk,
+            level,
+            backlog: plan.backlog,
+            bitrate: plan.bitrate,
+            bytes: plan.bytes,
+            unreliable: plan.unreliable,
+        }));
     }
     for (index, spec) in (0u8..).zip(&plan.sources) {
         let mut draw = Seed::new(plan.seed).stream(&format!("perf/source/{index}"));
@@ -400,7 +429,7 @@ async fn load(
     let listening = listen(connection, heard, counted, &releases, &finished, server, idle);
     tokio::pin!(listening);
     let work = async {
-        watch(connection, plan, span, heard, &mut tasks, &mut watched).await?;
+        watch(connection, plan, span, heard, &mut tasks, &mut watched, over.subscribe()).await?;
         drain(heard, &releases, &mut tasks, &finished).await?;
         finish(connection, heard, &finished, server, LINGER).await
     };
@@ -490,6 +519,7 @@ async fn watch(
     heard: &Mutex<Heard>,
     tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
     watched: &mut Vec<Watched>,
+    mut over: watch::Receiver<bool>,
 ) -> Result<(), PerfError> {
     let spinner = !lock(heard).intervals.prints();
     let bar = if spinner { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
@@ -504,6 +534,7 @@ async fn watch(
         tokio::select! {
             _ = ticks.tick() => {}
             () = sleep_until(span.end) => break,
+            _ = over.wait_for(|over| *over) => break,
             // A source that has sent all its messages may end early.
             Some(ended) = tasks.join_next() => {
                 joined(ended)?;
@@ -544,7 +575,8 @@ async fn watch(
     }
     let mut heard = lock(heard);
     let report = heard.recent.back().copied();
-    heard.intervals.finish(plan.duration, report, &connection.stats().lanes);
+    let ran = (Instant::now() - span.begin).min(plan.duration);
+    heard.intervals.finish(ran, report, &connection.stats().lanes);
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 mod client;
 mod clock;
+mod daemon;
 mod interval;
 mod outcome;
 pub(crate) mod plan;
@@ -11,9 +12,10 @@ pub(crate) mod quantity;
 mod send;
 mod server;
 
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use marcato_net::{Closed, ConnectError, ListenError, ReserveError, SendError};
@@ -44,6 +46,8 @@ pub(crate) enum PerfError {
     Plan(#[from] plan::PlanError),
     #[error("cannot start: {0}")]
     Runtime(io::Error),
+    #[error("the server in the background has ended: {0}")]
+    Daemon(String),
     #[error("`{name}` has no address: {source}")]
     Resolve { name: String, source: io::Error },
     #[error(transparent)]
@@ -124,10 +128,16 @@ async fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
     found.next().ok_or_else(|| failed(io::Error::from(io::ErrorKind::NotFound)))
 }
 
-async fn resolve_all(lanes: &[plan::LaneSpec]) -> Result<Vec<SocketAddr>, PerfError> {
+/// Opens a file to which output is appended.
+fn log(path: &Path) -> Result<File, PerfError> {
+    let opened = File::options().append(true).create(true).open(path);
+    opened.map_err(|source| PerfError::File { path: path.to_owned(), source })
+}
+
+async fn resolve_all(lanes: &[plan::LaneSpec], port: u16) -> Result<Vec<SocketAddr>, PerfError> {
     let mut addrs = Vec::new();
     for lane in lanes {
-        let (host, port) = lane.host_port().map_err(PerfError::Usage)?;
+        let (host, port) = lane.host_port(port).map_err(PerfError::Usage)?;
         addrs.push(resolve(&host, port).await?);
     }
     Ok(addrs)

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{AtomicFile, COMMIT, Percentile, Samples, VERSION};
-use marcato_units::{Bytes, Layer, Priority};
+use marcato_units::{Bytes, Layer, Priority, Rate};
 use serde_json::{Value, json};
 
 use super::PerfError;
@@ -166,8 +166,21 @@ impl Outcome {
     }
 
     pub(crate) fn to_json(&self) -> String {
-        let Plan { engine, sources, bulk, path, layered, stream, duration, warm_up, backlog, seed } =
-            &self.plan;
+        let Plan {
+            engine,
+            sources,
+            bulk,
+            bitrate,
+            bytes,
+            unreliable,
+            path,
+            layered,
+            stream,
+            duration,
+            warm_up,
+            backlog,
+            seed,
+        } = &self.plan;
         let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
         let throughput: Vec<Value> = self
             .shares()
@@ -206,6 +219,9 @@ impl Outcome {
                 "engine": engine.to_string(),
                 "sources": sources,
                 "bulk": bulk.map(|bulk| bulk.to_string()),
+                "bitrate_bit_per_s": bitrate.map(Rate::as_bps),
+                "bytes": bytes.map(Bytes::get),
+                "unreliable": *unreliable,
                 "path_scheduler": (*engine == EngineName::Quic).then(|| path.to_string()),
                 "layered": *layered,
                 "stream_scheduler": stream.to_string(),
@@ -243,10 +259,11 @@ impl Outcome {
             EngineName::Quic if plan.layered => format!(", paths {} in two layers", plan.path),
             EngineName::Quic => format!(", paths {}", plan.path),
         };
+        let end = plan.bytes.map_or(String::new(), |bytes| format!(" or {} of bulk", shown_size(bytes)));
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{}{scheduler}, streams {}, {} of which {} to warm up, at most {} waiting in each level",
+            "{}{scheduler}, streams {}, {}{end} of which {} to warm up, at most {} waiting in each level",
             plan.engine,
             plan.stream,
             shown_span(plan.duration),
@@ -399,6 +416,9 @@ mod tests {
             engine: EngineName::Quic,
             sources: vec!["100ms:10kB".parse().unwrap()],
             bulk: Some("p4".parse().unwrap()),
+            bitrate: None,
+            bytes: None,
+            unreliable: false,
             path: PathName::Cwr,
             layered: false,
             stream: StreamName::Cats,

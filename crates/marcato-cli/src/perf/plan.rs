@@ -11,7 +11,7 @@ use marcato_quic::{PathScheduler, SessionConfig};
 use marcato_sched::Debt;
 use marcato_sched::conductor;
 use marcato_sched::schedule::CwrConfig;
-use marcato_units::{Bytes, Priority};
+use marcato_units::{Bytes, Priority, Rate};
 
 use super::SILENCE;
 use super::protocol::{MAX_DATA_HEADER, MAX_SOURCES};
@@ -20,7 +20,7 @@ use super::quantity::{priority, shown_size, shown_span, size, span};
 /// Default port.
 pub(crate) const PORT: u16 = 4433;
 /// Shortest message: it must hold the header of its piece.
-const SHORTEST: Bytes = Bytes::new(32);
+pub(crate) const SHORTEST: Bytes = Bytes::new(32);
 /// Longest message that `marcato perf server` accepts as a whole.
 const LONGEST: Bytes = Bytes::new(16_000_000);
 /// Largest number of messages of one source. Each takes 16 bytes of memory.
@@ -188,14 +188,14 @@ impl FromStr for LaneSpec {
             }
         };
         let lane = Self { remote: remote.to_owned(), local };
-        lane.host_port()?;
+        lane.host_port(PORT)?;
         Ok(lane)
     }
 }
 
 impl LaneSpec {
-    /// Returns the host and the port.
-    pub(crate) fn host_port(&self) -> Result<(String, u16), String> {
+    /// Returns the host and the port, which is `usual` if none is given.
+    pub(crate) fn host_port(&self, usual: u16) -> Result<(String, u16), String> {
         let remote = self.remote.as_str();
         if remote.is_empty() {
             return Err("write HOST, HOST:PORT or HOST:PORT@LOCAL".into());
@@ -221,10 +221,10 @@ impl LaneSpec {
         }
         // A bare IPv6 address has colons itself, so it is tried before HOST:PORT.
         if let Ok(ip) = self.remote.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            return Ok((ip.to_string(), PORT));
+            return Ok((ip.to_string(), usual));
         }
         match self.remote.split_once(':') {
-            None => Ok((self.remote.clone(), PORT)),
+            None => Ok((self.remote.clone(), usual)),
             Some((host, port)) => {
                 let port = port.parse().map_err(|_| format!("`{port}` is no port: give 1 to 65535"))?;
                 Ok((host.to_owned(), port))
@@ -239,6 +239,12 @@ pub(crate) struct Plan {
     pub(crate) engine: EngineName,
     pub(crate) sources: Vec<SourceSpec>,
     pub(crate) bulk: Option<BulkSpec>,
+    /// Rate of the bulk data; `None` for as much as fits.
+    pub(crate) bitrate: Option<Rate>,
+    /// Amount of bulk data after whose delivery the run ends.
+    pub(crate) bytes: Option<Bytes>,
+    /// Set if bulk data is sent in unreliable messages.
+    pub(crate) unreliable: bool,
     pub(crate) path: PathName,
     pub(crate) layered: bool,
     pub(crate) stream: StreamName,
@@ -265,6 +271,18 @@ pub(crate) enum PlanError {
     LayeredOverTcp,
     #[error("kernel TCP has one lane: leave --lane out, or use --engine quic")]
     LanesOverTcp,
+    #[error("{option} is about bulk data: give --bulk too")]
+    NoBulk { option: &'static str },
+    #[error("kernel TCP delivers everything: leave --unreliable out, or use --engine quic")]
+    UnreliableOverTcp,
+    #[error(
+        "--stream-scheduler rr sends bulk data without {option}: leave {option} out, or use another stream scheduler"
+    )]
+    BulkInPieces { option: &'static str },
+    #[error(
+        "unreliable bulk data may be lost, so its delivery ends no run: leave --bytes or --unreliable out"
+    )]
+    UnreliableBytes,
     #[error("--listen takes no @{local}: give the address to listen at alone")]
     LocalListen { local: IpAddr },
     #[error(
@@ -307,6 +325,25 @@ impl Plan {
         if self.engine == EngineName::Tcp && lanes > 1 {
             return Err(PlanError::LanesOverTcp);
         }
+        let options = [
+            ("--bitrate", self.bitrate.is_some()),
+            ("--bytes", self.bytes.is_some()),
+            ("--unreliable", self.unreliable),
+        ];
+        if let Some((option, _)) = options.into_iter().find(|(_, given)| *given) {
+            if self.bulk.is_none() {
+                return Err(PlanError::NoBulk { option });
+            }
+            if self.stream == StreamName::Rr {
+                return Err(PlanError::BulkInPieces { option });
+            }
+        }
+        if self.unreliable && self.engine == EngineName::Tcp {
+            return Err(PlanError::UnreliableOverTcp);
+        }
+        if self.unreliable && self.bytes.is_some() {
+            return Err(PlanError::UnreliableBytes);
+        }
         if self.stream == StreamName::Rr && self.reserves() {
             return Err(PlanError::PiecesReserved);
         }
@@ -348,6 +385,9 @@ mod tests {
             engine: EngineName::Quic,
             sources: vec!["100ms:10kB".parse().unwrap()],
             bulk: Some("p4".parse().unwrap()),
+            bitrate: None,
+            bytes: None,
+            unreliable: false,
             path: PathName::Cwr,
             layered: false,
             stream: StreamName::Cats,
@@ -378,7 +418,7 @@ mod tests {
     fn a_lane_is_a_host_with_optional_port_and_local_address() {
         let lane = |text: &str| {
             let lane: LaneSpec = text.parse().unwrap();
-            (lane.host_port().unwrap(), lane.local)
+            (lane.host_port(PORT).unwrap(), lane.local)
         };
         assert_eq!(lane("example.org"), (("example.org".into(), PORT), None));
         assert_eq!(lane("example.org:99"), (("example.org".into(), 99), None));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use marcato_units::{Bytes, Priority};
+use marcato_units::{Bytes, Priority, Rate};
 
 /// Splits `12.5ms` into its number and its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -54,6 +54,39 @@ pub(crate) fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes::new(bytes.round() as u64))
 }
 
+/// Parses an amount of data: a size, or a number as iperf3 takes it, with K, M or G for powers of
+/// 1024.
+pub(crate) fn amount(text: &str) -> Result<Bytes, String> {
+    let wrong = || format!("`{text}` is no amount: write 500kB, 10MB, or 1G for 1024^3 bytes");
+    let one: u64 = match text.bytes().last() {
+        Some(b'0'..=b'9') => 1,
+        Some(b'k' | b'K') => 1 << 10,
+        Some(b'm' | b'M') => 1 << 20,
+        Some(b'g' | b'G') => 1 << 30,
+        _ => return size(text).ok().filter(|bytes| *bytes > Bytes::ZERO).ok_or_else(wrong),
+    };
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u64>();
+    let bytes = number.ok().and_then(|number| number.checked_mul(one)).map(Bytes::new);
+    bytes.filter(|bytes| *bytes > Bytes::ZERO && *bytes <= Bytes::kb(1 << 40)).ok_or_else(wrong)
+}
+
+/// Parses a rate: `10Mbit/s`, or as iperf3 takes it, in bits per second with K, M or G for powers
+/// of 1000.
+pub(crate) fn rate(text: &str) -> Result<Rate, String> {
+    let wrong = || format!("`{text}` is no rate of 1 kbit/s to 1 Tbit/s: write 500kbit/s, 10M or 1G");
+    let bare = text.trim_end_matches("bit/s");
+    let one: u64 = match bare.bytes().last() {
+        Some(b'0'..=b'9') => 1,
+        Some(b'k' | b'K') => 1000,
+        Some(b'm' | b'M') => 1_000_000,
+        Some(b'g' | b'G') => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let number = bare.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<u64>();
+    let bits = number.ok().and_then(|number| number.checked_mul(one));
+    bits.filter(|bits| (1000..=1_000_000_000_000).contains(bits)).map(Rate::from_bps).ok_or_else(wrong)
+}
+
 /// Parses a priority: `p0` to `p4`.
 pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     let digit = text.strip_prefix(['p', 'P']).and_then(|digit| digit.parse().ok());
@@ -98,6 +131,20 @@ mod tests {
         assert_eq!((size("10kB"), size("64KiB")), (Ok(Bytes::kb(10)), Ok(Bytes::new(65_536))));
         assert_eq!((size("0.5MB"), size("32B")), (Ok(Bytes::kb(500)), Ok(Bytes::new(32))));
         assert_eq!((priority("p0"), priority("P4")), (Ok(Priority::P0), Ok(Priority::P4)));
+    }
+
+    #[test]
+    fn amounts_and_rates_are_read_as_iperf3_reads_them() {
+        assert_eq!((amount("1G"), amount("500")), (Ok(Bytes::new(1 << 30)), Ok(Bytes::new(500))));
+        assert_eq!((amount("2K"), amount("2kB")), (Ok(Bytes::new(2048)), Ok(Bytes::kb(2))));
+        assert_eq!((rate("10M"), rate("10Mbit/s")), (Ok(Rate::from_mbps(10)), Ok(Rate::from_mbps(10))));
+        assert_eq!((rate("1G"), rate("64000")), (Ok(Rate::from_mbps(1000)), Ok(Rate::from_kbps(64))));
+        for wrong in ["", "0", "G", "1X", "1.5G", "99999999999G", "-1K"] {
+            assert!(amount(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "0", "999", "M", "10MB", "1bit/s", "10Mb", "2000G"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

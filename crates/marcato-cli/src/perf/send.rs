@@ -8,12 +8,12 @@ use marcato_net::{Connection, Message, MessageHandle, SendError};
 use marcato_sched::conductor::Redundancy;
 use marcato_sched::order::{RoundRobin, StreamId};
 use marcato_sched::reserve::SourceKey;
-use marcato_units::{Bytes, Priority};
-use tokio::sync::mpsc;
+use marcato_units::{Bytes, Priority, Rate};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::clock;
-use super::plan::{BulkSpec, SourceSpec};
+use super::plan::{BulkSpec, SHORTEST, SourceSpec};
 use super::protocol::Piece;
 
 /// Length of mixed pieces: the payload of a QUIC packet of the smallest size.
@@ -62,6 +62,8 @@ pub(crate) struct Sending {
     pub(crate) filling: Arc<[u8]>,
     /// Channel to the mixer; `None` if messages are sent directly.
     pub(crate) mixer: Option<mpsc::Sender<Whole>>,
+    /// Set when the run ends before its time, because all of a limited amount has been delivered.
+    pub(crate) over: watch::Sender<bool>,
 }
 
 /// Message before it is cut into pieces.
@@ -101,6 +103,28 @@ pub(crate) struct Periodic {
     pub(crate) redundancy: Redundancy,
 }
 
+/// Waits until a message has been delivered. The end of the connection is reported elsewhere.
+async fn delivered(handle: &mut MessageHandle) {
+    let _ = handle.delivered().await;
+}
+
+/// Bulk data, with the way in which its messages are offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bulk {
+    pub(crate) index: u8,
+    pub(crate) spec: BulkSpec,
+    /// Level at which messages are offered.
+    pub(crate) level: Priority,
+    /// Most bytes of the level that wait before the connection.
+    pub(crate) backlog: Bytes,
+    /// Rate; `None` for as much as fits.
+    pub(crate) bitrate: Option<Rate>,
+    /// Amount after whose delivery the run ends.
+    pub(crate) bytes: Option<Bytes>,
+    /// Set if messages are unreliable, and so fit one packet each.
+    pub(crate) unreliable: bool,
+}
+
 impl Sending {
     /// Returns `len` bytes of a message, beginning with the header.
     fn body(&self, piece: &Piece, len: Bytes) -> Vec<u8> {
@@ -125,6 +149,7 @@ impl Sending {
     /// measured.
     pub(crate) async fn periodic(self, source: Periodic) -> Result<(), SendError> {
         let Periodic { index, spec, .. } = source;
+        let mut over = self.over.subscribe();
         let mut due = self.span.begin + source.phase;
         for sequence in 0.. {
             if due >= self.span.end {
@@ -133,8 +158,10 @@ impl Sending {
             let released = if Instant::now() >= due {
                 self.span.ns(due)
             } else {
-                sleep_until(due).await;
-                clock::now()
+                tokio::select! {
+                    () = sleep_until(due) => clock::now(),
+                    _ = over.wait_for(|over| *over) => break,
+                }
             };
             lock(&self.releases)[usize::from(index)].push(released);
             if let Some(mixer) = &self.mixer {
@@ -155,33 +182,53 @@ impl Sending {
         Ok(())
     }
 
-    /// Keeps the backlog full until the end, then cancels the messages that have not been sent.
-    pub(crate) async fn bulk(
-        self,
-        index: u8,
-        spec: BulkSpec,
-        level: Priority,
-        backlog: Bytes,
-    ) -> Result<(), SendError> {
+    /// Keeps the backlog full, or a pace, until the end, then cancels the messages that have not
+    /// been sent. A limited amount ends the run once it has been delivered.
+    pub(crate) async fn bulk(self, bulk: Bulk) -> Result<(), SendError> {
         // Largest number of messages that can be queued. Handles of older ones are no longer
         // needed.
-        let most = usize::try_from(backlog.get() / spec.size.get()).unwrap_or(usize::MAX) + 2;
+        let size = bulk.spec.size;
+        let most = usize::try_from(bulk.backlog.get() / size.get()).unwrap_or(usize::MAX) + 2;
         let mut waiting = Waiting(VecDeque::new());
-        let mut sequence = 0;
+        let mut sent = Bytes::ZERO;
         let end = sleep_until(self.span.end);
         tokio::pin!(end);
-        loop {
-            let message = Message::new(self.whole(index, sequence, spec.size)).with_priority(level);
-            tokio::select! {
-                sent = self.connection.send(message) => waiting.0.push_back(sent?),
-                () = &mut end => break,
+        for sequence in 0.. {
+            let left = bulk.bytes.map_or(size, |bytes| Bytes::new(bytes.get().saturating_sub(sent.get())));
+            if left == Bytes::ZERO {
+                break;
             }
-            sequence += 1;
-            if waiting.0.len() > most {
-                waiting.0.pop_front();
+            // The last message has at least its header.
+            let mut len = size.min(left).max(SHORTEST);
+            if bulk.unreliable {
+                len = len.min(self.connection.max_unreliable().unwrap_or(len));
+            }
+            let message = Message::new(self.whole(bulk.index, sequence, len)).with_priority(bulk.level);
+            let message = if bulk.unreliable { message.unreliable() } else { message };
+            let offer = async {
+                if let Some(rate) = bulk.bitrate {
+                    sleep_until(self.span.begin + rate.transmission_time(sent)).await;
+                }
+                self.connection.send(message).await
+            };
+            tokio::select! {
+                handle = offer => waiting.0.push_back(handle?),
+                () = &mut end => return Ok(()),
+            }
+            sent += len;
+            if waiting.0.len() > most
+                && let Some(mut oldest) = waiting.0.pop_front()
+                && bulk.bytes.is_some()
+            {
+                delivered(&mut oldest).await;
             }
             tokio::task::consume_budget().await;
         }
+        tokio::select! {
+            () = async { for handle in &mut waiting.0 { delivered(handle).await } } => {}
+            () = &mut end => return Ok(()),
+        }
+        self.over.send_replace(true);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! `marcato perf server`: receives data from clients, and reports arrival times to them.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use marcato_net::{
     Closed, Config, Connection, Endpoint, Limits, LocalAddress, Message, Received, ServerSecurity,
 };
 use marcato_quic::Identity;
+use marcato_report::AtomicFile;
 use marcato_units::{Bytes, Priority};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -30,8 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_OPEN: usize = 4096;
 
 pub(crate) fn run(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
+    if asked.daemon && !asked.detached {
+        return super::daemon::start(stdout);
+    }
+    let mut log = asked.logfile.as_deref().map(super::log).transpose()?;
     let runtime = super::runtime()?;
-    runtime.block_on(serve(asked, stdout))
+    runtime.block_on(serve(asked, stdout, log.as_mut()))
 }
 
 /// Returns the server's certificate: that of the arguments, or else a new self-signed one.
@@ -42,7 +48,11 @@ fn identity(asked: &PerfServer) -> Result<Identity, PerfError> {
     Ok(Identity::from_pem_files(cert, key)?)
 }
 
-async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
+async fn serve(
+    asked: &PerfServer,
+    stdout: &mut dyn Write,
+    log: Option<&mut File>,
+) -> Result<Status, PerfError> {
     let identity = identity(asked)?;
     let fingerprint = identity.fingerprint();
     let security = ServerSecurity::Tls(identity);
@@ -57,7 +67,7 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
         return Err(PlanError::LocalListen { local }.into());
     }
     // Both engines share the ports: the second uses those that the system chose for the first.
-    let mut at = super::resolve_all(&asked.listen).await?;
+    let mut at = super::resolve_all(&asked.listen, asked.port).await?;
     let mut low_at = Vec::new();
     let mut endpoints = Vec::new();
     for engine in engines {
@@ -92,7 +102,23 @@ async fn serve(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, Per
             hello += &format!("clients: marcato perf client HOST --fingerprint {fingerprint}{layered}\n");
         }
     }
-    output::print(stdout, &hello).map_err(PerfError::Print)?;
+    if let Some(path) = &asked.pid_file {
+        let written = AtomicFile::write(path, format!("{}\n", std::process::id()));
+        written.map_err(|source| PerfError::File { path: path.clone(), source })?;
+    }
+    if asked.detached {
+        // The process that started this one reads the greeting, also if there is a log.
+        let end = format!("{}{}\n", super::daemon::PID, std::process::id());
+        let shown = format!("{hello}{end}");
+        output::print(stdout, &shown).map_err(PerfError::Print)?;
+    }
+    let stdout: &mut dyn Write = match log {
+        Some(log) => log,
+        None => stdout,
+    };
+    if !asked.detached || asked.logfile.is_some() {
+        output::print(stdout, &hello).map_err(PerfError::Print)?;
+    }
 
     let places = Arc::new(Semaphore::new(asked.max_clients));
     let (done, mut served) = mpsc::channel::<(String, bool)>(64);
