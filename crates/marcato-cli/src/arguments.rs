@@ -215,8 +215,9 @@ pub(crate) enum PerfRole {
 /// Arguments of `marcato perf server`.
 #[derive(Debug, Args)]
 pub(crate) struct PerfServer {
-    /// Address to listen at, on TCP and UDP; repeated for each further lane
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0")]
+    /// Address to listen at, on TCP and UDP; repeated for each further lane [default: all addresses
+    /// of IPv6 and IPv4]
+    #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<LaneSpec>,
 
     /// Port of addresses to listen at that have none

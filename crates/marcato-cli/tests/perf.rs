@@ -167,6 +167,26 @@ fn intervals_are_lines_of_text_and_an_array_of_json() {
     }
 }
 
+#[test]
+fn a_server_listens_on_both_families_and_names_find_it() {
+    let server = Server::start(&["-p", "0"]);
+    let has_v6 = UdpSocket::bind("[::1]:0").is_ok();
+    assert_eq!(server.addrs.len(), 1 + usize::from(has_v6), "{:?}", server.addrs);
+    let port = server.addrs.last().unwrap().strip_prefix("0.0.0.0:").unwrap();
+    let mut hosts = vec![format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    if has_v6 {
+        hosts.push(server.addrs[0].replace("[::]", "[::1]"));
+    }
+    for host in hosts {
+        // The name may have an address of IPv6 too, on which nothing listens at this port.
+        for engine in ["tcp", "quic"] {
+            let client = ["perf", "client", &host, "--fingerprint", &server.fingerprint];
+            let run = marcato(&[&client[..], &["--engine", engine, "-t", "0.2", "-J"]].concat());
+            assert_eq!(json(&run)["complete"], true, "{host} {engine}");
+        }
+    }
+}
+
 /// Returns the messages and bytes that a server has received of its only client.
 fn received(server: Server) -> (u64, u64) {
     let said = server.end();

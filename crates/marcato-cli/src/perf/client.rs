@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use marcato_net::{
     ClientSecurity, Closed, ConfigError, ConnectError, Connection, Endpoint, LaneConfig, LaneStats, Message,
-    Remote, ReserveError,
+    Named, Remote, ReserveError, Target,
 };
 use marcato_quic::{Fingerprint, Trust};
 use marcato_sched::conductor::Redundancy;
@@ -136,16 +137,28 @@ fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError>
     Ok(ClientSecurity::trusting(named(host), Trust::from_pem_file(path)?))
 }
 
-async fn remote(asked: &PerfClient) -> Result<Remote, PerfError> {
+/// Returns the server by its name if there is one lane to it, so that all its addresses are tried;
+/// otherwise by the first address of each lane.
+async fn target(asked: &PerfClient) -> Result<Target, PerfError> {
+    let port = asked.port.unwrap_or(PORT);
+    let (host, at) = asked.addr.host_port(port).map_err(PerfError::Usage)?;
+    let security = security(asked, &host)?;
+    let by_name = host.parse::<IpAddr>().is_err() && asked.name.is_none();
+    if by_name && asked.lanes.is_empty() && asked.addr.local.is_none() {
+        let named = Named::new(&format!("{host}:{at}"));
+        return Ok(match security {
+            ClientSecurity::Tls { trust: Some(trust), .. } => named.trusting(trust).into(),
+            _ => named.into(),
+        });
+    }
     let lanes: Vec<LaneSpec> = std::iter::once(&asked.addr).chain(&asked.lanes).cloned().collect();
-    let addrs = super::resolve_all(&lanes, asked.port.unwrap_or(PORT)).await?;
-    let (host, _) = asked.addr.host_port(PORT).map_err(PerfError::Usage)?;
+    let addrs = super::resolve_all(&lanes, port).await?;
     let lane = |(spec, addr): (&LaneSpec, std::net::SocketAddr)| {
         let lane = LaneConfig::new(addr);
         spec.local.map_or(lane, |local| lane.from((local, 0).into()))
     };
     let lanes = lanes.iter().zip(addrs).map(lane).collect();
-    Ok(Remote { lanes, security: security(asked, &host)? })
+    Ok(Remote { lanes, security }.into())
 }
 
 /// Information received from the server so far.
@@ -277,16 +290,17 @@ async fn measure(
     plan: &Plan,
     lines: Option<mpsc::UnboundedSender<String>>,
 ) -> Result<(Outcome, End), PerfError> {
-    let remote = remote(asked).await?;
+    let target = target(asked).await?;
     let server = asked.addr.remote.clone();
     let config = plan.config(asked.connect_timeout);
-    let connection = match Endpoint::connect(&config, &remote).await {
+    let connection = match Endpoint::connect(&config, target).await {
         Ok(connection) => connection,
         Err(ConnectError::Config(ConfigError::Trust(error))) => {
             return Err(PerfError::Usage(format!(
                 "{error}; or name the server's certificate with --fingerprint or --ca"
             )));
         }
+        Err(ConnectError::Unknown { host: name, source }) => return Err(PerfError::Resolve { name, source }),
         Err(error) => return Err(error.into()),
     };
     let same_host = greet(&connection, plan, &server).await?;
@@ -299,11 +313,11 @@ async fn measure(
     timeout(ANSWER, compare_clocks(&connection, &heard))
         .await
         .map_err(|_| PerfError::Silent { server: server.clone() })??;
-    let lanes = remote.lanes.len() * if plan.layered { 2 } else { 1 };
+    let lanes = (1 + asked.lanes.len()) * if plan.layered { 2 } else { 1 };
     wait_for_lanes(&connection, lanes).await;
     let is_low = |lane: &LaneStats| lane.layer == Layer::Low && lane.usable;
     if plan.layered && !connection.stats().lanes.iter().any(is_low) {
-        let first = remote.lanes.first().map_or(0, |lane| lane.remote.port());
+        let first = connection.remote_addr().map_or(0, |addr| addr.port());
         return Err(PerfError::NoLowLane { server, port: first.saturating_add(1) });
     }
     let (outcome, end) = load(&connection, plan, &heard, &server, asked.idle_timeout).await?;

@@ -67,7 +67,11 @@ async fn serve(
         return Err(PlanError::LocalListen { local }.into());
     }
     // Both engines share the ports: the second uses those that the system chose for the first.
-    let mut at = super::resolve_all(&asked.listen, asked.port).await?;
+    let mut at: Vec<LocalAddress> = if asked.listen.is_empty() {
+        LocalAddress::any(asked.port)
+    } else {
+        super::resolve_all(&asked.listen, asked.port).await?.into_iter().map(LocalAddress::from).collect()
+    };
     let mut low_at = Vec::new();
     let mut endpoints = Vec::new();
     for engine in engines {
@@ -79,17 +83,16 @@ async fn serve(
         config.quic.session.idle_timeout = SILENCE;
         config.tcp.idle_timeout = SILENCE;
         config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
-        let local: Vec<LocalAddress> = at.iter().map(|addr| (*addr).into()).collect();
-        let endpoint = Endpoint::listen(&config, &local, &security).await?;
+        let endpoint = Endpoint::listen(&config, &at, &security).await?;
         // The addresses of low lanes follow.
         let (own, low) = endpoint.local_addrs().split_at(at.len());
         low_at = low.to_vec();
-        at = own.to_vec();
+        at = own.iter().copied().map(LocalAddress::from).collect();
         endpoints.push((engine, endpoint));
     }
     let names: Vec<String> = endpoints.iter().map(|(engine, _)| engine.to_string()).collect();
     let mut hello = String::new();
-    for addr in &at {
+    for LocalAddress { addr, .. } in &at {
         hello += &format!("listening on {addr} ({})\n", names.join(" and "));
     }
     for addr in &low_at {
