@@ -576,7 +576,9 @@ async fn watch(
             stats.lanes.iter().map(|lane| format!("{:.1}", lane.srtt.as_secs_f64() * 1e3)).collect();
         let mut heard = lock(heard);
         let report = heard.recent.back().copied();
-        heard.intervals.look(now - span.begin, report, &stats.lanes);
+        // A sample just after the end belongs to the last interval.
+        let ran = (now - span.begin).min(plan.duration);
+        heard.intervals.look(ran, report, &stats.lanes);
         bar.set_message(format!(
             "{:.1} of {} · {:.2} Mbit/s · {} messages · srtt {} ms",
             (now - span.begin).as_secs_f64(),
