@@ -376,6 +376,10 @@ pub(crate) struct PerfClient {
     #[arg(short = 'J', long, conflicts_with = "format")]
     pub(crate) json: bool,
 
+    /// Add the release and the completion time of each message to the JSON document
+    #[arg(long)]
+    pub(crate) raw: bool,
+
     /// Append the output to this file instead of printing it
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,

@@ -187,6 +187,24 @@ fn a_server_listens_on_both_families_and_names_find_it() {
     }
 }
 
+#[test]
+fn json_has_cpu_times_and_every_message_if_asked_for() {
+    let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+    let run = json(&server.client(&["--source", "20ms:1kB", "-t", "0.4", "-J", "--raw"]));
+    let source = &run["sources"][0];
+    let raw = source["raw"].as_array().unwrap();
+    assert_eq!(raw.len(), usize::try_from(source["sent"].as_u64().unwrap()).unwrap());
+    let times = |at: usize| raw.iter().map(move |row| row[at].as_f64().unwrap());
+    assert!(times(0).is_sorted() && times(0).all(|released| (0.0..=0.5).contains(&released)), "{raw:?}");
+    assert_eq!(times(1).fold(0.0, f64::max), source["mct_ms"]["max"]);
+    for end in ["client", "server"] {
+        let cpu = &run["cpu_s"][end];
+        assert!(cpu["user"].is_f64() && cpu["system"].is_f64(), "{end}: {cpu}");
+    }
+    let said = server.end();
+    assert!(said.contains("connected from 127.0.0.1:") && said.contains(" s, "), "{said}");
+}
+
 /// Returns the messages and bytes that a server has received of its only client.
 fn received(server: Server) -> (u64, u64) {
     let said = server.end();

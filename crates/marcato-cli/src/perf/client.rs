@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::clock::{self, Exchange, Offset};
+use super::cpu::CpuTime;
 use super::interval::Intervals;
 use super::outcome::{Clock, LaneOutcome, Outcome, SourceOutcome};
 use super::plan::{EngineName, LaneSpec, PORT, PathName, Plan, PlanError, StreamName};
@@ -122,6 +123,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         warm_up: asked.warm_up,
         backlog: asked.backlog,
         seed: asked.seed,
+        raw: asked.raw,
     };
     plan.check(1 + asked.lanes.len())?;
     Ok(plan)
@@ -176,6 +178,9 @@ struct Heard {
     /// Times and byte counts of the last reports, for the progress line.
     recent: VecDeque<(i128, u64)>,
     intervals: Intervals,
+    /// CPU time of this process when the run began, and that which the server reports of the run.
+    cpu_before: CpuTime,
+    cpu_server: CpuTime,
     done: bool,
 }
 
@@ -218,6 +223,10 @@ impl Heard {
                 self.intervals.arrived(took as f64 / 1e6);
             }
         }
+        self.cpu_server = CpuTime {
+            user: Duration::from_micros(report.user),
+            system: Duration::from_micros(report.system),
+        };
         self.done |= report.last;
     }
 
@@ -384,6 +393,7 @@ async fn load(
     };
     {
         let mut heard = lock(heard);
+        heard.cpu_before = CpuTime::now();
         heard.intervals.begin(span.begin_ns.into());
         if plan.bytes.is_some() && plan.warm_up.is_zero() {
             // A limited amount may have arrived before the first report.
@@ -710,7 +720,13 @@ fn outcome(
         };
         let sent = released.iter().enumerate().filter(count).count();
         let mct_ms = released.iter().enumerate().filter(count).filter_map(took).collect();
-        SourceOutcome { spec: *spec, sent, mct_ms }
+        let begin = counted.to - ns(plan.duration);
+        let row = |(sequence, released): (usize, &u64)| {
+            let since = (i128::from(*released) - begin) as f64 / 1e9;
+            (since, took((sequence, released)).filter(|took| took.is_finite()))
+        };
+        let raw = plan.raw.then(|| released.iter().enumerate().filter(count).map(row).collect());
+        SourceOutcome { spec: *spec, sent, mct_ms, raw }
     });
     let (seconds, bytes) = match (&heard.first, &heard.last) {
         (Some((from, before)), Some((to, after))) => {
@@ -738,6 +754,7 @@ fn outcome(
             error_ms: offset.error_ns() as f64 / 1e6,
             exchanges: offset.exchanges(),
         },
+        cpu: [CpuTime::now().since(heard.cpu_before), heard.cpu_server],
         intervals: heard.intervals.finished().to_vec(),
         cut,
     }

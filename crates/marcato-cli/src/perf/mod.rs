@@ -3,6 +3,7 @@
 
 mod client;
 mod clock;
+mod cpu;
 mod daemon;
 mod interval;
 mod outcome;

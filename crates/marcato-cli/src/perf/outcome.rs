@@ -10,6 +10,7 @@ use marcato_units::{Bytes, Layer, Priority, Rate};
 use serde_json::{Value, json};
 
 use super::PerfError;
+use super::cpu::CpuTime;
 use super::interval::Interval;
 use super::plan::{EngineName, Plan, SourceSpec, StreamName};
 use super::quantity::{shown_size, shown_span};
@@ -58,6 +59,9 @@ pub(crate) struct SourceOutcome {
     /// Completion times of these messages in ms. Infinite if a message did not arrive; missing if
     /// the run was cut short before it could.
     pub(crate) mct_ms: Samples,
+    /// Release of each of these messages in s since the run began, and its completion time in ms,
+    /// which is `None` if it did not arrive; only if it was asked for.
+    pub(crate) raw: Option<Vec<(f64, Option<f64>)>>,
 }
 
 /// Results of one lane.
@@ -92,6 +96,8 @@ pub(crate) struct Outcome {
     pub(crate) by_priority: [Bytes; Priority::COUNT],
     pub(crate) lanes: Vec<LaneOutcome>,
     pub(crate) clock: Clock,
+    /// CPU time of the client and of the server during the run.
+    pub(crate) cpu: [CpuTime; 2],
     /// Intervals, if they were asked for.
     pub(crate) intervals: Vec<Interval>,
     /// Reason for an early end; `None` if the run was complete.
@@ -131,6 +137,7 @@ impl SourceOutcome {
             "arrived": self.arrived(),
             "mct_ms": percentiles,
             "ccdf": ccdf,
+            "raw": self.raw,
         })
     }
 }
@@ -180,6 +187,7 @@ impl Outcome {
             warm_up,
             backlog,
             seed,
+            raw: _,
         } = &self.plan;
         let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
         let throughput: Vec<Value> = self
@@ -244,6 +252,7 @@ impl Outcome {
                 "by_priority": throughput,
             },
             "lanes": lanes,
+            "cpu_s": {"client": self.cpu[0].json(), "server": self.cpu[1].json()},
             "intervals": self.intervals.iter().map(Interval::json).collect::<Vec<_>>(),
         });
         // Strings, finite numbers and maps with string keys cannot fail to serialise.
@@ -316,6 +325,8 @@ impl Outcome {
             ]);
         }
         text += &table.to_string();
+        let [client, server] = self.cpu.map(CpuTime::words);
+        let _ = writeln!(text, "\nCPU time in s: client {client}, server {server}");
         text
     }
 
@@ -426,9 +437,10 @@ mod tests {
             warm_up: Duration::from_secs(1),
             backlog: Bytes::kb(1000),
             seed: 7,
+            raw: false,
         };
         let mct_ms: Samples = mct_ms.into_iter().collect();
-        let sources = vec![SourceOutcome { spec: plan.sources[0], sent: mct_ms.len(), mct_ms }];
+        let sources = vec![SourceOutcome { spec: plan.sources[0], sent: mct_ms.len(), mct_ms, raw: None }];
         let kb = |kb| Bytes::kb(kb);
         let by_priority = [kb(250), kb(0), kb(0), kb(0), kb(750)];
         let lane = LaneOutcome {
@@ -450,6 +462,7 @@ mod tests {
             by_priority,
             lanes: vec![lane],
             clock,
+            cpu: [CpuTime::default(); 2],
             intervals: vec![],
             cut: None,
         }

@@ -252,6 +252,8 @@ pub(crate) struct Plan {
     pub(crate) warm_up: Duration,
     pub(crate) backlog: Bytes,
     pub(crate) seed: u64,
+    /// Set if the result has the completion time of each message.
+    pub(crate) raw: bool,
 }
 
 /// Reason why a plan cannot be carried out.
@@ -395,6 +397,7 @@ mod tests {
             warm_up: Duration::ZERO,
             backlog: Bytes::kb(1000),
             seed: 1,
+            raw: false,
         }
     }
 

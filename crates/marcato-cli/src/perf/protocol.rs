@@ -7,7 +7,7 @@
 use marcato_wire::VarInt;
 
 /// Version of this protocol. Both ends must have the same.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Largest number of sources of one run.
 pub const MAX_SOURCES: usize = 64;
 /// Largest number of arrivals in one report.
@@ -128,6 +128,10 @@ pub struct Report {
     pub at: u64,
     /// Set in the last report of a run.
     pub last: bool,
+    /// CPU time that the server has used in user mode since the run began, in µs.
+    pub user: u64,
+    /// CPU time that the kernel has used for it, in µs.
+    pub system: u64,
     /// Amount received of each source; at most [`MAX_SOURCES`].
     pub totals: Vec<Total>,
     /// Completions since the previous report; at most [`MAX_ARRIVALS`].
@@ -360,11 +364,13 @@ impl Reply {
                 let mut writer = Writer(out);
                 [*number, *received, *answered].into_iter().for_each(|value| writer.integer(value));
             }
-            Self::Report(Report { at, last, totals, arrivals }) => {
+            Self::Report(Report { at, last, user, system, totals, arrivals }) => {
                 out.push(REPORT);
                 let mut writer = Writer(out);
                 writer.integer(*at);
                 writer.byte((*last).into());
+                writer.integer(*user);
+                writer.integer(*system);
                 writer.count(totals.len().min(MAX_SOURCES));
                 for total in totals.iter().take(MAX_SOURCES) {
                     writer.integer(total.messages);
@@ -411,6 +417,7 @@ impl Reply {
             },
             REPORT => {
                 let (at, last) = (reader.integer()?, reader.flag("an end")?);
+                let (user, system) = (reader.integer()?, reader.integer()?);
                 let count = reader.count("a number of sources", MAX_SOURCES)?;
                 let totals = (0..count)
                     .map(|_| Ok(Total { messages: reader.integer()?, bytes: reader.integer()? }))
@@ -422,7 +429,7 @@ impl Reply {
                         Ok(Arrival { source, sequence, at: reader.integer()? })
                     })
                     .collect::<Result<_, _>>()?;
-                Self::Report(Report { at, last, totals, arrivals })
+                Self::Report(Report { at, last, user, system, totals, arrivals })
             }
             kind => return Err(ProtocolError::Type { kind }),
         };
@@ -460,6 +467,7 @@ mod tests {
         let report = (
             integer(),
             any::<bool>(),
+            (integer(), integer()),
             prop::collection::vec(total, 0..=MAX_SOURCES),
             prop::collection::vec(arrival, 0..20),
         );
@@ -471,9 +479,11 @@ mod tests {
                 received,
                 answered
             }),
-            report.prop_map(|(at, last, totals, arrivals)| Reply::Report(Report {
+            report.prop_map(|(at, last, (user, system), totals, arrivals)| Reply::Report(Report {
                 at,
                 last,
+                user,
+                system,
                 totals,
                 arrivals
             })),
@@ -530,10 +540,10 @@ mod tests {
     #[test]
     fn strangers_and_other_versions_are_told_from_garbage() {
         assert_eq!(Request::decode(b"\x01GET / HTTP/1.1"), Err(ProtocolError::NotPerf));
-        assert_eq!(Request::decode(b"\x01MPRF\x02"), Err(ProtocolError::Version { version: 2 }));
+        assert_eq!(Request::decode(b"\x01MPRF\x01"), Err(ProtocolError::Version { version: 1 }));
         assert_eq!(Request::decode(&[9]), Err(ProtocolError::Type { kind: 9 }));
         assert_eq!(Request::decode(&[]), Err(ProtocolError::Length));
-        let many = [&b"\x01MPRF\x01"[..], &[0; 32], &[0x40, 65]].concat();
+        let many = [&b"\x01MPRF\x02"[..], &[0; 32], &[0x40, 65]].concat();
         let what = "a number of sources";
         assert_eq!(Request::decode(&many), Err(ProtocolError::Value { what, value: 65 }));
     }

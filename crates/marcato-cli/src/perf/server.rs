@@ -15,6 +15,7 @@ use marcato_units::{Bytes, Priority};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::cpu::CpuTime;
 use super::plan::{EngineName, PlanError};
 use super::protocol::{
     Arrival, Hello, MAX_ARRIVALS, Piece, Refusal, Reply, Report, Request, SourceKind, Total,
@@ -141,14 +142,19 @@ async fn serve(
                 number += 1;
                 let (who, done) = (format!("{engine} client {number}"), done.clone());
                 tokio::spawn(async move {
-                    let _ = done.send((format!("{who}: connected\n"), false)).await;
-                    let line = match client(&connection).await {
+                    let began = Instant::now();
+                    let addr = connection.remote_addr();
+                    let addr = addr.map_or_else(|| "an unknown address".to_owned(), |addr| addr.to_string());
+                    let _ = done.send((format!("{who}: connected from {addr}\n"), false)).await;
+                    let served = client(&connection).await;
+                    let seconds = began.elapsed().as_secs_f64();
+                    let line = match served {
                         Ok(totals) => {
                             let messages: u64 = totals.iter().map(|total| total.messages).sum();
                             let bytes: u64 = totals.iter().map(|total| total.bytes).sum();
-                            format!("{who}: {messages} messages, {bytes} bytes\n")
+                            format!("{who}: {addr}, {seconds:.2} s, {messages} messages, {bytes} bytes\n")
                         }
-                        Err(error) => format!("{who}: {error}\n"),
+                        Err(error) => format!("{who}: {addr}, {seconds:.2} s, {error}\n"),
                     };
                     drop(connection);
                     drop(place);
@@ -246,6 +252,8 @@ async fn client(connection: &Connection) -> Result<Vec<Total>, ClientError> {
 /// [`MAX_ARRIVALS`] arrivals.
 struct Book {
     kinds: Vec<SourceKind>,
+    /// CPU time of this process when the run began.
+    cpu: CpuTime,
     totals: Vec<Total>,
     arrivals: Vec<Arrival>,
     /// Bytes received of each incomplete message.
@@ -263,6 +271,7 @@ impl Book {
     fn new(hello: &Hello) -> Self {
         Self {
             kinds: hello.sources.clone(),
+            cpu: CpuTime::now(),
             totals: vec![Total::default(); hello.sources.len()],
             arrivals: Vec::new(),
             open: HashMap::new(),
@@ -309,7 +318,16 @@ impl Book {
 
     fn report(&mut self, last: bool) -> Report {
         let arrivals = std::mem::take(&mut self.arrivals);
-        Report { at: clock::now(), last, totals: self.totals.clone(), arrivals }
+        let CpuTime { user, system } = CpuTime::now().since(self.cpu);
+        let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Report {
+            at: clock::now(),
+            last,
+            user: us(user),
+            system: us(system),
+            totals: self.totals.clone(),
+            arrivals,
+        }
     }
 }
 
