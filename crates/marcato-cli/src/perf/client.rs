@@ -172,6 +172,8 @@ struct Heard {
     /// Arrival time of each message of each source, in ns of the server's clock.
     arrived: Vec<Vec<Option<u64>>>,
     arrivals: usize,
+    /// Bytes that the server has of the last source, which is the bulk data if there is any.
+    last_source: u64,
     /// Latest report up to the start of the measured interval, and the latest within it.
     first: Option<(i128, Vec<Total>)>,
     last: Option<(i128, Vec<Total>)>,
@@ -195,6 +197,7 @@ impl Heard {
     fn report(&mut self, report: Report, counted: Counted, releases: &Releases) {
         let at = self.offset.ours(report.at);
         let bytes = report.totals.iter().map(|total| total.bytes).fold(0, u64::saturating_add);
+        self.last_source = report.totals.last().map_or(0, |total| total.bytes);
         self.recent.push_back((at, bytes));
         if self.recent.len() > 10 {
             self.recent.pop_front();
@@ -454,7 +457,9 @@ async fn load(
     tokio::pin!(listening);
     let work = async {
         watch(connection, plan, span, heard, &mut tasks, &mut watched, over.subscribe()).await?;
-        drain(heard, &releases, &mut tasks, &finished).await?;
+        // The server reads the urgent end of the data before bulk data that it has received.
+        let bulk = plan.bytes.filter(|_| *over.borrow()).unwrap_or_default();
+        drain(heard, &releases, bulk, &mut tasks, &finished).await?;
         finish(connection, heard, &finished, server, LINGER).await
     };
     let cut = tokio::select! {
@@ -615,10 +620,11 @@ fn joined(
     }
 }
 
-/// Waits for data in flight, up to [`LINGER`].
+/// Waits for data in flight and for this much bulk data, up to [`LINGER`].
 async fn drain(
     heard: &Mutex<Heard>,
     releases: &Releases,
+    bulk: Bytes,
     tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
     reported: &Notify,
 ) -> Result<(), PerfError> {
@@ -630,7 +636,11 @@ async fn drain(
         loop {
             let news = reported.notified();
             let sent: usize = lock(releases).iter().map(Vec::len).sum();
-            if lock(heard).arrivals >= sent {
+            let all = {
+                let heard = lock(heard);
+                heard.arrivals >= sent && heard.last_source >= bulk.get()
+            };
+            if all {
                 return Ok::<_, PerfError>(());
             }
             news.await;
