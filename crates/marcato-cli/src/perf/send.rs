@@ -105,7 +105,7 @@ pub(crate) struct Periodic {
 
 /// Waits until a message has been delivered. The end of the connection is reported elsewhere.
 async fn delivered(handle: &mut MessageHandle) {
-    let _ = handle.delivered().await;
+    let _ = handle.acknowledged().await;
 }
 
 /// Bulk data, with the way in which its messages are offered.
