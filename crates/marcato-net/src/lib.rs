@@ -64,6 +64,10 @@
 //!   connection runs.
 //! - A [`LongSender`] implements `AsyncWrite`, and a [`LongMessage`] `AsyncRead` and `Stream`.
 //!   [`Connection::incoming`] and [`Connection::outgoing`] are messages as a `Stream` and a `Sink`.
+//! - [`Endpoint::connect`] also takes a name with a port, and tries all its addresses ([`Named`]);
+//!   [`LocalAddress::any`] listens on both address families. With a [`Client`], QUIC connections
+//!   share sockets.
+//! - [`Endpoint::close`] ends a server with all its connections.
 //! - [`Connection::events`] reports lanes that come up, stall, recover, go down and are reopened.
 //! - A server can ask its clients for certificates ([`ServerSecurity::Mutual`]), and
 //!   [`Connection::peer_identity`] returns the peer's. A server's certificate is
@@ -81,10 +85,13 @@
 //!
 //! [`Engine::Tcp`] is the kernel's TCP with TLS 1.3. A task feeds it one chunk whenever it has sent
 //! the previous data (`TCP_NOTSENT_LOWAT`), so that the order stays open until the last moment. A
-//! chunk is the data of one millisecond, at least one segment and at most 64 kB ([`ChunkRule`]).
+//! chunk is the data of one millisecond, at least one segment and at most 64 kB, or 256 kB while no
+//! urgent message has come for a second ([`ChunkRule`]).
 //!
 //! [`Engine::Quic`] runs on UDP, with up to sixteen lanes ([`LaneConfig`]), room reserved for
-//! periodic sources ([`Connection::reserve`]) and lanes of the lower-effort class.
+//! periodic sources ([`Connection::reserve`]) and lanes of the lower-effort class. The kernel holds
+//! about four milliseconds of what a socket sends, so that urgent data does not wait there. A full
+//! socket stops the lanes that leave by it, and no others.
 //!
 //! Both speak Marcato's frames, which `docs/wire.md` describes.
 //!
@@ -109,10 +116,12 @@
 //!   That slows its peer down, by TCP's window or QUIC's flow control. It stops *all* levels: an
 //!   urgent message then waits until the application takes something. Over TCP, acknowledgements of
 //!   its own messages wait as well. However slow it is, the connection stays open as long as its
-//!   host answers. Of the messages that wait for
-//!   it, the application gets the most urgent first.
-//! - *Peers.* [`Limits`] bounds all data that a peer can make us hold. A peer that exceeds a limit,
+//!   host answers. Of the messages that wait for it, the application gets the most urgent first.
+//! - *Peers.* [`Limits`] bounds all data that a peer can make us hold, and
+//!   [`memory`](Limits::memory) that of all connections of an endpoint. A peer that exceeds a limit,
 //!   or sends an invalid frame, loses its connection.
+//! - *Strangers.* Handshakes are bounded in total and for each host, and a peer begins one only if
+//!   there is room among the connections that wait for [`Endpoint::accept`].
 //!
 //! # Features
 //!
