@@ -49,6 +49,8 @@ pub struct EndpointStats {
     pub failed: u64,
     /// Datagrams that belonged to no connection and began none. Only over QUIC.
     pub stray: u64,
+    /// Batches of datagrams discarded because their socket stayed full. Only over QUIC.
+    pub discarded: u64,
 }
 
 /// Server's endpoint, to which peers connect. Accepted connections outlive it, unless it is

@@ -233,7 +233,7 @@ const OF_ALL: [OfAll; 11] = [
     ("lane_in_flight_bytes", "Bytes in flight", MetricType::Gauge, |sums| sums.in_flight),
 ];
 
-const OF_ENDPOINTS: [OfEndpoint; 9] = [
+const OF_ENDPOINTS: [OfEndpoint; 10] = [
     ("endpoint_connections", "Open connections", MetricType::Gauge, |stats| stats.connections as u64),
     ("endpoint_handshakes", "Handshakes in progress", MetricType::Gauge, |stats| stats.handshakes as u64),
     ("endpoint_held_bytes", "Bytes of received data held", MetricType::Gauge, |stats| stats.held.get()),
@@ -250,6 +250,9 @@ const OF_ENDPOINTS: [OfEndpoint; 9] = [
     ("endpoint_retried", "Peers asked to prove their address", MetricType::Counter, |stats| stats.retried),
     ("endpoint_failed", "Failed handshakes", MetricType::Counter, |stats| stats.failed),
     ("endpoint_stray", "Datagrams of no connection", MetricType::Counter, |stats| stats.stray),
+    ("endpoint_discarded", "Batches discarded at a full socket", MetricType::Counter, |stats| {
+        stats.discarded
+    }),
 ];
 
 /// Writes one family: its values, each with its labels.

@@ -176,7 +176,9 @@ impl Driver {
             let Some(port) = self.ports.get_mut(at) else { continue };
             let was_full = port.is_full();
             port.limit_backlog(now);
-            port.send(transmit, &mut self.output, &mut self.spare);
+            if !port.send(transmit, &mut self.output, &mut self.spare) {
+                lock(&hub.state).discarded += 1;
+            }
             if port.is_full() && !was_full {
                 report_full(&mut lock(&hub.state), at, true);
             }

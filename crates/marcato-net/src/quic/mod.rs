@@ -66,6 +66,8 @@ struct State {
     connections: HashMap<SessionId, Entry>,
     /// Connections with work that is no event of their session.
     attention: Vec<SessionId>,
+    /// Batches of datagrams discarded because their socket stayed full.
+    discarded: u64,
     /// Set while further connections may share the sockets of a client.
     shared: bool,
     /// Channel for new connections, as long as the endpoint accepts peers.
@@ -127,6 +129,7 @@ impl Hub {
                 changes: 0,
                 connections: HashMap::new(),
                 attention: Vec::new(),
+                discarded: 0,
                 shared: false,
                 accepted,
                 next_key: 0,
@@ -157,6 +160,7 @@ impl Hub {
             retried: stats.retried,
             failed: stats.failed,
             stray: stats.stray,
+            discarded: state.discarded,
             crowded: stats.crowded,
         }
     }

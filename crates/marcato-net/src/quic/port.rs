@@ -29,15 +29,13 @@ struct Stuck {
 pub(super) struct Port {
     pub(super) socket: Arc<Socket>,
     stuck: VecDeque<Stuck>,
-    /// Batches discarded because too many waited.
-    pub(super) discarded: u64,
     backlog: Backlog,
 }
 
 impl Port {
     /// Creates a port, of which the kernel holds at most `most` bytes.
     pub(super) fn new(socket: Arc<Socket>, most: Bytes) -> Self {
-        Self { socket, stuck: VecDeque::new(), discarded: 0, backlog: Backlog::new(most) }
+        Self { socket, stuck: VecDeque::new(), backlog: Backlog::new(most) }
     }
 
     /// Returns whether datagrams wait for room in the socket.
@@ -46,19 +44,20 @@ impl Port {
     }
 
     /// Sends a batch, behind those that wait. What the socket does not accept is taken from
-    /// `bytes`, in exchange for an empty buffer of `spare`.
-    pub(super) fn send(&mut self, transmit: Transmit, bytes: &mut Vec<u8>, spare: &mut Vec<Vec<u8>>) {
+    /// `bytes`, in exchange for an empty buffer of `spare`. Returns `false` if it was discarded,
+    /// because too many wait.
+    pub(super) fn send(&mut self, transmit: Transmit, bytes: &mut Vec<u8>, spare: &mut Vec<Vec<u8>>) -> bool {
         let from = if self.is_full() { 0 } else { self.try_send(&transmit, bytes) };
         if from >= bytes.len() {
-            return;
+            return true;
         }
         if self.stuck.len() >= MAX_STUCK {
             // To QUIC that is an ordinary loss.
-            self.discarded += 1;
-            return;
+            return false;
         }
         let bytes = std::mem::replace(bytes, spare.pop().unwrap_or_default());
         self.stuck.push_back(Stuck { transmit, bytes, from });
+        true
     }
 
     /// Sends what waits, as far as the socket has room. Returns whether anything left.
@@ -123,4 +122,50 @@ fn try_send(socket: &Socket, backlog: &mut Backlog, transmit: &Transmit, bytes: 
         backlog.filled();
     }
     sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use marcato_quic::SocketId;
+    use marcato_units::Layer;
+    use marcato_wire::Ecn;
+
+    /// Returns a port whose socket is not ready to write, because no runtime has polled it.
+    fn full_port() -> (Port, Transmit) {
+        let local = "127.0.0.1:0".parse().unwrap();
+        let socket = Socket::bind(local, Layer::High, Bytes::kb(100)).unwrap();
+        let to = socket.addr;
+        let transmit = Transmit {
+            socket: SocketId(0),
+            to,
+            from: None,
+            ecn: Ecn::NotEct,
+            len: 9,
+            segment: None,
+            lane: None,
+        };
+        (Port::new(Arc::new(socket), Bytes::kb(100)), transmit)
+    }
+
+    #[tokio::test]
+    async fn a_full_port_keeps_a_bounded_number_of_batches_in_order() {
+        let (mut port, transmit) = full_port();
+        let mut spare = Vec::new();
+        let kept = (0..100u8).filter(|number| port.send(transmit, &mut vec![*number; 9], &mut spare)).count();
+        assert_eq!(kept, MAX_STUCK);
+        assert!(port.is_full());
+        // With room, they leave in their order, and their buffers are used again.
+        std::future::poll_fn(|context| port.socket.poll_send_ready(context)).await;
+        assert!(port.flush(&mut spare) && !port.is_full());
+        assert_eq!(spare.len(), MAX_STUCK);
+        let mut buf = bytes::BytesMut::with_capacity(65_536);
+        while buf.len() < 9 * MAX_STUCK {
+            std::future::poll_fn(|context| port.socket.poll_recv_ready(context)).await;
+            port.socket.recv(&mut buf).unwrap();
+        }
+        let order: Vec<u8> = buf.chunks(9).map(|batch| batch[0]).collect();
+        assert!(order.iter().copied().eq(0..u8::try_from(MAX_STUCK).unwrap()), "{order:?}");
+    }
 }
