@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use marcato_identity::{Identity, IdentityError, Trust};
+use marcato_stream::Network;
 use marcato_units::{Duration, Layer, Seed, Stream, Time};
 use marcato_wire::{Ecn, ErrorCode};
 use noq_proto::crypto::{CryptoError, HandshakeTokenKey};
@@ -24,7 +25,7 @@ use crate::crypto;
 use crate::event::Event;
 use crate::session::{Session, Transmit};
 use crate::sockets::Sockets;
-use crate::strangers::{Stranger, Strangers};
+use crate::strangers::Strangers;
 
 /// Index of a socket among those of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -220,9 +221,9 @@ pub struct Endpoint {
     /// Sessions by the engine's handles, which the engine reuses.
     handles: HashMap<ConnectionHandle, SessionId>,
     /// Peers' sessions in their handshake. `deadlines` has the time at which each is abandoned.
-    handshakes: BTreeMap<SessionId, Option<Stranger>>,
+    handshakes: BTreeMap<SessionId, Option<Network>>,
     /// Clients in their handshake that have proved their address.
-    strangers: Arc<Strangers>,
+    strangers: Strangers,
     deadlines: VecDeque<(Time, SessionId)>,
     next: u64,
     /// Sessions that may have packets to send, in rotation.
@@ -604,14 +605,12 @@ impl Endpoint {
             return;
         }
         // Anyone can forge an address that was not proved, so only proved ones are counted.
-        let stranger = match incoming.remote_address_validated().then(|| self.strangers.admit(from.ip())) {
-            Some(None) => {
-                self.stats.crowded += 1;
-                let transmit = self.engine.refuse(incoming, buf);
-                return self.answer(socket, &transmit, buf);
-            }
-            admitted => admitted.flatten(),
-        };
+        let network = incoming.remote_address_validated().then(|| Network::from(from.ip()));
+        if network.is_some_and(|network| !self.strangers.has_place(network)) {
+            self.stats.crowded += 1;
+            let transmit = self.engine.refuse(incoming, buf);
+            return self.answer(socket, &transmit, buf);
+        }
         // Each session needs its own gates, and so its own configuration.
         let mut server = (*listener.crypto).clone();
         server.transport_config(listener.session.transport());
@@ -625,7 +624,8 @@ impl Endpoint {
                         self.stats.accepted += 1;
                         session.begun(now, socket, from);
                         let id = self.add(handle, session);
-                        self.handshakes.insert(id, stranger);
+                        self.handshakes.insert(id, network);
+                        network.into_iter().for_each(|network| self.strangers.enter(network));
                         if let Some(timeout) = self.config.handshake_timeout {
                             self.deadlines.push_back((now + timeout, id));
                             // Most handshakes end long before their deadlines.
@@ -739,8 +739,15 @@ impl Endpoint {
         }
         while let Some(event) = place.session.poll_event() {
             match event {
-                Event::Connected => self.unannounced += usize::from(self.handshakes.remove(&id).is_some()),
-                Event::Closed { .. } => self.stats.failed += u64::from(self.handshakes.remove(&id).is_some()),
+                Event::Connected | Event::Closed { .. } => {
+                    if let Some(network) = self.handshakes.remove(&id) {
+                        network.into_iter().for_each(|network| self.strangers.leave(network));
+                        match event {
+                            Event::Connected => self.unannounced += 1,
+                            _ => self.stats.failed += 1,
+                        }
+                    }
+                }
                 _ => {}
             }
             self.events.push_back((id, event));

@@ -1,8 +1,6 @@
 //! Handshakes in progress, by the network of the peer.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use marcato_stream::Network;
 
@@ -12,48 +10,31 @@ use marcato_stream::Network;
 pub(crate) struct Strangers {
     most: usize,
     /// Number of peers, by network. It has at most as many entries as the endpoint has handshakes.
-    networks: Mutex<HashMap<Network, usize>>,
-}
-
-/// Place of one peer, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Stranger {
-    network: Network,
-    all: Arc<Strangers>,
+    networks: HashMap<Network, usize>,
 }
 
 impl Strangers {
     /// Creates an empty set, with at most `most` peers of each network, and at least one.
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most: most.max(1), networks: Mutex::default() })
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most: most.max(1), networks: HashMap::new() }
     }
 
-    fn networks(&self) -> MutexGuard<'_, HashMap<Network, usize>> {
-        // A panic while the lock was held leaves a map that is still valid.
-        self.networks.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns whether the network has a place for another peer.
+    pub(crate) fn has_place(&self, network: Network) -> bool {
+        self.networks.get(&network).is_none_or(|count| *count < self.most)
     }
 
-    /// Returns a place for the peer at this address, unless its network has none left.
-    pub(crate) fn admit(self: &Arc<Self>, addr: IpAddr) -> Option<Stranger> {
-        let network = Network::from(addr);
-        let mut networks = self.networks();
-        let count = networks.entry(network).or_insert(0);
-        // The bound is at least one, so no entry of zero stays behind.
-        if *count >= self.most {
-            return None;
-        }
-        *count += 1;
-        Some(Stranger { network, all: Arc::clone(self) })
+    /// Adds a peer of this network.
+    pub(crate) fn enter(&mut self, network: Network) {
+        *self.networks.entry(network).or_insert(0) += 1;
     }
-}
 
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        let mut networks = self.all.networks();
-        if let Some(count) = networks.get_mut(&self.network) {
+    /// Removes a peer of this network.
+    pub(crate) fn leave(&mut self, network: Network) {
+        if let Some(count) = self.networks.get_mut(&network) {
             *count -= 1;
             if *count == 0 {
-                networks.remove(&self.network);
+                self.networks.remove(&network);
             }
         }
     }
@@ -61,31 +42,41 @@ impl Drop for Stranger {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
-    fn admit(strangers: &Arc<Strangers>, addr: &str) -> Option<Stranger> {
-        strangers.admit(addr.parse().unwrap())
+    fn network(addr: &str) -> Network {
+        Network::from(addr.parse::<IpAddr>().unwrap())
     }
 
     #[test]
     fn each_network_has_its_own_bound_and_leaves_nothing_behind() {
-        let strangers = Strangers::new(2);
-        let first = [admit(&strangers, "192.0.2.1"), admit(&strangers, "::ffff:192.0.2.1")];
-        assert!(first.iter().all(Option::is_some));
-        assert!(admit(&strangers, "192.0.2.1").is_none());
-        let other = admit(&strangers, "192.0.2.2");
-        assert!(other.is_some());
-        drop(first);
-        assert!(admit(&strangers, "192.0.2.1").is_some());
-        drop(other);
-        assert!(strangers.networks().is_empty());
+        let mut strangers = Strangers::new(2);
+        let mut admit = |addr| {
+            let has_place = strangers.has_place(network(addr));
+            if has_place {
+                strangers.enter(network(addr));
+            }
+            has_place
+        };
+        assert!(admit("192.0.2.1") && admit("::ffff:192.0.2.1"));
+        assert!(!admit("192.0.2.1"));
+        assert!(admit("192.0.2.2"));
+        strangers.leave(network("192.0.2.1"));
+        strangers.leave(network("::ffff:192.0.2.1"));
+        assert!(strangers.has_place(network("192.0.2.1")));
+        strangers.enter(network("192.0.2.1"));
+        strangers.leave(network("192.0.2.1"));
+        strangers.leave(network("192.0.2.2"));
+        assert!(strangers.networks.is_empty());
     }
 
     #[test]
     fn addresses_of_one_64_bit_network_share_a_bound() {
-        let strangers = Strangers::new(1);
-        let _first = admit(&strangers, "2001:db8:0:1::1").unwrap();
-        assert!(admit(&strangers, "2001:db8:0:1:ffff::2").is_none());
-        assert!(admit(&strangers, "2001:db8:0:2::1").is_some());
+        let mut strangers = Strangers::new(1);
+        strangers.enter(network("2001:db8:0:1::1"));
+        assert!(!strangers.has_place(network("2001:db8:0:1:ffff::2")));
+        assert!(strangers.has_place(network("2001:db8:0:2::1")));
     }
 }
