@@ -77,7 +77,7 @@ plain! {
     /// Priority.
     Urgency: Priority, |keys, key| keys.priority(key), |priority| quote(&priority_text(*priority));
     /// Layer of the network.
-    Class: Layer, |keys, key| keys.layer(key), |layer| quote(layer_text(*layer));
+    Class: Layer, |keys, key| keys.layer(key), |layer| quote(layer.name());
     /// Probability.
     Probability: f64, |keys, key| keys.probability(key), |number| format!("{number:?}");
     /// Text.
@@ -87,14 +87,6 @@ plain! {
 /// Formats a priority as in files.
 pub(crate) fn priority_text(priority: Priority) -> String {
     format!("p{}", priority.index())
-}
-
-/// Formats a layer as in files.
-pub(crate) const fn layer_text(layer: Layer) -> &'static str {
-    match layer {
-        Layer::High => "high",
-        Layer::Low => "low",
-    }
 }
 
 /// Whole number of 32 bits within a range.

@@ -270,7 +270,7 @@ impl<'a> Keys<'a> {
     }
 
     pub(crate) fn layer(&self, key: &str) -> Option<Layer> {
-        self.word(key, &[("high", Layer::High), ("low", Layer::Low)])
+        self.word(key, &[Layer::High, Layer::Low].map(|layer| (layer.name(), layer)))
     }
 
     /// Reads a list of at most `most` items.

@@ -9,3 +9,13 @@ pub enum Layer {
     /// Lower effort (DSCP LE, RFC 8622): served only while no [`High`](Self::High) packet waits.
     Low,
 }
+
+impl Layer {
+    /// Returns the name used in files and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Low => "low",
+        }
+    }
+}

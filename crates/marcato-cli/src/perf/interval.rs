@@ -78,10 +78,7 @@ impl Interval {
     pub(crate) fn json(&self) -> Value {
         let lanes = self.lanes.iter().map(|lane| {
             json!({
-                "layer": match lane.layer {
-                    Layer::High => "high",
-                    Layer::Low => "low",
-                },
+                "layer": lane.layer.name(),
                 "srtt_ms": lane.srtt_ms,
                 "cwnd_bytes": lane.cwnd.get(),
                 "packets": lane.packets,

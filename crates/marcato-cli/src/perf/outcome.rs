@@ -203,10 +203,7 @@ impl Outcome {
                 json!({
                     "local": lane.local.map(|addr| addr.to_string()),
                     "remote": lane.remote.map(|addr| addr.to_string()),
-                    "layer": match lane.layer {
-                        Layer::High => "high",
-                        Layer::Low => "low",
-                    },
+                    "layer": lane.layer.name(),
                     "srtt_ms": lane.srtt_ms,
                     "cwnd_bytes": lane.cwnd.get(),
                     "packets": lane.packets,
