@@ -307,19 +307,25 @@ fn closed(reason: &str, code: Option<u64>) -> Closed {
 }
 
 impl Quic {
-    /// Returns one of a client's shared sockets for a further lane, if one fits.
-    fn shared_place(&self, lane: &LaneConfig) -> Result<Option<SocketId>, AddLaneError> {
+    /// Adds a lane by one of a client's shared sockets. Returns `false` if none fits.
+    fn add_shared_lane(&self, lane: &LaneConfig) -> Result<bool, AddLaneError> {
+        let now = self.hub.now();
         let mut state = lock(&self.hub.state);
         if !state.shared {
-            return Ok(None);
+            return Ok(false);
         }
         let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
         // The sockets of lanes that wait to be opened again are not known.
         if session.load().requests > 0 {
-            return Ok(None);
+            return Ok(false);
         }
         let taken: Vec<SocketId> = sockets_of(session).collect();
-        Ok(state.place(lane, &taken))
+        let Some(place) = state.place(lane, &taken) else { return Ok(false) };
+        let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
+        session.add_lane(now, request(place, lane))?;
+        drop(state);
+        self.hub.wake.notify_one();
+        Ok(true)
     }
 
     /// Records the results of the TLS handshake.
@@ -479,13 +485,7 @@ impl Transport for Quic {
         if !self.hub.client {
             return Err(marcato_quic::LaneError::NotAClient.into());
         }
-        if let Some(place) = self.shared_place(&lane)? {
-            let now = self.hub.now();
-            let mut state = lock(&self.hub.state);
-            let (_, session) = state.connection(self).ok_or(AddLaneError::Closed)?;
-            session.add_lane(now, request(place, &lane))?;
-            drop(state);
-            self.hub.wake.notify_one();
+        if self.add_shared_lane(&lane)? {
             return Ok(());
         }
         let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
