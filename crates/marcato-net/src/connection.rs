@@ -304,18 +304,14 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn recv(&self) -> Result<Received, Closed> {
-        let received = self.shared().readable.wait_for(|| {
-            let mut inbound = lock(&self.shared().inbound);
-            inbound.take().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
-        });
-        let received = received.await?;
+        let received = self.shared().readable.wait_for(|| self.shared().take()).await?;
         self.transport().resume();
         Ok(received)
     }
 
     /// Returns the messages that arrive from now on, as a stream.
     pub fn incoming(&self) -> Incoming {
-        Incoming(self.clone())
+        Incoming::new(self.clone())
     }
 
     /// Returns a sink of messages to send.

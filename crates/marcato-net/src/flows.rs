@@ -10,15 +10,24 @@ use marcato_stream::Received;
 
 use crate::connection::{Connection, Message};
 use crate::error::SendError;
-use crate::shared::lock;
+use crate::signal::Place;
 
 /// Messages that arrive, as a stream: as [`Connection::recv`] returns them. It ends with the
 /// connection ([`Connection::closed`] has the reason), and keeps it open until then.
-pub struct Incoming(pub(crate) Connection);
+pub struct Incoming {
+    connection: Connection,
+    place: Place,
+}
 
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Incoming").finish()
+        f.debug_struct("Incoming").finish_non_exhaustive()
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self { connection, place: Place::default() }
     }
 }
 
@@ -26,17 +35,12 @@ impl Stream for Incoming {
     type Item = Received;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Received>> {
-        let transport = self.0.transport();
+        let Self { connection, place } = self.get_mut();
+        let transport = connection.transport();
         let shared = transport.shared();
-        let next = ready!(shared.readable.poll_for(context, || {
-            let mut inbound = lock(&shared.inbound);
-            match inbound.take() {
-                Some(received) => Some(Some(received)),
-                None => inbound.closed().map(|_| None),
-            }
-        }));
+        let next = ready!(shared.readable.poll_for(place, context, || shared.take()));
         transport.resume();
-        Poll::Ready(next)
+        Poll::Ready(next.ok())
     }
 }
 
@@ -46,6 +50,7 @@ pub struct Outgoing {
     connection: Connection,
     /// Message that waits for room.
     waiting: Option<Message>,
+    place: Place,
 }
 
 impl fmt::Debug for Outgoing {
@@ -55,15 +60,15 @@ impl fmt::Debug for Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) const fn new(connection: Connection) -> Self {
-        Self { connection, waiting: None }
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self { connection, waiting: None, place: Place::default() }
     }
 
     /// Polls for room for the message that waits.
     fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        let Self { connection, waiting } = self;
+        let Self { connection, waiting, place } = self;
         let Some(message) = waiting else { return Poll::Ready(Ok(())) };
-        let sent = ready!(connection.transport().shared().room.poll_for(context, || {
+        let sent = ready!(connection.transport().shared().room.poll_for(place, context, || {
             match connection.try_send(message) {
                 Err(SendError::Busy { .. }) => None,
                 result => Some(result.map(drop)),

@@ -16,6 +16,7 @@ use tokio::io::AsyncWrite;
 use crate::connection::Message;
 use crate::error::{ChangeError, LongSendError, NotDelivered, SendError};
 use crate::shared::{Awaited, Outcome, Ticket, Transport};
+use crate::signal::Place;
 
 /// Bytes handed over at once: over QUIC, the data of one stream.
 const PART: usize = 128 << 10;
@@ -44,6 +45,7 @@ pub struct LongSender {
     /// the last part, once it is handed over.
     receipt: bool,
     report: Option<Awaited>,
+    place: Place,
 }
 
 impl fmt::Debug for LongSender {
@@ -72,6 +74,7 @@ impl LongSender {
             outcome: None,
             receipt: false,
             report: None,
+            place: Place::default(),
         })
     }
 
@@ -213,23 +216,19 @@ impl LongSender {
     }
 
     async fn hand_over(&mut self, all: bool) -> Result<(), LongSendError> {
-        let transport = Arc::clone(&self.transport);
-        transport
-            .shared()
-            .room
-            .wait_for(|| match self.try_hand_over(all) {
-                Err(LongSendError::Send(SendError::Busy { .. })) => None,
-                result => Some(result),
-            })
-            .await
+        std::future::poll_fn(|context| self.poll_hand_over(context, all)).await
     }
 
     fn poll_hand_over(&mut self, context: &mut Context<'_>, all: bool) -> Poll<Result<(), LongSendError>> {
         let transport = Arc::clone(&self.transport);
-        transport.shared().room.poll_for(context, || match self.try_hand_over(all) {
+        // The closure below needs all of the sender but its place.
+        let mut place = std::mem::take(&mut self.place);
+        let done = transport.shared().room.poll_for(&mut place, context, || match self.try_hand_over(all) {
             Err(LongSendError::Send(SendError::Busy { .. })) => None,
             result => Some(result),
-        })
+        });
+        self.place = place;
+        done
     }
 
     /// Hands over all complete parts except the last, or with `all` everything.

@@ -14,6 +14,7 @@ use marcato_wire::MessageNumber;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::shared::{Transport, lock};
+use crate::signal::Place;
 
 /// Long message that is arriving. If it is dropped before its end, the rest is discarded on
 /// arrival.
@@ -27,6 +28,7 @@ pub struct LongMessage {
     /// Part of a piece that was read into a buffer too short for all of it.
     rest: Payload,
     ended: bool,
+    place: Place,
 }
 
 impl fmt::Debug for LongMessage {
@@ -39,12 +41,8 @@ impl fmt::Debug for LongMessage {
 }
 
 impl LongMessage {
-    pub(crate) const fn new(
-        number: MessageNumber,
-        priority: Priority,
-        transport: Arc<dyn Transport>,
-    ) -> Self {
-        Self { number, priority, transport, rest: Payload::new(), ended: false }
+    pub(crate) fn new(number: MessageNumber, priority: Priority, transport: Arc<dyn Transport>) -> Self {
+        Self { number, priority, transport, rest: Payload::new(), ended: false, place: Place::default() }
     }
 
     /// Returns the sender's number for it.
@@ -80,7 +78,7 @@ impl Stream for LongMessage {
             return Poll::Ready(None);
         }
         let shared = this.transport.shared();
-        let next = ready!(shared.readable.poll_for(context, || {
+        let next = ready!(shared.readable.poll_for(&mut this.place, context, || {
             match lock(&shared.inbound).next_of(this.number) {
                 LongNext::Wait => None,
                 LongNext::Piece(piece) => Some(Some(Ok(piece))),

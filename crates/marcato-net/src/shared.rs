@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{Inbound, LongId, Pool};
+use marcato_stream::{Inbound, LongId, Pool, Received};
 use marcato_units::{Bytes, Priority, Time};
 use tokio::sync::oneshot;
 
@@ -148,6 +148,12 @@ impl Shared {
     /// Reports an event to the application.
     pub(crate) fn report(&self, event: &ConnectionEvent) {
         lock(&self.readers).report(event);
+    }
+
+    /// Takes the next message, or the reason of the end if none is left.
+    pub(crate) fn take(&self) -> Option<Result<Received, Closed>> {
+        let mut inbound = lock(&self.inbound);
+        inbound.take().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
     }
 
     pub(crate) fn closed(&self) -> Option<Closed> {

@@ -1,34 +1,31 @@
-//! Notification for waiting tasks, with futures and with wakers.
+//! Notification for waiting tasks, in futures and in `poll` functions.
 
-use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::Notify;
-
-use crate::shared::lock;
-
-/// Limit of the wakers that wait at a time; at the limit, the others are woken to wait again.
-const WAITING: usize = 1024;
+use tokio::sync::futures::OwnedNotified;
 
 /// Notification of all tasks that wait at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Signal(Arc<Notify>);
+
+/// Place of one waiting object in a signal, between calls of its `poll` function.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
-    notify: Notify,
-    wakers: Mutex<Vec<Waker>>,
-}
+pub(crate) struct Place(Option<Pin<Box<OwnedNotified>>>);
 
 impl Signal {
     /// Wakes all waiting tasks.
     pub(crate) fn notify_waiters(&self) {
-        self.notify.notify_waiters();
-        let wakers = std::mem::take(&mut *lock(&self.wakers));
-        wakers.into_iter().for_each(Waker::wake);
+        self.0.notify_waiters();
     }
 
     /// Waits until `what` returns a value, which may change with each notification.
     pub(crate) async fn wait_for<T>(&self, mut what: impl FnMut() -> Option<T>) -> T {
         loop {
-            let notified = self.notify.notified();
+            let notified = self.0.notified();
             tokio::pin!(notified);
             // From here on no notification is missed.
             notified.as_mut().enable();
@@ -42,22 +39,22 @@ impl Signal {
     /// Polls for a value of `what`, which may change with each notification.
     pub(crate) fn poll_for<T>(
         &self,
+        place: &mut Place,
         context: &mut Context<'_>,
         mut what: impl FnMut() -> Option<T>,
     ) -> Poll<T> {
-        if let Some(value) = what() {
-            return Poll::Ready(value);
+        loop {
+            let notified = || Box::pin(Arc::clone(&self.0).notified_owned());
+            let mut notified = place.0.get_or_insert_with(notified).as_mut();
+            // From here on no notification is missed, as with a future.
+            notified.as_mut().enable();
+            if let Some(value) = what() {
+                place.0 = None;
+                return Poll::Ready(value);
+            }
+            ready!(notified.poll(context));
+            place.0 = None;
         }
-        let mut wakers = lock(&self.wakers);
-        if wakers.len() >= WAITING {
-            wakers.drain(..).for_each(Waker::wake);
-        }
-        if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            wakers.push(context.waker().clone());
-        }
-        drop(wakers);
-        // The value may have come before the waker was registered.
-        what().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -65,7 +62,6 @@ impl Signal {
 mod tests {
     use super::*;
     use std::future::poll_fn;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     #[tokio::test]
@@ -75,14 +71,15 @@ mod tests {
         let (one, seen) = (Arc::clone(&signal), Arc::clone(&value));
         let first = tokio::spawn(async move { one.wait_for(|| look(&seen)).await });
         let (other, seen) = (Arc::clone(&signal), Arc::clone(&value));
-        let second =
-            tokio::spawn(async move { poll_fn(|context| other.poll_for(context, || look(&seen))).await });
+        let second = tokio::spawn(async move {
+            let mut place = Place::default();
+            poll_fn(|context| other.poll_for(&mut place, context, || look(&seen))).await
+        });
         tokio::task::yield_now().await;
         signal.notify_waiters();
         tokio::task::yield_now().await;
         value.store(7, Relaxed);
         signal.notify_waiters();
         assert_eq!((first.await.unwrap(), second.await.unwrap()), (7, 7));
-        assert!(lock(&signal.wakers).is_empty());
     }
 }
