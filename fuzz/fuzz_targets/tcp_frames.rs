@@ -69,7 +69,7 @@ fn tcp_frames(script: &[u8]) {
             for exchange in 0..2 {
                 let _ = inbound.take_reply(exchange);
             }
-            long = inbound.take_long().map(|(number, _)| number).or(long);
+            long = inbound.take_long().map(|(number, ..)| number).or(long);
         }
         if let Some(number) = long.filter(|_| reading & 4 != 0) {
             while let LongNext::Piece(_) = inbound.next_of(number) {}

@@ -13,7 +13,9 @@ use marcato_quic::Fingerprint;
 use marcato_report::{COMMIT, VERSION, World};
 use marcato_units::{Bytes, Rate, Seed};
 
-use crate::perf::plan::{BulkSpec, EngineName, LaneSpec, PathName, SourceSpec, StreamName};
+use crate::perf::load::{BulkSpec, SourceSpec};
+use crate::perf::plan::{EngineName, LaneSpec};
+use crate::perf::scheduler::{PathName, StreamName};
 use crate::perf::{self, quantity};
 
 /// Version, with the commit of the build.
@@ -195,7 +197,7 @@ pub(crate) struct Perf {
 /// The two ends of a measurement.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PerfRole {
-    /// Receives messages from clients until it is stopped
+    /// Receives messages from clients, and sends what they ask for, until it is stopped
     #[command(after_help = "Examples:
   marcato perf server
   marcato perf server --listen 0.0.0.0:4433 --cert chain.pem --key key.pem
@@ -208,7 +210,8 @@ pub(crate) enum PerfRole {
     #[command(after_help = "Examples:
   marcato perf client server.example --ca ca.pem
   marcato perf client 192.0.2.1 --ca ca.pem --engine tcp --source 20ms:10kB --bulk p4 --duration 5s --warm-up 1s
-  marcato perf client 192.0.2.1 --lane 198.51.100.1 --path-scheduler cwr-red --out out/perf")]
+  marcato perf client 192.0.2.1 --lane 198.51.100.1 --path-scheduler cwr-red --out out/perf
+  marcato perf client server.example --ca ca.pem --reverse --parallel 4 --bulk p2")]
     Client(Box<PerfClient>),
 }
 
@@ -257,9 +260,29 @@ pub(crate) struct PerfServer {
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Maximum number of concurrent clients
+    /// Maximum number of concurrent connections of clients
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     pub(crate) max_clients: usize,
+
+    /// Longest run in which clients may let this end send
+    #[arg(
+        long, value_name = "SPAN", default_value = "60m", value_parser = quantity::span_or_seconds,
+        alias = "server-max-duration"
+    )]
+    pub(crate) max_duration: Duration,
+
+    /// Highest rate at which clients may let this end send, on each connection; bulk data then needs
+    /// a --bitrate [default: any]
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate, alias = "server-bitrate-limit")]
+    pub(crate) max_bitrate: Option<Rate>,
+
+    /// Lane scheduler of the data that this end sends (QUIC)
+    #[arg(long, value_enum, default_value_t = PathName::Cwr)]
+    pub(crate) path_scheduler: PathName,
+
+    /// Most bytes of each level that wait before a connection to be sent; messages are no longer
+    #[arg(long, value_name = "SIZE", default_value = "1MB", value_parser = perf::backlog)]
+    pub(crate) backlog: Bytes,
 
     /// End after the first client
     #[arg(short = '1', long)]
@@ -289,6 +312,21 @@ pub(crate) struct PerfClient {
     /// --layered too
     #[arg(long)]
     pub(crate) layered: bool,
+
+    /// Let the server send, and receive
+    #[arg(short = 'R', long, conflicts_with = "bidir")]
+    pub(crate) reverse: bool,
+
+    /// Send and receive at once, the same load in each direction
+    #[arg(long)]
+    pub(crate) bidir: bool,
+
+    /// Number of concurrent connections, each with all sources; --bytes is divided among them
+    #[arg(
+        short = 'P', long, value_name = "N", default_value_t = 1,
+        value_parser = value_parser!(u8).range(1..=i64::from(perf::protocol::MAX_CONNECTIONS))
+    )]
+    pub(crate) parallel: u8,
 
     /// A message of this size in each period: PERIOD:SIZE[:PRIORITY], for example 100ms:10kB:p0;
     /// may be repeated
@@ -330,9 +368,9 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span)]
     pub(crate) warm_up: Duration,
 
-    /// Most bytes of each level that wait before the connection
-    #[arg(long, value_name = "SIZE", default_value = "1MB", value_parser = perf::backlog)]
-    pub(crate) backlog: Bytes,
+    /// Most bytes of each level that wait before each connection [default: 1MB]
+    #[arg(long, value_name = "SIZE", value_parser = perf::backlog)]
+    pub(crate) backlog: Option<Bytes>,
 
     /// Seed of the sources' phases
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]

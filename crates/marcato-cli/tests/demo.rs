@@ -70,3 +70,67 @@ fn a_bad_environment_exits_2_at_once_with_a_clear_message() {
         assert!(!err.contains("loopback") && !err.contains("firewall"), "{err}");
     }
 }
+
+/// Returns the completion time of the demo's page in virtual time in ms, and the number of the
+/// source's messages released by then.
+fn page_in_virtual_time(fifo: bool, source: bool) -> (f64, f64) {
+    let level = |priority: &'static str| if fifo { "p2" } else { priority };
+    let group = |(size, priority)| format!("{{ size = \"{size} kB\", priority = \"{}\" }}", level(priority));
+    let groups = [(150, "p4"), (60, "p3"), (40, "p2"), (25, "p1"), (8, "p0")].map(group);
+    let source = if source {
+        format!(
+            "sources = [{{ period = \"20 ms\", size = \"250 B\", priority = \"{}\", declared = false, \
+             named = false }}]",
+            level("p0")
+        )
+    } else {
+        String::new()
+    };
+    let scenario = format!(
+        r#"
+name = "page"
+duration = "5 s"
+
+[topology]
+kind = "dumbbell"
+pairs = 1
+rate = "2 Mbit/s"
+delay = "50 ms"
+access-delay = "0 ms"
+queue = "codel"
+
+[[flow]]
+name = "page"
+kind = "quic"
+from = "client-1"
+to = "server-1"
+messages = [{}]
+{source}
+"#,
+        groups.join(", ")
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("page.toml");
+    std::fs::write(&file, scenario).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command.args(["sim", file.to_str().unwrap(), "--seed", "1", "--format", "json"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let times = run["flows"][0]["times"].as_array().unwrap();
+    let page = times.iter().find(|one| one["what"] == "messages").unwrap();
+    assert_eq!(page["completed"], 5);
+    let ms = page["completion_max_ms"].as_f64().unwrap();
+    (ms, if source.is_empty() { 0.0 } else { ms / 20.0 })
+}
+
+#[test]
+fn the_whole_page_takes_longer_only_by_the_source() {
+    let ((fifo, _), (marcato, _)) = (page_in_virtual_time(true, false), page_in_virtual_time(false, false));
+    assert!(marcato <= 1.02 * fifo, "without the source: {fifo} and {marcato} ms");
+    let ((after, _), (beside, messages)) =
+        (page_in_virtual_time(true, true), page_in_virtual_time(false, true));
+    assert!(after <= 1.02 * fifo, "the source waits for the page: {fifo} and {after} ms");
+    // Each message takes a packet of at most 350 bytes, at 4 µs for each byte.
+    assert!(beside <= 1.02 * marcato + messages * 350.0 * 0.004, "{marcato} and {beside} ms");
+}

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 
 use serde_json::Value;
@@ -205,6 +205,177 @@ fn json_has_cpu_times_and_every_message_if_asked_for() {
     assert!(said.contains("connected from 127.0.0.1:") && said.contains(" s, "), "{said}");
 }
 
+/// Returns the only line of a server's log that says this.
+fn line(said: &str, what: &str) -> String {
+    let mut lines = said.lines().filter(|line| line.contains(what));
+    let first = lines.next().unwrap_or_else(|| panic!("{what}: {said}"));
+    assert_eq!(lines.next(), None, "{said}");
+    first.to_owned()
+}
+
+#[test]
+fn in_reverse_the_server_sends_and_the_client_measures() {
+    for engine in ["quic", "tcp"] {
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+        let what = ["--source", "20ms:1kB", "--source", "50ms:20kB:p2", "--bulk", "p4"];
+        let run = json(
+            &server.client(
+                &[&what[..], &["-R", "--engine", engine, "-t", "0.7", "--warm-up", "100ms", "-J", "--raw"]]
+                    .concat(),
+            ),
+        );
+        let config = &run["config"];
+        assert_eq!((&config["direction"], &config["connections"]), (&"reverse".into(), &1.into()));
+        let path = if engine == "quic" { "cwr".into() } else { Value::Null };
+        assert_eq!((&config["path_scheduler"], &config["server_path_scheduler"]), (&Value::Null, &path));
+        assert_eq!((&run["clock"]["shared"], &run["reverse"]), (&true.into(), &Value::Null));
+        for (source, expected) in run["sources"].as_array().unwrap().iter().zip([30, 12]) {
+            let sent = source["sent"].as_u64().unwrap();
+            assert!((expected - 2..=expected + 1).contains(&sent), "{source}");
+            assert_eq!(source["arrived"], sent, "everything arrives");
+            let mct = |name: &str| source["mct_ms"][name].as_f64().unwrap();
+            assert!(mct("p50") > 0.0 && mct("p50") <= mct("max"), "{source}");
+            let raw = source["raw"].as_array().unwrap();
+            assert!(raw.iter().all(|row| row[0].as_f64().unwrap() >= 0.1), "warm-up: {raw:?}");
+        }
+        assert!(run["throughput"]["mbit_per_s"].as_f64().unwrap() > 1.0, "{}", run["throughput"]);
+        let lane = &run["lanes"][0];
+        assert!(lane["packets"].as_u64().unwrap() > 10 && lane["cwnd_bytes"].as_u64().unwrap() > 0, "{lane}");
+        let said = server.end();
+        assert!(line(&said, " bytes").ends_with(" bytes sent"), "{said}");
+    }
+}
+
+#[test]
+fn both_ends_send_at_once() {
+    for engine in ["quic", "tcp"] {
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+        let what = ["--source", "20ms:1kB", "--bulk", "p4:10kB", "-b", "2M", "-i", "0.3"];
+        let run =
+            json(&server.client(&[&what[..], &["--bidir", "--engine", engine, "-t", "0.7", "-J"]].concat()));
+        assert_eq!(run["config"]["direction"], "bidir");
+        for flow in [&run, &run["reverse"]] {
+            let source = &flow["sources"][0];
+            assert!((33..=36).contains(&source["sent"].as_u64().unwrap()), "{source}");
+            assert_eq!(source["sent"], source["arrived"], "{engine}");
+            let rate = flow["throughput"]["mbit_per_s"].as_f64().unwrap();
+            assert!(rate > 0.5, "{engine}: {rate}");
+            assert!(flow["lanes"][0]["packets"].as_u64().unwrap() > 10, "{}", flow["lanes"]);
+            let intervals = flow["intervals"].as_array().unwrap();
+            assert!((2..=3).contains(&intervals.len()), "{intervals:?}");
+            assert!(intervals.iter().all(|one| one["arrived"].as_u64().unwrap() > 0), "{intervals:?}");
+        }
+        let said = server.end();
+        assert!(line(&said, " sent").contains(" bytes received, "), "{said}");
+    }
+}
+
+#[test]
+fn connections_run_in_parallel_and_add_up() {
+    for (engine, how) in [("quic", "-R"), ("tcp", "--bidir"), ("quic", "--raw")] {
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+        let what = ["--source", "20ms:1kB", "--bulk", "p4", "-P", "3", "-t", "0.6", "-J", "-i", "0.2"];
+        let run = json(&server.client(&[&what[..], &["--engine", engine, how]].concat()));
+        let parts = run["connections"].as_array().unwrap();
+        assert_eq!((&run["config"]["connections"], parts.len()), (&3.into(), 3));
+        let pointers = if how == "--bidir" { &["", "/reverse"][..] } else { &[""] };
+        for pointer in pointers {
+            let at = |of: &Value, what: &str| of.pointer(&format!("{pointer}{what}")).unwrap().clone();
+            let sum = |what: &str| parts.iter().map(|part| at(part, what).as_f64().unwrap()).sum::<f64>();
+            for what in ["/sources/0/sent", "/sources/0/arrived", "/throughput/mbit_per_s"] {
+                let all = at(&run, what).as_f64().unwrap();
+                assert!(all > 0.0 && (all - sum(what)).abs() <= all * 1e-9, "{how} {what}: {all}");
+            }
+            assert_eq!(at(&run, "/sources/0/sent"), at(&run, "/sources/0/arrived"), "{how}");
+            let slowest = parts.iter().map(|part| at(part, "/sources/0/mct_ms/max").as_f64().unwrap());
+            assert_eq!(at(&run, "/sources/0/mct_ms/max"), slowest.fold(0.0, f64::max));
+            let numbers: Vec<Value> = at(&run, "/lanes")
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|lane| lane["connection"].clone())
+                .collect();
+            assert_eq!(numbers, [1, 2, 3], "{engine} {how}: {run}");
+            assert!(!at(&run, "/intervals").as_array().unwrap().is_empty());
+        }
+        let said = server.end();
+        for number in 1..=3 {
+            line(&said, &format!("connection {number} of 3, "));
+        }
+    }
+}
+
+#[test]
+fn lines_and_tables_name_connection_and_direction() {
+    let server = Server::start(&["--listen", "127.0.0.1:0"]);
+    let run = ["--source", "10ms:1kB", "--bidir", "-P", "2", "-t", "0.7", "-i", "0.3"];
+    let text = server.client(&run);
+    assert_eq!(text.status.code(), Some(0), "{text:?}");
+    let text = String::from_utf8(text.stdout).unwrap();
+    for said in [
+        "[1 forward] ",
+        "[2 reverse] ",
+        "[all forward] ",
+        "[all reverse] ",
+        "quic bidir over 2 connections",
+        "From the server to the client",
+        "Lanes of the server",
+        "\n  2           reverse    ",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let csv = server.client(&[&run[..], &["--format", "csv"]].concat());
+    let csv = String::from_utf8(csv.stdout).unwrap();
+    let ends: Vec<&str> = csv.lines().skip(1).map(|line| line.split_once(",true,").unwrap().1).collect();
+    assert_eq!(
+        ends,
+        ["forward,all", "reverse,all", "forward,1", "reverse,1", "forward,2", "reverse,2"],
+        "{csv}"
+    );
+}
+
+#[test]
+fn a_server_sends_in_every_order_and_on_every_lane() {
+    for path in ["lowrtt", "cwr-red"] {
+        let two = ["--listen", "127.0.0.1:0", "--listen", "127.0.0.1:0"];
+        let server = Server::start(&[&two[..], &["--engine", "quic", "--path-scheduler", path]].concat());
+        for stream in ["cats", "fifo", "rr"] {
+            let what = ["--source", "30ms:5kB", "--bulk", "p4:10kB", "-t", "0.3", "-J", "-R"];
+            let how = ["--stream-scheduler", stream, "--lane", &server.addrs[1]];
+            let run = json(&server.client(&[&what[..], &how].concat()));
+            assert_eq!(run["config"]["server_path_scheduler"], path);
+            let source = &run["sources"][0];
+            assert!(source["sent"].as_u64().unwrap() >= 9, "{path} {stream}: {source}");
+            assert_eq!(source["sent"], source["arrived"], "{path} {stream}");
+            assert_eq!(run["lanes"].as_array().unwrap().len(), 2, "{path} {stream}");
+        }
+    }
+}
+
+#[test]
+fn a_server_refuses_what_exceeds_its_bounds() {
+    let bounds = ["--max-duration", "2", "--max-bitrate", "5M", "--backlog", "100kB", "--max-clients", "3"];
+    let server = Server::start(&[&["--listen", "127.0.0.1:0"][..], &bounds].concat());
+    let paced = ["-t", "0.2", "--bulk", "p4", "-b", "1M"];
+    for (arguments, said) in [
+        (&["-R", "-t", "3"][..], "sends for at most 2s; shorten --duration, or raise its --max-duration"),
+        (&["-R", "-t", "0.2"], "at most 5000 kbit/s on a connection; bound the bulk data with --bitrate"),
+        (&["--bidir", "-t", "0.2", "--source", "10ms:10kB"], "or raise its --max-bitrate"),
+        (&["-R", "-t", "0.2", "--source", "1s:101kB"], "at most 100kB; send shorter messages"),
+        (&["-P", "4", "-t", "0.2"], "a run has at most 3 connections; lower --parallel"),
+    ] {
+        for engine in ["tcp", "quic"] {
+            let refused = server.client(&[arguments, &["--engine", engine]].concat());
+            let err = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {err}");
+            assert!(err.contains(said) && err.contains(&server.addrs[0]), "{arguments:?}: {err}");
+        }
+    }
+    // What a client sends itself is not bounded, and what is within the bounds is sent.
+    assert_eq!(json(&server.client(&["-t", "0.2", "-J"]))["complete"], true);
+    assert_eq!(json(&server.client(&[&paced[..], &["-R", "-P", "3", "-J"]].concat()))["complete"], true);
+}
+
 /// Returns the messages and bytes that a server has received of its only client.
 fn received(server: Server) -> (u64, u64) {
     let said = server.end();
@@ -223,12 +394,24 @@ fn a_limited_amount_arrives_and_ends_the_run() {
         let bulk = &run["throughput"]["by_priority"][0];
         assert!(bulk["priority"] == "P2" && bulk["mbit_per_s"].as_f64().unwrap() > 0.0, "{bulk}");
         assert_eq!(received(server), (5, 300_000), "{engine}");
+        // The server's last line ends with what it has sent.
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
+        let limited = ["--engine", engine, "--bulk", "p2", "-n", "300kB", "-J", "-R", "-P", "2"];
+        let run = json(&server.client(&limited));
+        assert!(run["throughput"]["mbit_per_s"].as_f64().unwrap() > 0.0, "{run}");
+        assert!(run["throughput"]["seconds"].as_f64().unwrap() < 60.0, "{run}");
+        let said = server.end();
+        for number in 1..=2 {
+            let line = line(&said, &format!("connection {number} of 2"));
+            assert!(line.ends_with(", 3 messages, 150000 bytes sent"), "{line}");
+        }
     }
 }
 
 #[test]
 fn bulk_data_keeps_its_rate_and_unreliable_its_packets() {
-    for (how, largest) in [(&["--engine", "tcp"][..], 5000), (&["-u"], 1500)] {
+    // Unreliable messages fit a packet, which has up to 4096 bytes on the loopback interface.
+    for (how, largest) in [(&["--engine", "tcp"][..], 5000), (&["-u"], 4096)] {
         let server = Server::start(&["--listen", "127.0.0.1:0", "-1"]);
         let (host, port) = server.addrs[0].split_once(':').unwrap();
         let ours = ["perf", "client", host, "-p", port, "--fingerprint", &server.fingerprint];
@@ -371,6 +554,14 @@ fn what_is_wrong_is_status_2_and_says_what_to_do() {
         (&["client", addr, "-b", "1M", "--bulk", "p4", "--stream-scheduler", "rr"], "leave --bitrate out"),
         (&["client", addr, "-u", "-n", "1M"], "leave --bytes or --unreliable out"),
         (&["client", addr, "-i", "100ms"], "at least 200ms"),
+        (&["client", addr, "-R", "--bidir"], "cannot be used with"),
+        (&["client", addr, "-P", "0"], "1..=128"),
+        (&["client", addr, "-P", "200"], "1..=128"),
+        (&["client", addr, "-P", "4", "-n", "100"], "at least 32 B for each"),
+        (&["client", addr, "-R", "--path-scheduler", "rr"], "give it to `marcato perf server`"),
+        (&["client", addr, "-R", "--backlog", "1MB"], "give it to `marcato perf server`"),
+        (&["client", addr, "--bidir", "--stream-scheduler", "pfifo"], "cats, fifo or rr"),
+        (&["server", "--max-bitrate", "1"], "no rate"),
         (&["client", addr, "--idle-timeout", "100ms"], "500ms to 60s"),
         (&["client", addr, "--ca", "/nowhere/ca.pem"], "/nowhere/ca.pem"),
         (&["client", "no-such-host.invalid"], "has no address"),
@@ -428,82 +619,85 @@ fn what_is_measured_over_a_link_is_what_the_link_allows() {
     }
 }
 
-/// Bytes sent by a client after which its messages are certainly in flight: the handshake and ten
-/// clock exchanges are shorter.
+/// Bytes after which the messages of a run are certainly in flight: the handshake and ten clock
+/// exchanges are shorter.
 const UNDER_WAY: usize = 100_000;
 
-/// Relays a connection to a server, and returns once the client has sent [`UNDER_WAY`]. Threads
-/// continue the relay.
-fn relay_tcp(listener: &TcpListener, server: &str) {
-    let (mut client, _) = listener.accept().unwrap();
-    let mut server = TcpStream::connect(server).unwrap();
-    let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-    thread::spawn(move || {
-        let _ = std::io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Both);
-    });
-    let (mut passed, mut buffer) = (0, vec![0; 65_536]);
-    while passed < UNDER_WAY {
-        let len = client.read(&mut buffer).unwrap();
-        assert!(len > 0, "the client has ended");
-        server.write_all(&buffer[..len]).unwrap();
-        passed += len;
+/// Waits until [`UNDER_WAY`] has passed a relay, whose threads tell the lengths.
+fn wait_for_load(passed: &mpsc::Receiver<usize>) {
+    let mut sum = 0;
+    while sum < UNDER_WAY {
+        // The timeout makes the test fail instead of hang if the client has already ended.
+        sum += passed.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
     }
-    thread::spawn(move || std::io::copy(&mut client, &mut server));
+}
+
+/// Relays a connection to a server, and returns once it carries a load. Threads continue the relay.
+fn relay_tcp(listener: &TcpListener, server: &str) {
+    let (client, _) = listener.accept().unwrap();
+    let server = TcpStream::connect(server).unwrap();
+    let (tell, passed) = mpsc::channel();
+    let both = [(client.try_clone(), server.try_clone()), (Ok(server), Ok(client))];
+    for (from, to) in both {
+        let (mut from, mut to, tell) = (from.unwrap(), to.unwrap(), tell.clone());
+        thread::spawn(move || {
+            let mut buffer = vec![0; 65_536];
+            while let Ok(len @ 1..) = from.read(&mut buffer) {
+                if to.write_all(&buffer[..len]).is_err() {
+                    break;
+                }
+                let _ = tell.send(len);
+            }
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+    wait_for_load(&passed);
 }
 
 /// Relays datagrams in the same way.
 fn relay_udp(front: UdpSocket, server: &str) {
     let behind = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     behind.connect(server).unwrap();
-    let (front, mut buffer) = (Arc::new(front), vec![0; 65_536]);
-    let mut answered = false;
-    let mut passed = 0;
-    let mut forward = {
+    let (front, client) = (Arc::new(front), Arc::new(OnceLock::new()));
+    let (tell, passed) = mpsc::channel();
+    {
         let (front, behind) = (Arc::clone(&front), Arc::clone(&behind));
-        move || {
-            let (len, client) = front.recv_from(&mut buffer).unwrap();
-            // A server that has ended refuses datagrams.
-            let _ = behind.send(&buffer[..len]);
-            (len, client)
-        }
-    };
-    while passed < UNDER_WAY {
-        let (len, client) = forward();
-        passed += len;
-        if !std::mem::replace(&mut answered, true) {
-            let (front, behind) = (Arc::clone(&front), Arc::clone(&behind));
-            thread::spawn(move || {
-                let mut buffer = vec![0; 65_536];
-                while let Ok(len) = behind.recv(&mut buffer) {
-                    let _ = front.send_to(&buffer[..len], client);
-                }
-            });
-        }
+        let (client, tell) = (Arc::clone(&client), tell.clone());
+        thread::spawn(move || {
+            let mut buffer = vec![0; 65_536];
+            while let Ok((len, from)) = front.recv_from(&mut buffer) {
+                let _ = client.set(from);
+                // A server that has ended refuses datagrams.
+                let _ = behind.send(&buffer[..len]);
+                let _ = tell.send(len);
+            }
+        });
     }
     thread::spawn(move || {
-        loop {
-            forward();
+        let mut buffer = vec![0; 65_536];
+        while let Ok(len) = behind.recv(&mut buffer) {
+            let _ = front.send_to(&buffer[..len], client.get().unwrap());
+            let _ = tell.send(len);
         }
     });
+    wait_for_load(&passed);
 }
 
 /// Returns the output of a client whose run is `cut` while its messages are in flight.
 fn cut_short(
     engine: &str,
-    format: &str,
+    how: &[&str],
     status: i32,
     cut: impl FnOnce(&mut Server, &Child),
 ) -> (String, String) {
     let mut server = Server::start(&["--listen", "127.0.0.1:0", "--engine", engine]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let front = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // The timeout makes the test fail instead of hang if the client has already ended.
-    front.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
     let addr = if engine == "tcp" { listener.local_addr() } else { front.local_addr() };
     let client = Command::new(env!("CARGO_BIN_EXE_marcato"))
         .args(["perf", "client", &addr.unwrap().to_string(), "--fingerprint", &server.fingerprint])
-        .args(["--engine", engine, "--format", format, "--source", "10ms:2kB:p0"])
+        .args(["--engine", engine, "--source", "10ms:2kB:p0"])
+        .args(how)
         .args(["--duration", "10m", "--idle-timeout", "2s"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -534,22 +728,33 @@ fn interrupt(_: &mut Server, client: &Child) {
 #[test]
 fn a_client_of_a_killed_server_prints_partial_results_and_fails() {
     for (engine, said) in [("quic", "nothing was received from"), ("tcp", "the connection")] {
-        let (out, err) = cut_short(engine, "json", 2, kill);
-        let run: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(run["complete"], false, "{out}");
-        let because = run["incomplete_because"].as_str().unwrap();
-        assert!(because.contains(said) && err.contains(because), "{because}: {err}");
-        let source = &run["sources"][0];
-        assert!(source["sent"].as_u64().unwrap() > 10 && run["lanes"][0]["packets"].is_u64(), "{out}");
-        assert!(source["mct_ms"]["max"].is_f64() || source["arrived"] == 0, "{out}");
+        for how in [&["-J"][..], &["-J", "--bidir"]] {
+            a_killed_server(engine, how, said);
+        }
     }
+}
+
+fn a_killed_server(engine: &str, how: &[&str], said: &str) {
+    let (out, err) = cut_short(engine, how, 2, kill);
+    let run: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(run["complete"], false, "{out}");
+    let because = run["incomplete_because"].as_str().unwrap();
+    assert!(because.contains(said) && err.contains(because), "{because}: {err}");
+    let source = &run["sources"][0];
+    assert!(source["sent"].as_u64().unwrap() > 10 && run["lanes"][0]["packets"].is_u64(), "{out}");
+    assert!(source["mct_ms"]["max"].is_f64() || source["arrived"] == 0, "{out}");
+    assert_eq!(run["reverse"].is_object(), how.contains(&"--bidir"), "{out}");
 }
 
 #[test]
 fn a_run_that_is_interrupted_prints_what_it_measured_and_fails() {
-    for (engine, format, marked) in [("quic", "text", "INCOMPLETE: interrupted."), ("tcp", "csv", ",false\n")]
-    {
-        let (out, err) = cut_short(engine, format, 130, interrupt);
+    for (engine, how, marked) in [
+        ("quic", &["--format", "text"][..], "INCOMPLETE: interrupted."),
+        ("tcp", &["--format", "csv"], ",false,forward,all\n"),
+        ("tcp", &["--format", "csv", "-R"], ",false,reverse,all\n"),
+        ("quic", &["--bidir"], "From the server to the client"),
+    ] {
+        let (out, err) = cut_short(engine, how, 130, interrupt);
         assert!(out.contains(marked) && out.contains("10ms:2kB:p0"), "{out}");
         assert!(err.contains("the run is incomplete: interrupted"), "{err}");
     }

@@ -53,7 +53,7 @@ impl ClientAuth {
     /// # Errors
     ///
     /// If nothing is accepted, or a certificate cannot be used.
-    pub(crate) fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
+    pub fn verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
         let provider = Arc::new(ring::default_provider());
         let mut anchors = RootCertStore::empty();
         let (mut certificates, mut fingerprints) = (Vec::new(), Vec::new());

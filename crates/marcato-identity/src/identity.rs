@@ -53,6 +53,13 @@ impl Clone for Identity {
     }
 }
 
+/// Identities are equal if their chain and key are.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.chain == other.chain && self.key == other.key
+    }
+}
+
 impl Identity {
     /// Creates an identity of a chain and its key, as read from files.
     pub const fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Self {

@@ -71,6 +71,11 @@ impl ServerIdentity {
         Ok(())
     }
 
+    /// Forgets the sessions of all clients, so that their next handshakes are full ones.
+    pub fn forget_sessions(&self) {
+        self.current().sessions = ServerSessionMemoryCache::new(SESSIONS);
+    }
+
     /// Returns a TLS 1.3 configuration for a server with this identity, without ALPN protocols.
     /// Without `clients`, it asks them for no certificate.
     ///
@@ -172,6 +177,19 @@ mod tests {
         presented.replace(&second).unwrap();
         assert_eq!(handshake(&server, &client), (HandshakeKind::Full, second.certificate().cloned()));
         assert_eq!(handshake(&server, &client).0, HandshakeKind::Resumed);
+    }
+
+    #[test]
+    fn forgotten_sessions_are_not_resumed() {
+        let identity = Identity::self_signed("server.test").unwrap();
+        let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+        let client = Arc::new(trust.client_tls().unwrap());
+        let presented = ServerIdentity::new(&identity).unwrap();
+        let server = Arc::new(presented.server_tls(None).unwrap());
+        handshake(&server, &client);
+        assert_eq!(handshake(&server, &client).0, HandshakeKind::Resumed);
+        presented.forget_sessions();
+        assert_eq!(handshake(&server, &client).0, HandshakeKind::Full);
     }
 
     #[test]

@@ -4,20 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::client::{
+    VerifierBuilderError, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme, WantsVerifier,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
 use crate::fingerprint::Fingerprint;
 use crate::identity::{Identity, IdentityError};
 use crate::pem::{Pem, PemError};
 
-/// Certificates that a client accepts.
+/// Certificates that a client accepts. Two trusts in [roots](Self::Roots) are equal if they share
+/// them.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// Every valid certificate for the server's name that is signed by one of these roots, directly
@@ -32,6 +34,18 @@ pub enum Trust {
     Certificate(CertificateDer<'static>),
     /// Only the certificate with this fingerprint, whatever its name and validity period.
     Fingerprint(Fingerprint),
+}
+
+impl PartialEq for Trust {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Roots(one), Self::Roots(other)) => Arc::ptr_eq(one, other),
+            (Self::Authority(one), Self::Authority(other)) => one == other,
+            (Self::Certificate(one), Self::Certificate(other)) => one == other,
+            (Self::Fingerprint(one), Self::Fingerprint(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 impl Trust {
@@ -85,25 +99,44 @@ impl Trust {
     ///
     /// If a certificate or a key cannot be used, or no authority is given.
     pub fn client_tls_as(&self, identity: Option<&Identity>) -> Result<ClientConfig, IdentityError> {
-        let provider = Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])?;
-        let pinned = |config: ConfigBuilder<ClientConfig, WantsVerifier>, pin| {
-            config.dangerous().with_custom_certificate_verifier(Arc::new(Pinned { pin, provider }))
-        };
-        let config = match self {
-            Self::Roots(roots) => config.with_root_certificates(Arc::clone(roots)),
-            Self::Authority(authorities) if authorities.is_empty() => return Err(IdentityError::NoAuthority),
-            Self::Authority(authorities) => config.with_root_certificates(roots(authorities)?),
-            Self::Certificate(certificate) => {
-                let roots = roots(std::slice::from_ref(certificate))?;
-                pinned(config, Pin::Certificate { certificate: certificate.clone(), roots })
-            }
-            Self::Fingerprint(fingerprint) => pinned(config, Pin::Fingerprint(*fingerprint)),
-        };
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(self.verifier()?);
         let Some(identity) = identity else { return Ok(config.with_no_client_auth()) };
         let (chain, key) = identity.parts();
         Ok(config.with_client_auth_cert(chain, key)?)
+    }
+
+    /// Returns the verifier of a client with this trust.
+    ///
+    /// # Errors
+    ///
+    /// If a certificate cannot be used, or no authority is given.
+    pub fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, IdentityError> {
+        let provider = Arc::new(ring::default_provider());
+        let pin = match self {
+            Self::Roots(roots) => return of_roots(Arc::clone(roots), provider),
+            Self::Authority(authorities) => return of_roots(roots(authorities)?, provider),
+            Self::Certificate(certificate) => {
+                let roots = roots(std::slice::from_ref(certificate))?;
+                Pin::Certificate { certificate: certificate.clone(), roots }
+            }
+            Self::Fingerprint(fingerprint) => Pin::Fingerprint(*fingerprint),
+        };
+        Ok(Arc::new(Pinned { pin, provider }))
+    }
+}
+
+/// Returns a verifier that accepts what these roots have signed.
+fn of_roots(
+    roots: Arc<RootCertStore>,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, IdentityError> {
+    match WebPkiServerVerifier::builder_with_provider(roots, provider).build() {
+        Ok(verifier) => Ok(verifier),
+        Err(VerifierBuilderError::NoRootAnchors) => Err(IdentityError::NoAuthority),
+        Err(error) => Err(Error::General(error.to_string()).into()),
     }
 }
 

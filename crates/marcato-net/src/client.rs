@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use crate::config::{Config, Engine, LocalAddress, Remote};
 use crate::connection::Connection;
 use crate::error::{ConfigError, ConnectError, ListenError};
-use crate::quic::ClientSockets;
+use crate::quic::{ClientSockets, Data};
+use crate::tls;
 
 /// QUIC client whose connections share UDP sockets, instead of having one for each lane: for many
 /// connections, or for a firewall that lets a certain port pass. Its connections outlive it.
@@ -70,6 +71,24 @@ impl Client {
     ///
     /// If no socket fits a lane, the server cannot be reached or fails authentication.
     pub async fn connect(&self, to: &Remote) -> Result<Connection, ConnectError> {
-        self.sockets.connect(&self.config, to).await
+        self.attempt(to, Data::Ordinary).await
+    }
+
+    /// Connects as [`Endpoint::connect_early`](crate::Endpoint::connect_early) does.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`connect`](Self::connect), unless the connection is returned before its
+    /// handshake is complete.
+    pub async fn connect_early(&self, to: &Remote) -> Result<Connection, ConnectError> {
+        self.attempt(to, Data::Early).await
+    }
+
+    async fn attempt(&self, to: &Remote, data: Data) -> Result<Connection, ConnectError> {
+        match self.sockets.connect(&self.config, to, data).await {
+            // The session was forgotten, so the next handshake is a full one.
+            Err(error) if tls::is_stale(&error) => self.sockets.connect(&self.config, to, data).await,
+            result => result,
+        }
     }
 }

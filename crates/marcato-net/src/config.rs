@@ -19,11 +19,16 @@ use marcato_units::Layer;
 use rustls::RootCertStore;
 
 use crate::error::TrustError;
+use crate::sessions::Sessions;
 
 /// Initial receive window of sessions: the data of 100 ms at 100 Mbit/s. Until a round trip's need
 /// has been measured, more would only fill queues, in which urgent data would wait.
 #[cfg(feature = "quic")]
 const FIRST_WINDOW: Bytes = Bytes::kb(1250);
+
+/// Largest number of drivers of an endpoint.
+#[cfg(feature = "quic")]
+pub(crate) const MAX_DRIVERS: usize = 64;
 
 /// Transport protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -176,6 +181,22 @@ pub struct QuicConfig {
     /// lanes are stopped once that is detected ([`SessionConfig::low_lanes`]). If a network drops
     /// it, they rest and are retried.
     pub layered: bool,
+    /// Tasks that drive the connections of a listening endpoint, each its own: 1 to 64 (1). On a
+    /// runtime of several threads they run on several cores. With one for each thread, a server
+    /// can use all of them:
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() {
+    /// let mut config = marcato_net::Config::new(marcato_net::Engine::Quic);
+    /// config.quic.drivers = tokio::runtime::Handle::current().metrics().num_workers().min(64);
+    /// # }
+    /// ```
+    ///
+    /// Each driver has its own sockets at the same addresses (`SO_REUSEPORT`), with buffers of
+    /// [`socket_buffer`](Self::socket_buffer) each, and up to 5 MB of receive buffers. All limits
+    /// hold for the endpoint as a whole.
+    pub drivers: usize,
     /// Limit of an endpoint's connections (4096). Further peers are refused.
     pub max_connections: usize,
     /// Limit of clients' concurrent handshakes (256). Beyond it, clients have to prove first that
@@ -194,6 +215,18 @@ pub struct QuicConfig {
     /// Requires every client to prove first that it receives packets at its address, which costs a
     /// round trip (off).
     pub validate_addresses: bool,
+    /// Lets a listening endpoint accept early data (0-RTT) of clients that resume a session, from
+    /// [`Endpoint::connect_early`](crate::Endpoint::connect_early) (off). The endpoint then returns
+    /// a connection with its early messages before the handshake is complete, and what it sends
+    /// leaves at once, to a client that has proved nothing yet.
+    ///
+    /// **An attacker who records early messages can send them again**, and the application may get
+    /// them again ([`Received::early`](crate::Received::early); RFC 8446 §8, RFC 9001 §9.2). This
+    /// endpoint accepts each ticket once, and only soon after the client made use of it; another
+    /// endpoint does not know it. An application that processes only after
+    /// [`Connection::established`](crate::Connection::established) acts on no replay. With
+    /// [custom](crate::ServerSecurity::Custom) configurations no early data is accepted.
+    pub early_data: bool,
     /// Buffer size requested for each socket, in each direction (4 MB). The system may grant less.
     pub socket_buffer: Bytes,
     /// Time after which a handshake without progress is abandoned (10 s).
@@ -210,12 +243,14 @@ impl Default for QuicConfig {
                 ..SessionConfig::default()
             },
             layered: false,
+            drivers: 1,
             max_connections: 4096,
             max_handshakes: 256,
             max_handshakes_per_address: 32,
             backlog: 128,
             reset_key: None,
             validate_addresses: false,
+            early_data: false,
             socket_buffer: Bytes::kb(4000),
             handshake_timeout: Duration::from_secs(10),
         }
@@ -283,6 +318,12 @@ pub enum ServerSecurity {
     /// TLS 1.3 with this certificate.
     Tls(Identity),
     /// TLS 1.3 with this certificate, and clients that present one of theirs.
+    ///
+    /// A client that resumes a session keeps the identity that it proved in the first handshake.
+    /// Its certificate is checked again when the connection is accepted. If it is no longer
+    /// accepted, for example because it has expired, the client is disconnected and counted as
+    /// [failed](crate::EndpointStats::failed). All sessions are forgotten then, so that it learns
+    /// the reason when it connects again.
     Mutual {
         /// Certificate of the server.
         identity: Identity,
@@ -340,6 +381,8 @@ pub enum ClientSecurity {
         trust: Option<Trust>,
         /// Certificate presented to a server that asks for one.
         identity: Option<Identity>,
+        /// Sessions that are resumed.
+        sessions: Sessions,
     },
     /// TLS with this configuration, under the conditions of [`ServerSecurity::Custom`].
     Custom {
@@ -356,13 +399,24 @@ pub enum ClientSecurity {
 impl ClientSecurity {
     /// TLS for this name, with a certificate that the system trusts.
     pub fn verified(name: impl Into<String>) -> Self {
-        Self::Tls { name: name.into(), trust: None, identity: None }
+        Self::Tls { name: name.into(), trust: None, identity: None, sessions: Sessions::default() }
     }
 
     /// TLS for this name, with a certificate that `trust` accepts. A self-signed certificate has to
     /// be given here.
     pub fn trusting(name: impl Into<String>, trust: Trust) -> Self {
-        Self::Tls { name: name.into(), trust: Some(trust), identity: None }
+        let sessions = Sessions::default();
+        Self::Tls { name: name.into(), trust: Some(trust), identity: None, sessions }
+    }
+
+    /// Returns this security, resuming these sessions: those that another one shares, or
+    /// [none](Sessions::none). A custom configuration has its own.
+    #[must_use]
+    pub fn with_sessions(mut self, shared: &Sessions) -> Self {
+        if let Self::Tls { sessions, .. } = &mut self {
+            sessions.clone_from(shared);
+        }
+        self
     }
 
     /// Returns this security, with a certificate for a server that asks for one

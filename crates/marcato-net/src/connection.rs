@@ -9,7 +9,7 @@ use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::Message;
-use marcato_stream::{Missed, Received};
+use marcato_stream::{CloseReason, Missed, Received};
 use marcato_units::{Bytes, Priority, Time};
 
 use crate::config::LaneConfig;
@@ -132,7 +132,7 @@ struct Handle(Arc<dyn Transport>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.abort();
+        self.0.abort(None);
     }
 }
 
@@ -160,6 +160,11 @@ impl Connection {
         self.transport().shared()
     }
 
+    /// Returns whether both are handles of one connection.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns the transport without keeping the connection's memory.
     pub(crate) fn downgrade(&self) -> Weak<dyn Transport> {
         Arc::downgrade(&self.0.0)
@@ -181,8 +186,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`SendError::Busy`] if the queue of its level is full, and the errors of
-    /// [`send`](Self::send).
+    /// [`SendError::Busy`] if the queue of its level is full, or the message has to wait until the
+    /// [handshake is complete](Self::established), and the errors of [`send`](Self::send).
     pub fn try_send(&self, message: &Message) -> Result<MessageHandle, SendError> {
         offer(&self.0.0, message)
     }
@@ -269,7 +274,7 @@ impl Connection {
             if let Some(closed) = inbound.closed() {
                 return Some(Err(closed.clone()));
             }
-            inbound.take_request().map(Ok)
+            inbound.take_request().map(Ok).or_else(|| inbound.ended().map(Err))
         });
         let (exchange, message) = accepted.await?;
         self.transport().resume();
@@ -296,13 +301,12 @@ impl Connection {
     /// Waits for a message that has wholly arrived, and takes the most urgent. Messages that had
     /// arrived before the connection ended are still returned.
     ///
-    /// While the application takes no messages, reading stops at
-    /// [`Limits::unread`](crate::Limits::unread) and the peer is slowed down: an urgent message
-    /// then waits as well. Cancelling loses nothing.
+    /// While the application takes no messages of a level, the peer holds the level from
+    /// [`Limits::unread`](crate::Limits::unread) on; other levels go on. Cancelling loses nothing.
     ///
     /// # Errors
     ///
-    /// If the connection has ended.
+    /// If the connection has ended, or the peer has [finished](Self::finish) sending.
     pub async fn recv(&self) -> Result<Received, Closed> {
         let received = self.shared().readable.wait_for(|| self.shared().take()).await?;
         self.transport().resume();
@@ -328,10 +332,10 @@ impl Connection {
     pub async fn accept_long(&self) -> Result<LongMessage, Closed> {
         let begun = self.shared().readable.wait_for(|| {
             let mut inbound = lock(&self.shared().inbound);
-            inbound.take_long().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
+            inbound.take_long().map(Ok).or_else(|| inbound.ended().map(Err))
         });
-        let (number, priority) = begun.await?;
-        Ok(LongMessage::new(number, priority, Arc::clone(&self.0.0)))
+        let (number, priority, early) = begun.await?;
+        Ok(LongMessage::new(number, priority, early, Arc::clone(&self.0.0)))
     }
 
     /// Waits for the next message that the peer has abandoned, for example because its lifetime
@@ -345,7 +349,7 @@ impl Connection {
             .readable
             .wait_for(|| {
                 let mut inbound = lock(&self.shared().inbound);
-                inbound.take_missed().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
+                inbound.take_missed().map(Ok).or_else(|| inbound.ended().map(Err))
             })
             .await
     }
@@ -417,6 +421,25 @@ impl Connection {
         self.shared().report(&ConnectionEvent::ThresholdChanged(threshold));
     }
 
+    /// Waits until the handshake is complete. Only connections with early data exist before: those
+    /// of [`Endpoint::connect_early`](crate::Endpoint::connect_early), and at a server those of
+    /// clients whose early data it has accepted. Others return at once.
+    ///
+    /// A server that acts on an [early](Received::early) message only after this acts on no replay:
+    /// an attacker cannot complete the handshake. It may still get the message twice if several
+    /// servers share the name, because a client sends again what one of them rejects.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended, for example because the handshake has failed.
+    pub async fn established(&self) -> Result<(), Closed> {
+        let established = || {
+            let over = self.shared().closed().map(Err);
+            over.or_else(|| (!self.transport().is_early()).then_some(Ok(())))
+        };
+        self.shared().readable.wait_for(established).await
+    }
+
     /// Returns the address of the peer: over QUIC, that of the first lane. After the end, it is the
     /// last one.
     pub fn remote_addr(&self) -> Option<SocketAddr> {
@@ -456,6 +479,13 @@ impl Connection {
     /// ```
     pub fn alpn(&self) -> Option<&[u8]> {
         self.shared().handshake.get()?.alpn.as_deref()
+    }
+
+    /// Returns whether the connection has resumed the TLS session of an earlier one
+    /// ([`Sessions`](crate::Sessions)), also after the end. The
+    /// [identity of the peer](Self::peer_identity) is that of the earlier one then.
+    pub fn resumed(&self) -> bool {
+        self.shared().handshake.get().is_some_and(|handshake| handshake.resumed)
     }
 
     /// Fills `out` with keying material of the connection (RFC 8446 §7.5): secret bytes that the
@@ -538,16 +568,110 @@ impl Connection {
     ///
     /// If the connection was lost before everything was delivered.
     pub async fn close(&self) -> Result<(), Closed> {
-        self.transport().finish();
+        self.close_with(CloseReason::default()).await
+    }
+
+    /// Ends the connection as [`close`](Self::close) does, and gives the peer's application this
+    /// reason ([`Closed::ByPeer`]). The first reason given counts.
+    ///
+    /// ```
+    /// # use marcato_net::{
+    /// #     ClientSecurity, CloseReason, Closed, Config, Endpoint, Identity, Remote, ServerSecurity, Trust,
+    /// # };
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = Identity::self_signed("game.example")?;
+    /// # let trust = Trust::Certificate(identity.certificate().ok_or("it has one")?.clone());
+    /// # let config = Config::default();
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let endpoint = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    /// # let remote =
+    /// #     Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting("game.example", trust));
+    /// # let (connected, server) = tokio::join!(Endpoint::connect(&config, &remote), endpoint.accept());
+    /// # let (connection, server) = (connected?, server?);
+    /// const MAINTENANCE: u32 = 7;
+    /// let told = CloseReason::new(MAINTENANCE, "back at noon");
+    /// let (closed, learnt) = tokio::join!(server.close_with(told.clone()), connection.closed());
+    /// closed?;
+    /// assert_eq!(learnt, Closed::ByPeer(told));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the connection was lost before everything was delivered.
+    pub async fn close_with(&self, reason: CloseReason) -> Result<(), Closed> {
+        self.transport().close(reason);
         match self.closed().await {
             Closed::Local => Ok(()),
             other => Err(other),
         }
     }
 
-    /// Ends the connection now. Undelivered messages may be lost.
+    /// Sends no more messages, replies included, and waits until all are
+    /// [acknowledged](MessageHandle::acknowledged). The peer's [`recv`](Self::recv) returns
+    /// [`Closed::Finished`] after the last of them. The peer goes on sending: the connection ends
+    /// when either end closes it. Cancelling does not undo it.
+    ///
+    /// ```
+    /// # use marcato_net::{
+    /// #     ClientSecurity, Closed, Config, Endpoint, Identity, Message, Remote, ServerSecurity, Trust,
+    /// # };
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = Identity::self_signed("sum.example")?;
+    /// # let trust = Trust::Certificate(identity.certificate().ok_or("it has one")?.clone());
+    /// # let config = Config::default();
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let endpoint = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    /// # let remote =
+    /// #     Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting("sum.example", trust));
+    /// # let (connected, server) = tokio::join!(Endpoint::connect(&config, &remote), endpoint.accept());
+    /// # let (connection, server) = (connected?, server?);
+    /// for number in 1..=10_u8 {
+    ///     connection.send(Message::new(vec![number])).await?;
+    /// }
+    /// connection.finish().await?;
+    ///
+    /// // The server knows that it has all numbers, and can still answer.
+    /// let mut sum = 0;
+    /// let end = loop {
+    ///     match server.recv().await {
+    ///         Ok(number) => sum += number.bytes[0],
+    ///         Err(end) => break end,
+    ///     }
+    /// };
+    /// assert_eq!(end, Closed::Finished);
+    /// server.send(Message::new(vec![sum])).await?;
+    /// assert_eq!(connection.recv().await?.bytes[..], [55]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the connection ends before.
+    pub async fn finish(&self) -> Result<(), Closed> {
+        self.transport().finish();
+        let delivered = || {
+            let over = self.shared().closed().map(Err);
+            over.or_else(|| self.transport().is_delivered().then_some(Ok(())))
+        };
+        self.shared().room.wait_for(delivered).await
+    }
+
+    /// Ends the connection now. Undelivered messages may be lost. The peer learns that it was lost
+    /// ([`Closed::Lost`]).
     pub fn abort(&self) {
-        self.transport().abort();
+        self.transport().abort(None);
+    }
+
+    /// Ends the connection as [`abort`](Self::abort) does, and gives the peer's application this
+    /// reason ([`Closed::Aborted`]), unless the path or the peer is dead. Over TCP, the connection
+    /// ends once the peer has it, or after `TcpConfig::linger`.
+    pub fn abort_with(&self, reason: CloseReason) {
+        self.transport().abort(Some(reason));
     }
 
     /// Waits until the connection has ended, and returns the reason.

@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{self, Arc, Weak};
 
 use marcato_identity::{Identity, ServerIdentity};
+use marcato_stream::CloseReason;
 use marcato_units::Bytes;
+use rustls::pki_types::UnixTime;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
@@ -51,6 +55,11 @@ pub struct EndpointStats {
     pub stray: u64,
     /// Batches of datagrams discarded because their socket stayed full. Only over QUIC.
     pub discarded: u64,
+    /// Datagrams that one [driver](crate::QuicConfig::drivers) received and handed to that of their
+    /// connection. None are while the kernel gives each to the right one. Only over QUIC.
+    pub handed_over: u64,
+    /// Datagrams discarded instead of being handed over, because too many waited. Only over QUIC.
+    pub overrun: u64,
 }
 
 /// Server's endpoint, to which peers connect. Accepted connections outlive it, unless it is
@@ -64,8 +73,17 @@ pub struct Endpoint {
     /// Connections that the application has accepted.
     connections: sync::Mutex<Connections>,
     closing: Signal,
+    /// Reason for which it was closed.
+    reason: sync::Mutex<CloseReason>,
     /// Identity presented, unless there is none of ours.
     identity: Option<Arc<ServerIdentity>>,
+    /// Verifier of clients' certificates, unless there is none of ours.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+    /// Clients that resumed a session with a certificate that is no longer accepted.
+    stale: Arc<AtomicU64>,
+    /// Time at which certificates are checked again, instead of the present.
+    #[cfg(test)]
+    pub(crate) at: Option<UnixTime>,
 }
 
 /// Accepted connections, until they have ended.
@@ -110,6 +128,7 @@ impl Config {
             ("open", limits.open.is_zero()),
             ("unread", limits.unread.is_zero()),
             ("unread_messages", limits.unread_messages == 0),
+            ("surplus", limits.surplus.is_zero()),
             ("memory", limits.memory.is_zero()),
             ("receipts", limits.receipts == 0),
             ("requests", limits.requests == 0),
@@ -126,6 +145,10 @@ impl Config {
             return Err(ConfigError::ProtocolName { len: name.len() });
         }
         #[cfg(feature = "quic")]
+        if !(1..=crate::config::MAX_DRIVERS).contains(&self.quic.drivers) {
+            return Err(ConfigError::Drivers { most: crate::config::MAX_DRIVERS, given: self.quic.drivers });
+        }
+        #[cfg(feature = "quic")]
         if self.quic.layered && self.engine == Engine::Tcp {
             return Err(ConfigError::LayeredTcp);
         }
@@ -136,11 +159,33 @@ impl Config {
 /// Connects over all lanes of `to`.
 pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
     config.validate()?;
+    match attempt(config, to).await {
+        // The session was forgotten, so the next handshake is a full one.
+        Err(error) if tls::is_stale(&error) => attempt(config, to).await,
+        result => result,
+    }
+}
+
+/// Connects over all lanes of `to`, with early data if possible.
+async fn connect_early(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+    #[cfg(feature = "quic")]
+    if config.engine == Engine::Quic {
+        config.validate()?;
+        match quic::connect(config, to, quic::Data::Early).await {
+            // The session was forgotten. The next attempt makes a full handshake.
+            Err(error) if tls::is_stale(&error) => {}
+            result => return result,
+        }
+    }
+    connect(config, to).await
+}
+
+async fn attempt(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
     match config.engine {
         #[cfg(feature = "tcp")]
         Engine::Tcp => tcp::connect(config, to).await,
         #[cfg(feature = "quic")]
-        Engine::Quic => quic::connect(config, to).await,
+        Engine::Quic => quic::connect(config, to, quic::Data::Ordinary).await,
         #[cfg(not(all(feature = "tcp", feature = "quic")))]
         engine => Err(ConfigError::NotBuilt { engine }.into()),
     }
@@ -197,7 +242,16 @@ impl Endpoint {
             #[cfg(not(all(feature = "tcp", feature = "quic")))]
             engine => return Err(ConfigError::NotBuilt { engine }.into()),
         };
-        let observe = listener.observe();
+        let (load, stale) = (listener.observe(), Arc::new(AtomicU64::new(0)));
+        let failed = Arc::clone(&stale);
+        let observe = Arc::new(move || {
+            let (load, failed) = (load(), failed.load(Relaxed));
+            EndpointStats {
+                accepted: load.accepted.saturating_sub(failed),
+                failed: load.failed + failed,
+                ..load
+            }
+        });
         Ok(Self {
             addrs,
             accepted: Mutex::new(accepted),
@@ -205,7 +259,12 @@ impl Endpoint {
             observe,
             connections: sync::Mutex::default(),
             closing: Signal::default(),
+            reason: sync::Mutex::default(),
             identity: tls.identity,
+            clients: tls.clients,
+            stale,
+            #[cfg(test)]
+            at: None,
         })
     }
 
@@ -221,6 +280,62 @@ impl Endpoint {
             Target::Remote(remote) => connect(config, &remote).await,
             Target::Named(named) => target::connect(config, &named).await,
         }
+    }
+
+    /// Connects like [`connect`](Self::connect), but returns at once if the session of an earlier
+    /// connection can be resumed with early data (0-RTT). Messages marked
+    /// [idempotent](crate::Message::idempotent) then leave with the first packets, a round trip
+    /// earlier. All others wait for the handshake: [`Connection::send`] queues them after it, and
+    /// [`Connection::try_send`] returns [`SendError::Busy`](crate::SendError::Busy) before.
+    ///
+    /// **An attacker can replay early messages** (RFC 8446 §8, RFC 9001 §9.2), so the server has to
+    /// allow them ([`QuicConfig::early_data`](crate::QuicConfig::early_data)) and sees which they
+    /// are ([`Received::early`](crate::Received::early)). What it rejects is sent again after the
+    /// handshake, and its application gets it once.
+    ///
+    /// The certificates of the earlier handshakes are checked again before early data leaves. If
+    /// the handshake fails, the connection ends, as its handles report ([`Connection::closed`]);
+    /// [`Connection::established`] waits for it. Over TCP, with
+    /// [custom](crate::ClientSecurity::Custom) configurations, without tickets, and with servers
+    /// that allow no early data, this waits for the handshake as [`connect`](Self::connect) does.
+    ///
+    /// ```
+    /// # use marcato_net::{
+    /// #     ClientSecurity, Config, Endpoint, Engine, Identity, Message, Remote, ServerSecurity, Trust,
+    /// # };
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let identity = Identity::self_signed("news.example")?;
+    /// # let trust = Trust::Certificate(identity.certificate().ok_or("it has one")?.clone());
+    /// let mut config = Config::new(Engine::Quic);
+    /// // At the server.
+    /// config.quic.early_data = true;
+    /// # let at = ["127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()];
+    /// # let server = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await?;
+    /// # let remote =
+    /// #     Remote::new(server.local_addrs()[0], ClientSecurity::trusting("news.example", trust));
+    ///
+    /// // The first connection brings tickets.
+    /// let first = Endpoint::connect_early(&config, &remote).await?;
+    /// # let accepted = server.accept().await?;
+    /// first.send(Message::new("hello")).await?.acknowledged().await?;
+    ///
+    /// let second = Endpoint::connect_early(&config, &remote).await?;
+    /// let mut lookup = second.send(Message::new("today's news?").idempotent()).await?;
+    /// let accepted = server.accept().await?;
+    /// assert!(accepted.recv().await?.early);
+    /// lookup.acknowledged().await?;
+    /// assert_eq!(second.stats().early.accepted, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`connect`](Self::connect), unless the connection is returned before its
+    /// handshake is complete.
+    pub async fn connect_early(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+        connect_early(config, to).await
     }
 
     /// Returns the addresses that peers can connect to, with the ports that the system has chosen.
@@ -272,6 +387,37 @@ impl Endpoint {
     ///
     /// If the endpoint is [closed](Self::close).
     pub async fn accept(&self) -> Result<Connection, AcceptError> {
+        loop {
+            let connection = self.next().await?;
+            if self.admits(&connection) {
+                return Ok(connection);
+            }
+            tracing::debug!("the certificate of a resumed session is no longer accepted");
+            // A handshake that is not complete fails now, and counts as such anyway.
+            if !connection.transport().is_early() {
+                self.stale.fetch_add(1, Relaxed);
+            }
+            // In a full handshake, the client learns the reason.
+            if let Some(identity) = &self.identity {
+                identity.forget_sessions();
+            }
+            connection.abort();
+        }
+    }
+
+    /// Returns whether the certificate of a client is accepted now.
+    fn admits(&self, connection: &Connection) -> bool {
+        let handshake = connection.transport().shared().handshake.get();
+        let (Some(clients), Some(handshake)) = (&self.clients, handshake) else { return true };
+        #[cfg(test)]
+        let now = self.at.unwrap_or_else(UnixTime::now);
+        #[cfg(not(test))]
+        let now = UnixTime::now();
+        tls::is_accepted(&**clients, handshake, now)
+    }
+
+    /// Waits for the next peer that has connected.
+    async fn next(&self) -> Result<Connection, AcceptError> {
         let next = async { self.accepted.lock().await.recv().await };
         let closed = self.closing.wait_for(|| lock(&self.listener).is_none().then_some(()));
         let connection = tokio::select! {
@@ -280,11 +426,12 @@ impl Endpoint {
             next = next => next,
         };
         let connection = connection.ok_or(AcceptError::Closed)?;
+        connection.transport().accepted();
         let mut connections = lock(&self.connections);
         connections.add(&connection);
         // The endpoint may have been closed meanwhile.
         if lock(&self.listener).is_none() {
-            connection.transport().finish();
+            connection.transport().close(lock(&self.reason).clone());
         }
         Ok(connection)
     }
@@ -310,20 +457,42 @@ impl Endpoint {
     /// # }
     /// ```
     pub fn close(&self) {
+        self.close_with(CloseReason::default());
+    }
+
+    /// Closes the endpoint as [`close`](Self::close) does, and gives the applications of its peers
+    /// this reason.
+    pub fn close_with(&self, reason: CloseReason) {
+        self.stop(&reason);
+        lock(&self.connections).open().iter().for_each(|transport| transport.close(reason.clone()));
+    }
+
+    /// Accepts no more peers, and disconnects those that were not accepted yet.
+    fn stop(&self, reason: &CloseReason) {
+        lock(&self.reason).clone_from(reason);
         *lock(&self.listener) = None;
         self.closing.notify_waiters();
         if let Ok(mut accepted) = self.accepted.try_lock() {
             accepted.close();
             while accepted.try_recv().is_ok() {}
         }
-        lock(&self.connections).open().iter().for_each(|transport| transport.finish());
     }
 
     /// Closes the endpoint, and ends every accepted connection at once. Undelivered messages may be
     /// lost.
     pub fn abort(&self) {
-        self.close();
-        lock(&self.connections).open().iter().for_each(|transport| transport.abort());
+        self.end(None);
+    }
+
+    /// Aborts the endpoint as [`abort`](Self::abort) does, and gives the applications of its peers
+    /// this reason.
+    pub fn abort_with(&self, reason: CloseReason) {
+        self.end(Some(reason));
+    }
+
+    fn end(&self, reason: Option<CloseReason>) {
+        self.stop(&reason.clone().unwrap_or_default());
+        lock(&self.connections).open().iter().for_each(|transport| transport.abort(reason.clone()));
     }
 
     /// Waits until every connection accepted so far has ended.

@@ -99,6 +99,14 @@ pub enum ConfigError {
         /// Number given.
         given: usize,
     },
+    /// An endpoint would have no driver, or too many.
+    #[error("an endpoint has 1 to {most} drivers, not {given}")]
+    Drivers {
+        /// Largest number.
+        most: usize,
+        /// Number given.
+        given: usize,
+    },
     /// Two layers need lanes, which TCP does not have.
     #[error("kernel tcp has one lane and no layers: unset `layered`, or use quic")]
     LayeredTcp,

@@ -71,23 +71,40 @@ pub enum ConnectionEvent {
     Missed(u64),
 }
 
-/// Events of a connection from a certain time on, as a stream that ends with the connection.
+/// Event that can stand for those that a reader has lost.
+pub trait Missable: Clone {
+    /// Returns the event that reports the loss of this number.
+    fn missed(events: u64) -> Self;
+}
+
+impl Missable for ConnectionEvent {
+    fn missed(events: u64) -> Self {
+        Self::Missed(events)
+    }
+}
+
+/// Events of a connection from a certain time on, or those of a
+/// [`Reconnecting`](crate::Reconnecting) client, as a stream that ends with its source.
 ///
 /// At most 256 events wait to be read. Later ones are lost, and reported as one
 /// [`Missed`](ConnectionEvent::Missed).
-pub struct Events(Arc<Mutex<Queue>>);
+pub struct Events<E = ConnectionEvent>(Arc<Mutex<Queue<E>>>);
 
 /// Events that wait for a reader.
-#[derive(Debug, Default)]
-struct Queue {
-    events: VecDeque<ConnectionEvent>,
+#[derive(Debug)]
+struct Queue<E> {
+    events: VecDeque<E>,
     missed: u64,
     ended: bool,
     waker: Option<Waker>,
 }
 
-impl Queue {
-    fn push(&mut self, event: &ConnectionEvent) {
+impl<E: Missable> Queue<E> {
+    const fn new(ended: bool) -> Self {
+        Self { events: VecDeque::new(), missed: 0, ended, waker: None }
+    }
+
+    fn push(&mut self, event: &E) {
         if self.missed > 0 || self.events.len() >= WAITING {
             self.missed += 1;
         } else {
@@ -107,32 +124,37 @@ impl Queue {
         }
     }
 
-    fn pop(&mut self) -> Option<ConnectionEvent> {
+    fn pop(&mut self) -> Option<E> {
         let missed = || {
             let missed = std::mem::take(&mut self.missed);
-            (missed > 0).then_some(ConnectionEvent::Missed(missed))
+            (missed > 0).then(|| E::missed(missed))
         };
         self.events.pop_front().or_else(missed)
     }
 }
 
-impl fmt::Debug for Events {
+impl<E> fmt::Debug for Events<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").field("waiting", &lock(&self.0).events.len()).finish()
     }
 }
 
-impl Events {
-    /// Waits for the next event; `None` once the connection has ended. Cancelling loses nothing.
-    pub async fn next(&mut self) -> Option<ConnectionEvent> {
+impl<E: Missable> Events<E> {
+    /// Hands the reader an event that no other one gets.
+    pub(crate) fn begin_with(&self, event: &E) {
+        lock(&self.0).push(event);
+    }
+
+    /// Waits for the next event; `None` once their source has ended. Cancelling loses nothing.
+    pub async fn next(&mut self) -> Option<E> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 }
 
-impl Stream for Events {
-    type Item = ConnectionEvent;
+impl<E: Missable> Stream for Events<E> {
+    type Item = E;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ConnectionEvent>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut queue = lock(&self.0);
         match queue.pop() {
             Some(event) => Poll::Ready(Some(event)),
@@ -145,17 +167,23 @@ impl Stream for Events {
     }
 }
 
-/// Readers of a connection's events.
-#[derive(Debug, Default)]
-pub(crate) struct Readers {
-    queues: Vec<Arc<Mutex<Queue>>>,
+/// Readers of the events of one source.
+#[derive(Debug)]
+pub(crate) struct Readers<E = ConnectionEvent> {
+    queues: Vec<Arc<Mutex<Queue<E>>>>,
     ended: bool,
 }
 
-impl Readers {
+impl<E> Default for Readers<E> {
+    fn default() -> Self {
+        Self { queues: Vec::new(), ended: false }
+    }
+}
+
+impl<E: Missable> Readers<E> {
     /// Adds a reader.
-    pub(crate) fn subscribe(&mut self) -> Events {
-        let queue = Arc::new(Mutex::new(Queue { ended: self.ended, ..Queue::default() }));
+    pub(crate) fn subscribe(&mut self) -> Events<E> {
+        let queue = Arc::new(Mutex::new(Queue::new(self.ended)));
         if !self.ended {
             self.forget_dropped();
             self.queues.push(Arc::clone(&queue));
@@ -164,7 +192,7 @@ impl Readers {
     }
 
     /// Hands an event to every reader.
-    pub(crate) fn report(&mut self, event: &ConnectionEvent) {
+    pub(crate) fn report(&mut self, event: &E) {
         self.forget_dropped();
         self.queues.iter().for_each(|queue| lock(queue).push(event));
     }

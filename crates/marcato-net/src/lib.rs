@@ -67,11 +67,17 @@
 //! - [`Endpoint::connect`] also takes a name with a port, and tries all its addresses ([`Named`]);
 //!   [`LocalAddress::any`] listens on both address families. With a [`Client`], QUIC connections
 //!   share sockets.
-//! - [`Endpoint::close`] ends a server with all its connections.
+//! - [`Connection::finish`] ends one direction. [`Connection::close_with`] and
+//!   [`Connection::abort_with`] give the peer's application a [code and a reason](CloseReason).
+//!   [`Endpoint::close`] ends a server with all its connections.
 //! - [`Connection::events`] reports lanes that come up, stall, recover, go down and are reopened.
+//! - A [`Reconnecting`] client connects again after a loss, and offers again what the peer has not
+//!   acknowledged.
 //! - A server can ask its clients for certificates ([`ServerSecurity::Mutual`]), and
 //!   [`Connection::peer_identity`] returns the peer's. A server's certificate is
 //!   [replaced](Endpoint::set_identity) while it listens.
+//! - Connecting again resumes the TLS session of an earlier connection ([`Sessions`]), and over
+//!   QUIC sends messages marked idempotent at once ([`Endpoint::connect_early`]).
 //! - Configurations of `rustls` can be given instead ([`ServerSecurity::Custom`],
 //!   [`ClientSecurity::Custom`]).
 //! - The application names its protocols ([`Config::alpn`], [`Connection::alpn`]).
@@ -93,6 +99,11 @@
 //! about four milliseconds of what a socket sends, so that urgent data does not wait there. A full
 //! socket stops the lanes that leave by it, and no others.
 //!
+//! By default one task drives all QUIC connections of a server, and uses one core.
+//! [`QuicConfig::drivers`] sets several, each with its own sockets at the same addresses and its own
+//! connections. The kernel gives every datagram to the driver of its connection, by the connection
+//! ID. Over TCP, each connection has a task of its own.
+//!
 //! Both speak Marcato's frames, which `docs/wire.md` describes.
 //!
 //! # Two layers
@@ -112,11 +123,11 @@
 //! - *Sending.* Each level has its own room ([`Limits::queued`], [`Limits::unfinished`]), so that a
 //!   full background queue never blocks an urgent message. If its level is full,
 //!   [`Connection::send`] waits and [`Connection::try_send`] fails.
-//! - *Receiving.* For an application that takes no messages, reading stops at [`Limits::unread`].
-//!   That slows its peer down, by TCP's window or QUIC's flow control. It stops *all* levels: an
-//!   urgent message then waits until the application takes something. Over TCP, acknowledgements of
-//!   its own messages wait as well. However slow it is, the connection stays open as long as its
-//!   host answers. Of the messages that wait for it, the application gets the most urgent first.
+//! - *Receiving.* The peer sends no more of a level from which the application has left
+//!   [`Limits::unread`] untaken, so that unread background data never stops an urgent message. A peer
+//!   that goes on nevertheless is slowed down by TCP's window or QUIC's flow control.
+//!   However slow the application is, the connection stays open as long as the peer's host answers.
+//!   Of the messages that wait for it, it gets the most urgent first.
 //! - *Peers.* [`Limits`] bounds all data that a peer can make us hold, and
 //!   [`memory`](Limits::memory) that of all connections of an endpoint. A peer that exceeds a limit,
 //!   or sends an invalid frame, loses its connection.
@@ -140,8 +151,9 @@
 //!
 //! # Not supported
 //!
-//! Room reserved over TCP, and 0-RTT. Marks, segmentation offload and TCP's measurements need
+//! Room reserved over TCP. Marks, segmentation offload and TCP's measurements need
 //! Linux; elsewhere lanes are unmarked, datagrams leave one by one and chunks are single segments.
+//! So does the steering of datagrams by the kernel; elsewhere drivers hand them to one another.
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(any(feature = "quic", feature = "tcp")),
@@ -165,7 +177,9 @@ mod long_message;
 mod metrics;
 #[cfg(feature = "quic")]
 mod quic;
+mod reconnecting;
 mod request;
+mod sessions;
 mod shared;
 mod signal;
 mod stats;
@@ -208,14 +222,18 @@ pub use marcato_identity::{
 pub use marcato_sched::conductor::{MessageId, Redundancy};
 pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
-pub use marcato_stream::{InboundCounters, Missed, MissedReason, Received};
+pub use marcato_stream::{CloseReason, InboundCounters, Missed, MissedReason, Received};
 pub use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 pub use marcato_wire::{Exchange, MessageNumber};
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
+pub use reconnecting::{
+    Delivery, Ended, ReconnectConfig, Reconnecting, ReconnectingEvent, ReconnectingStats, Undelivered,
+};
 pub use request::Request;
 pub use rustls;
-pub use stats::{ConnectionStats, LaneStats, LevelStats};
+pub use sessions::Sessions;
+pub use stats::{ConnectionStats, EarlyStats, LaneStats, LevelStats};
 pub use target::{Named, Target};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).

@@ -131,11 +131,8 @@ impl LongSender {
     ///
     /// # Errors
     ///
-    /// If nothing was written, and the errors of [`write`](Self::write).
+    /// The errors of [`write`](Self::write).
     pub async fn finish(&mut self) -> Result<(), LongSendError> {
-        if self.written.is_zero() {
-            return Err(SendError::Empty.into());
-        }
         self.hand_over(true).await
     }
 
@@ -235,7 +232,8 @@ impl LongSender {
     fn try_hand_over(&mut self, all: bool) -> Result<(), LongSendError> {
         self.check()?;
         // The last byte stays until it is known to be the last, so that its part can be marked.
-        while !self.finished && (self.pending_len > PART || (all && self.pending_len > 0)) {
+        let is_empty = self.written.is_zero();
+        while !self.finished && (self.pending_len > PART || (all && (self.pending_len > 0 || is_empty))) {
             let (part, last) = (self.next_part(), all && self.pending_len <= PART);
             // All frames of a message ask for a report, or none does. docs/wire.md, "Frames".
             let message = Message::new(part.clone()).with_priority(self.priority);
@@ -314,21 +312,13 @@ impl AsyncWrite for LongSender {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.written.is_zero() {
-            return Poll::Ready(Err(broken(SendError::Empty.into())));
-        }
-        this.poll_hand_over(context, true).map_err(broken)
+        self.get_mut().poll_hand_over(context, true).map_err(broken)
     }
 }
 
 /// Returns the error of a message as one of a byte stream.
 fn broken(error: LongSendError) -> io::Error {
-    let kind = match &error {
-        LongSendError::Send(SendError::Empty) => io::ErrorKind::InvalidInput,
-        _ => io::ErrorKind::BrokenPipe,
-    };
-    io::Error::new(kind, error)
+    io::Error::new(io::ErrorKind::BrokenPipe, error)
 }
 
 impl Drop for LongSender {

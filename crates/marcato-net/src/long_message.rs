@@ -24,6 +24,7 @@ use crate::signal::Place;
 pub struct LongMessage {
     number: MessageNumber,
     priority: Priority,
+    early: bool,
     transport: Arc<dyn Transport>,
     /// Part of a piece that was read into a buffer too short for all of it.
     rest: Payload,
@@ -41,8 +42,14 @@ impl fmt::Debug for LongMessage {
 }
 
 impl LongMessage {
-    pub(crate) fn new(number: MessageNumber, priority: Priority, transport: Arc<dyn Transport>) -> Self {
-        Self { number, priority, transport, rest: Payload::new(), ended: false, place: Place::default() }
+    pub(crate) fn new(
+        number: MessageNumber,
+        priority: Priority,
+        early: bool,
+        transport: Arc<dyn Transport>,
+    ) -> Self {
+        let (rest, place) = (Payload::new(), Place::default());
+        Self { number, priority, early, transport, rest, ended: false, place }
     }
 
     /// Returns the sender's number for it.
@@ -53,6 +60,12 @@ impl LongMessage {
     /// Returns the priority given by the sender.
     pub const fn priority(&self) -> Priority {
         self.priority
+    }
+
+    /// Returns whether bytes of it arrived as early data: it may be a replay
+    /// ([`Received::early`](crate::Received::early)).
+    pub const fn early(&self) -> bool {
+        self.early
     }
 
     /// Waits for the next bytes; `None` once all have been returned. Cancelling loses nothing.

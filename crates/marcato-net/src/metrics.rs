@@ -233,7 +233,7 @@ const OF_ALL: [OfAll; 11] = [
     ("lane_in_flight_bytes", "Bytes in flight", MetricType::Gauge, |sums| sums.in_flight),
 ];
 
-const OF_ENDPOINTS: [OfEndpoint; 10] = [
+const OF_ENDPOINTS: [OfEndpoint; 12] = [
     ("endpoint_connections", "Open connections", MetricType::Gauge, |stats| stats.connections as u64),
     ("endpoint_handshakes", "Handshakes in progress", MetricType::Gauge, |stats| stats.handshakes as u64),
     ("endpoint_held_bytes", "Bytes of received data held", MetricType::Gauge, |stats| stats.held.get()),
@@ -252,6 +252,12 @@ const OF_ENDPOINTS: [OfEndpoint; 10] = [
     ("endpoint_stray", "Datagrams of no connection", MetricType::Counter, |stats| stats.stray),
     ("endpoint_discarded", "Batches discarded at a full socket", MetricType::Counter, |stats| {
         stats.discarded
+    }),
+    ("endpoint_handed_over", "Datagrams that a driver handed to another", MetricType::Counter, |stats| {
+        stats.handed_over
+    }),
+    ("endpoint_overrun", "Datagrams discarded instead of being handed over", MetricType::Counter, |stats| {
+        stats.overrun
     }),
 ];
 

@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{Inbound, LongId, Pool, Received};
+use marcato_stream::{CloseReason, Inbound, LongId, Pool, Received};
 use marcato_units::{Bytes, Priority, Time};
-use tokio::sync::oneshot;
+use rustls::AlertDescription;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{LaneConfig, Limits};
 use crate::connection::Message;
@@ -23,9 +24,30 @@ use crate::tls::Handshake;
 /// Channel that reports the outcome of a message to its sender.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    outcome: oneshot::Sender<Outcome>,
+    outcome: Channel,
     /// Channel for the report of the receiver, if the message asks for one.
-    receipt: Option<oneshot::Sender<Outcome>>,
+    receipt: Option<Channel>,
+}
+
+/// Channel for one outcome.
+#[derive(Debug)]
+enum Channel {
+    /// To the handle of the message.
+    Handle(oneshot::Sender<Outcome>),
+    /// To the client that keeps the message for further connections.
+    Client { settled: mpsc::UnboundedSender<Settled>, connection: u64, message: u64, receipt: bool },
+}
+
+/// Outcome of a message on one of the connections of a reconnecting client.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// Number of the connection.
+    pub(crate) connection: u64,
+    /// Name of the message, which is the same on all connections.
+    pub(crate) message: u64,
+    /// Set for the report of the receiver.
+    pub(crate) receipt: bool,
+    pub(crate) outcome: Outcome,
 }
 
 /// Outcome of a message at its receiver.
@@ -35,7 +57,7 @@ impl Ticket {
     /// Creates a ticket, and the outcome that it will learn.
     pub(crate) fn new() -> (Self, Awaited) {
         let (outcome, awaited) = oneshot::channel();
-        (Self { outcome, receipt: None }, Awaited::new(awaited))
+        (Self { outcome: Channel::Handle(outcome), receipt: None }, Awaited::new(awaited))
     }
 
     /// Creates a ticket and its outcome, and the outcome of the report if there is a `receipt`.
@@ -45,8 +67,20 @@ impl Ticket {
             return (ticket, outcome, Awaited::known(Err(NotDelivered::NoReceipt)));
         }
         let (sender, report) = oneshot::channel();
-        ticket.receipt = Some(sender);
+        ticket.receipt = Some(Channel::Handle(sender));
         (ticket, outcome, Awaited::new(report))
+    }
+
+    /// Creates a ticket for a message that outlives its connection. It sends at most two outcomes,
+    /// so the number of messages bounds the channel.
+    pub(crate) fn for_client(
+        settled: &mpsc::UnboundedSender<Settled>,
+        connection: u64,
+        message: u64,
+        receipt: bool,
+    ) -> Self {
+        let channel = |receipt| Channel::Client { settled: settled.clone(), connection, message, receipt };
+        Self { outcome: channel(false), receipt: receipt.then(|| channel(true)) }
     }
 }
 
@@ -92,8 +126,14 @@ impl Awaited {
 
 impl marcato_stream::Ticket for Ticket {
     fn settle(self, outcome: Outcome) {
-        // A sender that dropped the handle does not wait for the outcome.
-        let _ = self.outcome.send(outcome);
+        match self.outcome {
+            // A sender that dropped the handle does not wait for the outcome.
+            Channel::Handle(handle) => _ = handle.send(outcome),
+            // Nor does a client that has ended.
+            Channel::Client { settled, connection, message, receipt } => {
+                _ = settled.send(Settled { connection, message, receipt, outcome });
+            }
+        }
     }
 
     fn receipt(&mut self) -> Option<Self> {
@@ -118,6 +158,8 @@ pub(crate) struct Shared {
     readers: Mutex<Readers>,
     /// Results of the TLS handshake; unset before its end, and in plaintext.
     pub(crate) handshake: OnceLock<Handshake>,
+    /// TLS alert with which the peer, or this end in the handshake, has ended the connection.
+    pub(crate) alert: OnceLock<AlertDescription>,
 }
 
 impl Shared {
@@ -129,6 +171,7 @@ impl Shared {
             room: Signal::default(),
             readers: Mutex::default(),
             handshake: OnceLock::new(),
+            alert: OnceLock::new(),
         }
     }
 
@@ -153,7 +196,7 @@ impl Shared {
     /// Takes the next message, or the reason of the end if none is left.
     pub(crate) fn take(&self) -> Option<Result<Received, Closed>> {
         let mut inbound = lock(&self.inbound);
-        inbound.take().map(Ok).or_else(|| inbound.closed().cloned().map(Err))
+        inbound.take().map(Ok).or_else(|| inbound.ended().map(Err))
     }
 
     pub(crate) fn closed(&self) -> Option<Closed> {
@@ -194,11 +237,21 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError>;
     /// Fills `out` with keying material of the TLS session.
     fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), ExportError>;
+    /// Records that the application has accepted the connection.
+    fn accepted(&self) {}
     /// Resumes reading after the application has taken something.
     fn resume(&self);
-    /// Stops sending; the connection ends when all is delivered.
+    /// Accepts no more messages, and informs the peer after those accepted.
     fn finish(&self);
-    /// Ends the connection now.
-    fn abort(&self);
+    /// Returns whether the handshake is not complete, and early data may leave or has arrived.
+    fn is_early(&self) -> bool {
+        false
+    }
+    /// Returns whether every message has been delivered or dropped.
+    fn is_delivered(&self) -> bool;
+    /// Stops sending; the connection ends with this reason when all is delivered.
+    fn close(&self, reason: CloseReason);
+    /// Ends the connection now. The peer learns the reason, if there is one.
+    fn abort(&self, reason: Option<CloseReason>);
     fn stats(&self) -> ConnectionStats;
 }

@@ -21,8 +21,24 @@ pub struct ConnectionStats {
     pub parts: [u64; Priority::COUNT],
     /// Messages that have not been delivered, by level.
     pub unfinished: [usize; Priority::COUNT],
+    /// Early messages sent.
+    pub early: EarlyStats,
     /// Counters of received data.
     pub received: InboundCounters,
+}
+
+/// Counters of the messages that a client has sent before its handshake was complete. Only over
+/// QUIC, with [`Endpoint::connect_early`](crate::Endpoint::connect_early).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EarlyStats {
+    /// Messages of which something was sent early.
+    pub sent: u64,
+    /// Messages that the server has accepted as early.
+    pub accepted: u64,
+    /// Messages that the server has rejected as early, and that were sent again after the
+    /// handshake.
+    pub rejected: u64,
 }
 
 /// Snapshot of a lane. Values that the engine does not report are zero.

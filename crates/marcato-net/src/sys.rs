@@ -1,5 +1,5 @@
 //! System calls without a safe interface: sending and receiving datagrams with their TOS octet and
-//! in segments, and TCP's measurements. All unsafe code of this crate is here.
+//! in segments, the choice among sockets of one address, and TCP's measurements. All unsafe code of this crate is here.
 //!
 //! Linux only. Elsewhere datagrams travel one by one and unmarked, and TCP reports no measurements.
 
@@ -34,6 +34,17 @@ impl Incoming {
     }
 }
 
+/// Instruction of classic BPF, as the kernel lays it out (`struct sock_filter`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    /// Instructions to skip if a condition holds, and if not.
+    pub(crate) if_true: u8,
+    pub(crate) if_false: u8,
+    pub(crate) value: u32,
+}
+
 /// Measurements of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
@@ -59,11 +70,11 @@ pub(crate) struct TcpInfo {
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent,
+    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, share_port, steer, tcp_info, unsent,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, tcp_info, unsent,
+    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, share_port, steer, tcp_info, unsent,
 };
 
 #[cfg(target_os = "linux")]
@@ -121,6 +132,30 @@ mod linux {
         // one at a time.
         let _ = set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
         Ok(set_int(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok())
+    }
+
+    /// Lets further sockets of the same user be bound to a socket's address.
+    pub(crate) fn share_port(socket: &SockRef<'_>) -> io::Result<()> {
+        socket.set_reuse_port(true)
+    }
+
+    /// Lets a program choose among the sockets that share an address. It sees the UDP payload, and
+    /// returns the place of a socket in the order in which they were bound.
+    pub(crate) fn steer(socket: &SockRef<'_>, program: &[Instruction]) -> io::Result<()> {
+        let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+        // SAFETY: the pointer and the length are those of a slice that lives through the call, whose
+        // elements have the layout of `sock_filter`. The kernel only reads them.
+        let done = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const program).cast(),
+                socklen(size_of::<libc::sock_fprog>()),
+            )
+        };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Limits the bytes that the kernel holds of a UDP socket's data. It takes more once it holds
@@ -377,6 +412,17 @@ mod portable {
     }
 
     pub(crate) fn limit_backlog(_: &SockRef<'_>, _: Bytes) {}
+
+    pub(crate) fn share_port(socket: &SockRef<'_>) -> io::Result<()> {
+        #[cfg(unix)]
+        return socket.set_reuse_port(true);
+        #[cfg(not(unix))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn steer(_: &SockRef<'_>, _: &[Instruction]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     pub(crate) fn send(
         socket: &SockRef<'_>,

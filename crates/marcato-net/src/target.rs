@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::config::{ClientSecurity, Config, Remote};
 use crate::connection::Connection;
 use crate::error::{ConfigError, ConnectError};
+use crate::sessions::Sessions;
 
 /// Delay after which the next address is tried beside those that have not answered (RFC 8305 §5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -49,12 +50,20 @@ pub struct Named {
     trust: Option<Trust>,
     identity: Option<Identity>,
     plaintext: bool,
+    sessions: Sessions,
 }
 
 impl Named {
     /// Creates a target of this name and port. The system's authorities vouch for its certificate.
     pub fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), trust: None, identity: None, plaintext: false }
+        let sessions = Sessions::default();
+        Self { name: name.to_owned(), trust: None, identity: None, plaintext: false, sessions }
+    }
+
+    /// Returns this target, resuming these sessions.
+    #[must_use]
+    pub fn with_sessions(self, sessions: &Sessions) -> Self {
+        Self { sessions: sessions.clone(), ..self }
     }
 
     /// Returns this target, with a certificate that `trust` accepts.
@@ -97,7 +106,7 @@ impl Named {
             _ if self.plaintext => ClientSecurity::Plaintext,
             trust => {
                 let (name, trust, identity) = (host.to_owned(), trust.clone(), self.identity.clone());
-                ClientSecurity::Tls { name, trust, identity }
+                ClientSecurity::Tls { name, trust, identity, sessions: self.sessions.clone() }
             }
         }
     }

@@ -8,29 +8,14 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use common::{NAME, close, for_both_engines, localhost, server, with_a_bare_peer, within};
+use common::{NAME, close, for_both_engines, localhost, server, until, with_a_bare_peer, within};
 use marcato_net::{
-    ClientSecurity, Closed, Config, ConnectError, Endpoint, EndpointStats, Engine, Message, NotDelivered,
-    Remote,
+    ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, Message, NotDelivered, Remote,
 };
 use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
 use marcato_units::{Bytes, Priority, Time};
 use marcato_wire::Ecn;
 use tokio::net::{TcpStream, UdpSocket};
-
-/// Waits until the endpoint's statistics satisfy `wanted`.
-async fn until(endpoint: &Endpoint, wanted: impl Fn(&EndpointStats) -> bool) -> EndpointStats {
-    within(async {
-        loop {
-            let stats = endpoint.stats();
-            if wanted(&stats) {
-                return stats;
-            }
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-}
 
 async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine) {
     let mut config = Config::new(engine);

@@ -7,8 +7,9 @@ mod common;
 use std::time::Duration;
 
 use common::{body, close, pair, with_a_bare_peer, within};
-use marcato_net::{Closed, Config, Connection, Engine, Message, NotDelivered};
+use marcato_net::{Closed, Config, Connection, Engine, Message, NotDelivered, Priority};
 use marcato_units::Bytes;
+use marcato_wire::{Decoded, Frame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -20,6 +21,7 @@ fn config() -> Config {
     let mut config = Config::new(Engine::Tcp);
     config.tcp.idle_timeout = Duration::from_secs(1);
     config.limits.unread = Bytes::kb(64);
+    config.limits.surplus = Bytes::kb(64);
     config
 }
 
@@ -48,11 +50,15 @@ async fn until_stuck(client: &Connection) {
     .await;
 }
 
-/// Sends so many whole messages that the other end, which takes none, stops reading.
+/// Number of messages that fill an inbox.
+const MANY: u8 = 64;
+
+/// Sends so many whole messages that the other end, which takes none, stops reading although it has
+/// asked for the level to be held.
 async fn fill_the_inbox_of(client: &Connection, peer: &mut TcpStream) {
-    for id in 0..64 {
-        // MESSAGE with LAST, at offset 0, with 4096 bytes.
-        peer.write_all(&[1, id, 2, 1, 0, 0x50, 0]).await.unwrap();
+    for id in 0..MANY {
+        // MESSAGE with LAST and RECEIPT, at offset 0, with 4096 bytes.
+        peer.write_all(&[1, id, 2, 3, 0, 0x50, 0]).await.unwrap();
         peer.write_all(&[7; 4096]).await.unwrap();
     }
     until(|| client.stats().received.stops > 0).await;
@@ -125,49 +131,34 @@ async fn a_reset_is_noticed_while_reading_is_paused() {
     assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
 }
 
+/// The acknowledgement that closing waits for comes after messages that the application does not
+/// take. Those are declined: they are not acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_ends_although_the_own_inbox_is_full() {
     let mut config = config();
     config.tcp.linger = Duration::from_millis(200);
-    let (client, server, _listener) = pair(&config).await;
-    let mut much = server.send(Message::new(body(1, 4 << 20))).await.unwrap();
-    for number in 0..100 {
-        server.send(Message::new(body(number, 100_000))).await.unwrap();
-    }
-    until(|| client.stats().received.stops > 0).await;
+    let (client, mut peer) = with_a_bare_peer(&config).await;
+    fill_the_inbox_of(&client, &mut peer).await;
     let mut hello = client.send(Message::new("hello")).await.unwrap();
-    assert_eq!(within(server.recv()).await.unwrap().bytes, b"hello"[..]);
-    // The receipt comes after megabytes that the client's application does not take.
-    close(client.clone(), server).await;
+    peer.write_all(&[3, 0]).await.unwrap();
+    let mut sent = Vec::new();
+    let (closed, read) = within(async { tokio::join!(client.close(), peer.read_to_end(&mut sent)) }).await;
+    assert_eq!((closed, read.is_ok()), (Ok(()), true));
     assert_eq!(within(hello.acknowledged()).await, Ok(()));
     let received = client.stats().received;
-    assert!(received.declined > 0, "{received:?}");
-    assert!(received.unread_peak < Bytes::new(5 << 20), "{received:?}");
-    drop(much.acknowledged());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_declined_while_closing_are_not_delivered() {
-    let mut config = config();
-    config.tcp.linger = Duration::from_millis(200);
-    let (client, server, _listener) = pair(&config).await;
-    let mut sent = Vec::new();
-    for number in 0..100 {
-        sent.push(server.send(Message::new(body(number, 100_000))).await.unwrap());
+    assert!(received.declined > 0 && received.unread_peak < Bytes::kb(300), "{received:?}");
+    let (mut rest, mut done, mut holds) = (&sent[..], 0, Vec::new());
+    while let Decoded::Frame { frame, len } = Frame::decode(rest).unwrap() {
+        rest = &rest[len..];
+        match frame {
+            Frame::Message(message) => rest = &rest[usize::try_from(message.len.get()).unwrap()..],
+            Frame::Done { .. } => done += 1,
+            Frame::Hold { priority, held } => holds.push((priority, held)),
+            other => panic!("{other:?}"),
+        }
     }
-    until(|| client.stats().received.stops > 0).await;
-    client.send(Message::new("hello")).await.unwrap();
-    within(server.recv()).await.unwrap();
-    close(client.clone(), server).await;
-    let mut delivered = 0;
-    for message in &mut sent {
-        delivered += u64::from(within(message.acknowledged()).await.is_ok());
-    }
-    let mut taken = 0;
-    while client.recv().await.is_ok() {
-        taken += 1;
-    }
-    assert!(delivered <= taken && taken < 100, "{delivered} delivered, {taken} taken");
+    assert_eq!(done + received.declined, MANY.into());
+    assert_eq!(holds, [(Priority::P2, true)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@ mod common;
 
 use common::{body, close, for_both_engines, number_of, pair, within};
 use marcato_net::{
-    Closed, Config, Connection, Endpoint, Engine, Message, NoReply, NotDelivered, Priority, RequestError,
-    SendError,
+    CloseReason, Closed, Config, Connection, Endpoint, Engine, Message, NoReply, NotDelivered, Priority,
+    RequestError, SendError,
 };
 
 fn config(engine: Engine) -> Config {
@@ -48,7 +48,7 @@ async fn a_thousand_requests_get_their_own_replies(engine: Engine) {
     assert_eq!(server.stats().received.stray_exchanges, 0);
     // The server's task ends with the connection.
     let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
-    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
+    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer(CloseReason::default())));
 }
 
 async fn replies_come_in_any_order_in_both_directions(engine: Engine) {

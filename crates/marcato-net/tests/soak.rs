@@ -9,9 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes as Payload;
-use common::{body, number_of, server, within};
-use marcato_net::{ChangeError, Config, Connection, Endpoint, Engine, LongMessages, Message, NotDelivered};
-use marcato_units::{Bytes, Priority, Seed, Stream};
+use common::{body, localhost, number_of, server, server_at, within};
+use marcato_lab::{Datagram, LinkConfig, UdpLink};
+use marcato_net::marcato_quic::PathScheduler;
+use marcato_net::{
+    ChangeError, Config, Connection, Endpoint, Engine, LaneConfig, LongMessages, Message, NotDelivered,
+    Remote,
+};
+use marcato_units::{Bytes, Priority, Rate, Seed, Stream};
 use tokio::sync::Semaphore;
 
 const CONNECTIONS: u64 = 2000;
@@ -151,6 +156,52 @@ async fn soak(engine: Engine) {
         of(&counts.cancelled),
         of(&counts.expired)
     );
+}
+
+/// Number of messages that an earlier version was tested with.
+const MANY: u64 = 377_315;
+
+/// Sends messages of all levels over two lanes that lose 2 % in either direction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes a minute"]
+async fn hundreds_of_thousands_of_messages_survive_losses() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.loopback_mtu = config.quic.session.mtu_limit;
+    config.quic.session.path_scheduler = PathScheduler::RoundRobin;
+    let server = server_at(&config, &[localhost().into(), localhost().into()]).await;
+    let mut addrs = Vec::new();
+    let mut links = Vec::new();
+    for (lane, server) in server.endpoint.local_addrs().iter().enumerate() {
+        let line = || LinkConfig::<Datagram>::new(Rate::from_mbps(200), Duration::from_millis(2)).loss(0.02);
+        let link = UdpLink::open(*server, line(), line(), Seed::new(lane as u64)).await.unwrap();
+        addrs.push(link.addrs()[0]);
+        links.push(link);
+    }
+    let remote = Remote { lanes: addrs.into_iter().map(LaneConfig::new).collect(), ..server.remote() };
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    let short = |number: u64| body(number, 8 + usize::try_from(number % 300).unwrap());
+    let sending = client.clone();
+    let sender = tokio::spawn(async move {
+        for number in 0..MANY {
+            let priority = Priority::ALL[usize::try_from(number % 5).unwrap()];
+            sending.send(Message::new(short(number)).with_priority(priority)).await.unwrap();
+        }
+    });
+    let mut seen = vec![false; usize::try_from(MANY).unwrap()];
+    for _ in 0..MANY {
+        let message = within(accepted.recv()).await.unwrap();
+        let number = number_of(&message.bytes);
+        assert_eq!(message.bytes, short(number));
+        assert!(!std::mem::replace(&mut seen[usize::try_from(number).unwrap()], true), "{number} came twice");
+    }
+    within(sender).await.unwrap();
+    within(client.close()).await.unwrap();
+    assert!(within(accepted.recv()).await.is_err());
+    let lost: u64 = links.iter().map(|link| link.forward().lost + link.back().lost).sum();
+    println!("{MANY} messages, {lost} datagrams lost");
+    assert!(lost > 1000, "{lost}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

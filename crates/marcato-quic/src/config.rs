@@ -1,5 +1,6 @@
 //! Configuration of a session.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use marcato_sched::conductor::Config as ConductorConfig;
@@ -32,8 +33,18 @@ pub(crate) const HEADROOM: Bytes = Bytes::new(80);
 /// the bytes read for an offset, and drops earlier bytes when it tidies up.
 pub(crate) const TIGHT: Bytes = Bytes::new(52);
 
+/// Largest UDP payload on the loopback interface, in bytes.
+///
+/// Beyond 32 KiB of packets that carry frames of one stream, unread, the engine tidies up and forgets
+/// some, as [`TIGHT`] describes. That also holds for a few lost packets of 1200 bytes that are
+/// retransmitted together in one of 9000, so packets here have one size from the beginning.
+const LARGEST_PACKET: u16 = 4096;
+
 /// Bytes that a full packet counts against the congestion window beyond its stream bytes.
 pub(crate) const OVERHEAD: Bytes = Bytes::new(44);
+
+/// Largest UDP payload in an Ethernet frame, below IPv4.
+pub(crate) const ETHERNET: u16 = 1472;
 
 /// Buffer for DATAGRAM frames in the engine, in bytes: more than one packet can bring, however
 /// small the frames.
@@ -206,8 +217,13 @@ pub struct SessionConfig {
     pub follow_peer_backup: bool,
     /// UDP payload of a full packet until larger ones are known to pass: 1200 to 65 527 bytes.
     pub initial_mtu: u16,
-    /// Probes for larger packets.
+    /// Probes for larger packets, up to `mtu_limit`.
     pub mtu_discovery: bool,
+    /// Largest UDP payload that is probed for (1452 bytes: Ethernet, below IPv6).
+    pub mtu_limit: u16,
+    /// UDP payload of a full packet if the peer's address is one of this host: 1200 to 4096 bytes
+    /// (4096). There, memory alone limits packets, so nothing is probed for.
+    pub loopback_mtu: u16,
     /// Distance in packets, behind an acknowledged one, at which a packet is declared lost (RFC
     /// 9002 §6.1.1). `u32::MAX` leaves it to time alone.
     pub packet_threshold: u32,
@@ -277,6 +293,8 @@ impl Default for SessionConfig {
             follow_peer_backup: true,
             initial_mtu: 1200,
             mtu_discovery: true,
+            mtu_limit: 1452,
+            loopback_mtu: LARGEST_PACKET,
             packet_threshold: 3,
             time_threshold: 9.0 / 8.0,
             initial_rtt: Duration::from_millis(333),
@@ -321,6 +339,18 @@ pub enum SessionConfigError {
     /// The configuration of the low lanes' controller is invalid.
     #[error("invalid configuration of the low layer's controller: {0}")]
     LowPriority(#[from] LcmConfigError),
+    /// The limit of the discovery of larger packets is too high.
+    #[error("packets of {asked} bytes are too large to be probed for: set at most 1472")]
+    MtuLimit {
+        /// Limit given.
+        asked: u16,
+    },
+    /// The packet size on the loopback interface is out of range.
+    #[error("the loopback mtu is {asked} bytes: set 1200 to 4096")]
+    LoopbackMtu {
+        /// Value given.
+        asked: u16,
+    },
     /// The packet size is below QUIC's minimum, or above UDP's maximum.
     #[error("the initial mtu is {asked} bytes: set 1200 to 65527")]
     Mtu {
@@ -430,6 +460,12 @@ impl SessionConfig {
         if !(1200..=65_527).contains(&self.initial_mtu) {
             return Err(SessionConfigError::Mtu { asked: self.initial_mtu });
         }
+        if self.mtu_limit > ETHERNET {
+            return Err(SessionConfigError::MtuLimit { asked: self.mtu_limit });
+        }
+        if !(1200..=LARGEST_PACKET).contains(&self.loopback_mtu) {
+            return Err(SessionConfigError::LoopbackMtu { asked: self.loopback_mtu });
+        }
         if self.max_streams < 2 {
             return Err(SessionConfigError::Streams { asked: self.max_streams });
         }
@@ -466,8 +502,10 @@ impl SessionConfig {
 
     /// Returns the engine's configuration. Each connection needs its own, because it makes the
     /// gates of its lanes.
-    pub(crate) fn transport(&self) -> Arc<TransportConfig> {
+    pub(crate) fn transport(&self, peer: IpAddr) -> Arc<TransportConfig> {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
+        let local = peer.to_canonical().is_loopback();
+        let mtu = if local { self.loopback_mtu.max(self.initial_mtu) } else { self.initial_mtu };
         let mut transport = TransportConfig::default();
         transport
             .max_concurrent_uni_streams(VarInt::from_u32(self.max_streams))
@@ -484,9 +522,13 @@ impl SessionConfig {
             .packet_threshold(self.packet_threshold)
             .time_threshold(self.time_threshold)
             .initial_rtt(self.initial_rtt)
-            .initial_mtu(self.initial_mtu)
-            .min_mtu(self.initial_mtu.min(1200))
-            .mtu_discovery_config(self.mtu_discovery.then(MtuDiscoveryConfig::default))
+            .initial_mtu(mtu)
+            .min_mtu(if local { mtu } else { mtu.min(1200) })
+            .mtu_discovery_config((self.mtu_discovery && !local).then(|| {
+                let mut discovery = MtuDiscoveryConfig::default();
+                discovery.upper_bound(self.mtu_limit.max(mtu));
+                discovery
+            }))
             .max_idle_timeout(self.idle_timeout.try_into().ok())
             // The session itself closes silent lanes.
             .default_path_max_idle_timeout(None)

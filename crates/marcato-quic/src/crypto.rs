@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use marcato_identity::{Identity, IdentityError, Trust, explain_alert};
-use noq_proto::ConnectionError;
+use marcato_wire::ErrorCode;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use noq_proto::{ConnectionError, TransportErrorCode};
 use rustls::{ClientConfig, ServerConfig};
+
+use crate::handshake::{ObservedClient, ObservedServer};
 
 /// Returns the TLS configuration of a server with this identity.
 pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
@@ -22,22 +25,43 @@ pub(crate) fn client(trust: &Trust) -> Result<Arc<ClientConfig>, IdentityError> 
 }
 
 /// Returns the engine's form of a server's configuration.
-pub(crate) fn quic_server(tls: Arc<ServerConfig>) -> Result<Arc<QuicServerConfig>, IdentityError> {
-    Ok(Arc::new(QuicServerConfig::try_from(tls).map_err(|_| IdentityError::NoInitialSuite)?))
+pub(crate) fn quic_server(tls: Arc<ServerConfig>) -> Result<Arc<ObservedServer>, IdentityError> {
+    let config = QuicServerConfig::try_from(tls).map_err(|_| IdentityError::NoInitialSuite)?;
+    Ok(Arc::new(ObservedServer(config)))
 }
 
 /// Returns the engine's form of a client's configuration.
-pub(crate) fn quic_client(tls: Arc<ClientConfig>) -> Result<Arc<QuicClientConfig>, IdentityError> {
-    Ok(Arc::new(QuicClientConfig::try_from(tls).map_err(|_| IdentityError::NoInitialSuite)?))
+pub(crate) fn quic_client(tls: Arc<ClientConfig>) -> Result<Arc<ObservedClient>, IdentityError> {
+    let config = QuicClientConfig::try_from(tls).map_err(|_| IdentityError::NoInitialSuite)?;
+    Ok(Arc::new(ObservedClient(config)))
 }
 
-/// Returns the reason for the end of a session, as text.
-pub(crate) fn end(reason: &ConnectionError) -> String {
+/// Returns the TLS alert in the code of an error; `None` if it is none of TLS.
+fn alert_in(code: TransportErrorCode) -> Option<u8> {
     // RFC 9001 §4.8: the code of a TLS alert follows 0x100.
-    let alert = match reason {
-        ConnectionError::ConnectionClosed(close) => u64::from(close.error_code).checked_sub(0x100),
+    u8::try_from(u64::from(code).checked_sub(0x100)?).ok()
+}
+
+/// Returns the TLS alert with which either end has ended a session.
+pub(crate) fn alert(reason: &ConnectionError) -> Option<u8> {
+    match reason {
+        ConnectionError::ConnectionClosed(close) => alert_in(close.error_code),
+        ConnectionError::TransportError(error) => alert_in(error.code),
+        _ => None,
+    }
+}
+
+/// Returns the reason for the end of a session, as text: that of the peer's application, if it gave
+/// one.
+pub(crate) fn end(reason: &ConnectionError) -> String {
+    if let ConnectionError::ApplicationClosed(close) = reason
+        && ErrorCode::application(close.error_code.into_inner()).is_some()
+    {
+        return String::from_utf8_lossy(&close.reason).into_owned();
+    }
+    let received = match reason {
+        ConnectionError::ConnectionClosed(close) => alert_in(close.error_code),
         _ => None,
     };
-    let meaning = alert.and_then(|alert| explain_alert(u8::try_from(alert).ok()?));
-    meaning.map_or_else(|| reason.to_string(), ToOwned::to_owned)
+    received.and_then(explain_alert).map_or_else(|| reason.to_string(), ToOwned::to_owned)
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::{NonZeroU8, NonZeroUsize};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -18,14 +18,15 @@ use noq_proto::{
 };
 use ring::{aead, hkdf, hmac};
 
+use crate::admission::{Admission, Held, Pending, Verdict};
 use crate::clock::Clock;
-use crate::config::{SessionConfig, SessionConfigError};
+use crate::config::{ETHERNET, SessionConfig, SessionConfigError};
 use crate::controller::Congestion;
 use crate::crypto;
 use crate::event::Event;
 use crate::session::{Session, Transmit};
 use crate::sockets::Sockets;
-use crate::strangers::Strangers;
+use crate::steering::{ID_LEN, Steering};
 
 /// Index of a socket among those of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -201,6 +202,17 @@ struct Listener {
     session: Arc<SessionConfig>,
 }
 
+/// Secrets and bounds that all endpoints of a group have in common.
+#[derive(Clone)]
+struct Common {
+    random: Arc<Random>,
+    reset_key: [u8; 64],
+    /// Key of address tokens, once one of them listens.
+    token_key: Arc<OnceLock<[u8; 64]>>,
+    admission: Admission,
+    steering: Steering,
+}
+
 /// Several sessions over common sockets, without I/O.
 ///
 /// The owner passes in datagrams and the time, and takes datagrams out until there are none:
@@ -215,15 +227,13 @@ pub struct Endpoint {
     clock: Clock,
     sockets: Sockets,
     config: EndpointConfig,
-    random: Arc<Random>,
+    common: Common,
     listener: Option<Listener>,
     sessions: BTreeMap<SessionId, Place>,
     /// Sessions by the engine's handles, which the engine reuses.
     handles: HashMap<ConnectionHandle, SessionId>,
     /// Peers' sessions in their handshake. `deadlines` has the time at which each is abandoned.
-    handshakes: BTreeMap<SessionId, Option<Network>>,
-    /// Clients in their handshake that have proved their address.
-    strangers: Strangers,
+    handshakes: BTreeMap<SessionId, Held>,
     deadlines: VecDeque<(Time, SessionId)>,
     next: u64,
     /// Sessions that may have packets to send, in rotation.
@@ -237,10 +247,6 @@ pub struct Endpoint {
     answers: VecDeque<(Transmit, Vec<u8>)>,
     /// Sessions with data for lanes whose socket is full.
     held: BTreeSet<(SocketId, SessionId)>,
-    /// Limit of peers in their handshake or unannounced.
-    room: usize,
-    /// Peers' sessions whose handshake is complete, and whose owner does not know yet.
-    unannounced: usize,
     events: VecDeque<(SessionId, Event)>,
     scratch: Vec<u8>,
     stats: EndpointStats,
@@ -251,6 +257,9 @@ struct Place {
     handle: ConnectionHandle,
     ready: bool,
     timeout: Option<Time>,
+    /// Place of a peer that the application has not accepted.
+    pending: Option<Pending>,
+    _held: Held,
 }
 
 /// Limit of datagrams after which a session processes the engine's results once for all of them.
@@ -258,6 +267,12 @@ struct Place {
 /// would hold more small frames of one stream than it handles correctly (see
 /// [`TIGHT`](crate::config::TIGHT)).
 const TOGETHER: usize = 8;
+/// Limit of datagrams processed together that are longer than [`ETHERNET`], for the reason given
+/// with [`LARGEST_PACKET`](crate::config::LARGEST_PACKET).
+const LARGE_TOGETHER: usize = 2;
+
+/// Interval between stateless resets.
+const RESET_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Limit of answers waiting to be sent; beyond it, new peers get no answer.
 const MAX_ANSWERS: usize = 256;
@@ -272,6 +287,26 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
+impl Common {
+    fn new(config: &EndpointConfig, members: NonZeroU8) -> Result<Self, EndpointError> {
+        if config.sockets.is_empty() || config.sockets.len() > 256 {
+            return Err(EndpointError::Sockets { given: config.sockets.len() });
+        }
+        let random = Arc::new(Random::new(config.seed));
+        let reset_key = config.reset_key.as_ref().map_or_else(|| random.bytes(), |key| key.0);
+        // Alone, an endpoint owns every ID, whatever the key is.
+        let key = if members == NonZeroU8::MIN { [0; ID_LEN] } else { random.bytes() };
+        let [a, b, c, d, e, f, g, h] = key;
+        Ok(Self {
+            reset_key,
+            token_key: Arc::default(),
+            admission: Admission::new(config),
+            steering: Steering::new([[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes), members),
+            random,
+        })
+    }
+}
+
 impl Endpoint {
     /// Creates an endpoint whose time counts from `epoch`.
     ///
@@ -279,32 +314,50 @@ impl Endpoint {
     ///
     /// Without sockets, or with more than 256.
     pub fn new(config: EndpointConfig, epoch: Instant) -> Result<Self, EndpointError> {
-        if config.sockets.is_empty() || config.sockets.len() > 256 {
-            return Err(EndpointError::Sockets { given: config.sockets.len() });
-        }
-        let random = Arc::new(Random::new(config.seed));
-        let reset_key = config.reset_key.as_ref().map_or_else(|| random.bytes(), |key| key.0);
-        let mut engine = EngineConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset_key)));
+        let common = Common::new(&config, NonZeroU8::MIN)?;
+        Ok(Self::member(config, epoch, common, 0))
+    }
+
+    /// Creates a group of endpoints that listen at the same addresses, for an owner that drives each
+    /// on a separate core. Each has its own sessions. Their limits and counts of sessions and
+    /// handshakes are common, and so are their secrets. The [`Steering`] names the endpoint that a
+    /// datagram has to be handed to.
+    ///
+    /// # Errors
+    ///
+    /// Without sockets, or with more than 256.
+    pub fn group(
+        config: &EndpointConfig,
+        epoch: Instant,
+        members: NonZeroU8,
+    ) -> Result<(Vec<Self>, Steering), EndpointError> {
+        let common = Common::new(config, members)?;
+        let member = |index| Self::member(config.clone(), epoch, common.clone(), index);
+        Ok(((0..members.get()).map(member).collect(), common.steering))
+    }
+
+    /// Creates an endpoint of a group.
+    fn member(config: EndpointConfig, epoch: Instant, common: Common, index: u8) -> Self {
+        let mut engine = EngineConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &common.reset_key)));
         if config.seed.is_some() {
-            let ids = Arc::clone(&random);
-            engine.rng_seed(Some(random.bytes())).cid_generator(Arc::new(move || {
-                Box::new(SeededIds(Arc::clone(&ids))) as Box<dyn ConnectionIdGenerator>
-            }));
+            engine.rng_seed(Some(common.random.bytes()));
         }
-        let strangers = Strangers::new(config.max_handshakes_per_address);
+        let ids = Ids { random: Arc::clone(&common.random), steering: common.steering, index };
+        engine.cid_generator(Arc::new(move || Box::new(ids.clone()) as Box<dyn ConnectionIdGenerator>));
+        // The members of a group together send no more resets than one endpoint.
+        engine.min_reset_interval(RESET_INTERVAL * u32::from(common.steering.members().get()));
         // The sockets' owner limits the size of datagrams; 65 527 is UDP's maximum.
         let _ = engine.max_udp_payload_size(65_527);
-        Ok(Self {
+        Self {
             engine: noq_proto::Endpoint::new(Arc::new(engine), None, true),
             clock: Clock(epoch),
             sockets: Sockets::new(&config.sockets),
             config,
-            random,
+            common,
             listener: None,
             sessions: BTreeMap::new(),
             handles: HashMap::new(),
             handshakes: BTreeMap::new(),
-            strangers,
             deadlines: VecDeque::new(),
             next: 0,
             over: VecDeque::new(),
@@ -312,12 +365,10 @@ impl Endpoint {
             timeouts: BTreeSet::new(),
             answers: VecDeque::new(),
             held: BTreeSet::new(),
-            room: usize::MAX,
-            unannounced: 0,
             events: VecDeque::new(),
             scratch: Vec::new(),
             stats: EndpointStats::default(),
-        })
+        }
     }
 
     /// Adds a socket; `None` if there are already 256.
@@ -357,11 +408,20 @@ impl Endpoint {
         }
     }
 
-    /// Limits the peers whose handshake may begin: those in their handshake, and those whose
-    /// [`Event::Connected`] was not taken yet, are at most this number. From half of it on,
-    /// clients have to prove their address first. Beyond it they are refused.
+    /// Limits the peers whose handshake may begin, at all endpoints of the group together: those in
+    /// their handshake, and those whose place is still held, are at most this number. From half of
+    /// it on, clients have to prove their address first. Beyond it they are refused.
+    ///
+    /// A peer's place is held until its session has ended, or the place that
+    /// [`take_pending`](Self::take_pending) has returned is dropped.
     pub fn set_room(&mut self, peers: usize) {
-        self.room = peers;
+        self.common.admission.set_room(peers);
+    }
+
+    /// Takes the place of a peer that has connected, to be dropped when the application has accepted
+    /// it; `None` if it was taken before, or the session is not a peer's.
+    pub fn take_pending(&mut self, id: SessionId) -> Option<Pending> {
+        self.sessions.get_mut(&id)?.pending.take()
     }
 
     /// Returns a socket's description.
@@ -390,7 +450,8 @@ impl Endpoint {
         session: SessionConfig,
     ) -> Result<(), EndpointError> {
         session.validate()?;
-        let token_key = Arc::new(TokenKey::new(&self.random.bytes()));
+        let secret = self.common.token_key.get_or_init(|| self.common.random.bytes());
+        let token_key = Arc::new(TokenKey::new(secret));
         let mut crypto = ServerConfig::new(crypto::quic_server(tls)?, token_key);
         crypto.max_incoming(256);
         let crypto = Arc::new(crypto);
@@ -440,28 +501,34 @@ impl Endpoint {
         if session.low_lanes.is_some() && layer == Layer::Low {
             return Err(ConnectError::LowFirst(socket));
         }
-        if self.sessions.len() >= self.config.max_sessions {
-            return Err(ConnectError::TooMany { limit: self.config.max_sessions });
-        }
+        let held = self.common.admission.session();
+        let held = held.ok_or(ConnectError::TooMany { limit: self.config.max_sessions })?;
         session.validate()?;
         let mut client = ClientConfig::new(crypto::quic_client(tls)?);
         // No token of one session affects another.
-        client.transport_config(session.transport()).token_store(Arc::new(NoneTokenStore));
+        client.transport_config(session.transport(to.ip())).token_store(Arc::new(NoneTokenStore));
         if self.config.seed.is_some() {
-            let random = Arc::clone(&self.random);
+            let random = Arc::clone(&self.common.random);
             client.initial_dst_cid_provider(Arc::new(move || ConnectionId::new(&random.bytes::<20>())));
         }
         let (handle, conn) = self.engine.connect(self.clock.instant(now), client, to, name)?;
         let first = self.sockets.request(socket, to);
         let session = Session::new(conn, self.clock, Arc::new(session), self.sockets.clone(), first, now)?;
-        Ok(self.add(handle, session))
+        Ok(self.add(handle, session, None, held))
     }
 
-    fn add(&mut self, handle: ConnectionHandle, session: Session) -> SessionId {
+    fn add(
+        &mut self,
+        handle: ConnectionHandle,
+        session: Session,
+        pending: Option<Pending>,
+        held: Held,
+    ) -> SessionId {
         let id = SessionId(self.next);
         self.next += 1;
         self.handles.insert(handle, id);
-        self.sessions.insert(id, Place { session, handle, ready: false, timeout: None });
+        let place = Place { session, handle, ready: false, timeout: None, pending, _held: held };
+        self.sessions.insert(id, place);
         self.touch(id);
         id
     }
@@ -511,6 +578,7 @@ impl Endpoint {
         let mut unseen: Option<(SessionId, usize)> = None;
         loop {
             let datagram = payload.split_to(arrival.segment.max(1).min(payload.len()));
+            let most = if datagram.len() > usize::from(ETHERNET) { LARGE_TOGETHER } else { TOGETHER };
             let to = self.take_in(now, arrival, datagram);
             unseen = match (unseen, to) {
                 (Some((id, count)), Some(to)) if id == to => Some((id, count + 1)),
@@ -521,7 +589,9 @@ impl Endpoint {
                     to.map(|id| (id, 1))
                 }
             };
-            if let Some((id, TOGETHER)) = unseen {
+            if let Some((id, count)) = unseen
+                && count >= most
+            {
                 self.look_at(now, id);
                 unseen = None;
             }
@@ -558,7 +628,10 @@ impl Endpoint {
             Some(DatagramEvent::NewConnection(incoming)) => {
                 self.accept(now, socket, from, incoming, &mut answer);
             }
-            Some(DatagramEvent::Response(transmit)) => self.answer(socket, &transmit, &answer),
+            Some(DatagramEvent::Response(transmit)) => {
+                self.stats.stray += 1;
+                self.answer(socket, &transmit, &answer);
+            }
             None => self.stats.stray += 1,
         }
         self.scratch = answer;
@@ -585,35 +658,29 @@ impl Endpoint {
             self.engine.ignore(incoming);
             return;
         };
-        let begun = self.handshakes.len() + self.unannounced;
-        if self.sessions.len() >= self.config.max_sessions || begun >= self.room {
-            self.stats.refused += 1;
-            let transmit = self.engine.refuse(incoming, buf);
-            return self.answer(socket, &transmit, buf);
-        }
-        // RFC 9000 §8.1.2: a Retry packet makes the client prove its address before the handshake.
-        // Forged handshakes take at most half of the room.
-        let validate = self.config.validate_addresses
-            || self.handshakes.len() >= self.config.max_handshakes
-            || begun >= self.room.div_ceil(2);
-        if validate && !incoming.remote_address_validated() && incoming.may_retry() {
-            self.stats.retried += 1;
-            match self.engine.retry(incoming, buf) {
-                Ok(transmit) => self.answer(socket, &transmit, buf),
-                Err(error) => self.engine.ignore(error.into_incoming()),
-            }
-            return;
-        }
-        // Anyone can forge an address that was not proved, so only proved ones are counted.
         let network = incoming.remote_address_validated().then(|| Network::from(from.ip()));
-        if network.is_some_and(|network| !self.strangers.has_place(network)) {
-            self.stats.crowded += 1;
-            let transmit = self.engine.refuse(incoming, buf);
-            return self.answer(socket, &transmit, buf);
-        }
+        let (held, handshake, pending) = match self.common.admission.admit(network, incoming.may_retry()) {
+            Verdict::Admitted { session, handshake, pending } => (session, handshake, pending),
+            Verdict::Validate => {
+                self.stats.retried += 1;
+                match self.engine.retry(incoming, buf) {
+                    Ok(transmit) => self.answer(socket, &transmit, buf),
+                    Err(error) => self.engine.ignore(error.into_incoming()),
+                }
+                return;
+            }
+            verdict => {
+                match verdict {
+                    Verdict::Crowded => self.stats.crowded += 1,
+                    _ => self.stats.refused += 1,
+                }
+                let transmit = self.engine.refuse(incoming, buf);
+                return self.answer(socket, &transmit, buf);
+            }
+        };
         // Each session needs its own gates, and so its own configuration.
         let mut server = (*listener.crypto).clone();
-        server.transport_config(listener.session.transport());
+        server.transport_config(listener.session.transport(from.ip()));
         let session = Arc::clone(&listener.session);
         match self.engine.accept(incoming, self.clock.instant(now), buf, Some(Arc::new(server))) {
             Ok((handle, conn)) => {
@@ -623,9 +690,8 @@ impl Endpoint {
                     Ok(mut session) => {
                         self.stats.accepted += 1;
                         session.begun(now, socket, from);
-                        let id = self.add(handle, session);
-                        self.handshakes.insert(id, network);
-                        network.into_iter().for_each(|network| self.strangers.enter(network));
+                        let id = self.add(handle, session, Some(pending), held);
+                        self.handshakes.insert(id, handshake);
                         if let Some(timeout) = self.config.handshake_timeout {
                             self.deadlines.push_back((now + timeout, id));
                             // Most handshakes end long before their deadlines.
@@ -739,14 +805,11 @@ impl Endpoint {
         }
         while let Some(event) = place.session.poll_event() {
             match event {
-                Event::Connected | Event::Closed { .. } => {
-                    if let Some(network) = self.handshakes.remove(&id) {
-                        network.into_iter().for_each(|network| self.strangers.leave(network));
-                        match event {
-                            Event::Connected => self.unannounced += 1,
-                            _ => self.stats.failed += 1,
-                        }
-                    }
+                Event::Connected => drop(self.handshakes.remove(&id)),
+                Event::Closed { .. } if self.handshakes.remove(&id).is_some() => {
+                    self.stats.failed += 1;
+                    // No application will accept it.
+                    place.pending = None;
                 }
                 _ => {}
             }
@@ -791,13 +854,7 @@ impl Endpoint {
     /// An ended session can be read after its last event was taken, until any other method except
     /// this, [`session`](Self::session) and [`peek`](Self::peek) is called.
     pub fn poll_event(&mut self) -> Option<(SessionId, Event)> {
-        let (id, event) = self.events.pop_front()?;
-        // Only peers' sessions were counted.
-        let is_peers = || self.sessions.get(&id).is_some_and(|place| place.session.is_peers());
-        if event == Event::Connected && is_peers() {
-            self.unannounced = self.unannounced.saturating_sub(1);
-        }
-        Some((id, event))
+        self.events.pop_front()
     }
 
     /// Returns the identifiers of all sessions.
@@ -832,16 +889,30 @@ impl Random {
     }
 }
 
-/// Connection IDs from a seed.
-struct SeededIds(Arc<Random>);
+/// Connection IDs that name a member of a group. Otherwise they are random.
+///
+/// The engine's own generator recognises its IDs by a key that is new in each process. Its endpoints
+/// would therefore not reset the connections of their predecessors (RFC 9000 §10.3).
+#[derive(Clone)]
+struct Ids {
+    random: Arc<Random>,
+    steering: Steering,
+    index: u8,
+}
 
-impl ConnectionIdGenerator for SeededIds {
+impl ConnectionIdGenerator for Ids {
     fn generate_cid(&mut self) -> ConnectionId {
-        ConnectionId::new(&self.0.bytes::<8>())
+        // The first one from a random one on, so that a source of randomness that has failed does not
+        // make this endless.
+        let mut id = u64::from_be_bytes(self.random.bytes());
+        while self.steering.member(id.to_be_bytes()) != self.index {
+            id = id.wrapping_add(1);
+        }
+        ConnectionId::new(&id.to_be_bytes())
     }
 
     fn cid_len(&self) -> usize {
-        8
+        ID_LEN
     }
 
     fn cid_lifetime(&self) -> Option<std::time::Duration> {

@@ -53,9 +53,15 @@ pub enum WindowChange {
 pub enum Event {
     /// The handshake is complete; messages leave from now on.
     Connected,
+    /// Early data of a client that has resumed a TLS session has arrived at this server (RFC 8446
+    /// §2.3). Messages leave from now on, and [`Connected`](Self::Connected) follows. Until then
+    /// the data may be a replay, and nothing shows that the client is there.
+    Early,
     /// The session has ended. No event follows.
     Closed {
-        /// Reason, as text.
+        /// Reason, as text. With a code of an application
+        /// ([`ErrorCode::Application`](marcato_wire::ErrorCode::Application)), it is the
+        /// application's own.
         reason: String,
         /// Error code with which the peer's application closed it (`ErrorCode` of `marcato-wire`
         /// lists Marcato's); `None` if this end, the engine or the network ended it.
@@ -86,6 +92,8 @@ pub enum Event {
         /// Reason for its end.
         reason: EndReason,
     },
+    /// The peer sends no more messages, and all of them have arrived.
+    Finished,
     /// All reports of this end have arrived
     /// ([`Session::finish_reports`](crate::Session::finish_reports)).
     ReportsArrived,

@@ -155,6 +155,12 @@ impl Gate {
         Bytes::new(self.in_flight.load(Relaxed))
     }
 
+    /// Records that nothing is in flight any more: the engine discards rejected packets without a
+    /// report to their controller.
+    pub(crate) fn set_empty(&self) {
+        self.in_flight.store(0, Relaxed);
+    }
+
     /// Size of a full packet in bytes.
     pub(crate) fn mtu(&self) -> Bytes {
         Bytes::new(self.mtu.load(Relaxed))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use marcato_sched::lane::{LaneId, LaneView, PathId};
 use marcato_units::{Bytes, Duration, Layer, Priority, Time};
-use noq_proto::StreamId;
+use noq_proto::{PathStatus, StreamId};
 
 use crate::controller::Congestion;
 use crate::endpoint::SocketId;
@@ -134,6 +134,8 @@ pub(crate) struct Lane {
     pub(crate) backup: bool,
     /// Set if the peer wants the lane used only while no other is available.
     pub(crate) peer_backup: bool,
+    /// Status that the peer has given the path.
+    pub(crate) peer_status: Option<PathStatus>,
     /// Backup status last sent to the peer.
     pub(crate) announced_backup: bool,
     /// The lane's own controller, if its request named one.
@@ -200,6 +202,7 @@ impl Lane {
             state,
             backup: request.backup,
             peer_backup: false,
+            peer_status: None,
             announced_backup: false,
             congestion: request.congestion,
             srtt: Duration::ZERO,
@@ -480,6 +483,13 @@ impl Lanes {
     pub(crate) fn shut(&self) {
         for lane in self.iter() {
             lane.gate.set_shut(true);
+        }
+    }
+
+    /// Opens every gate.
+    pub(crate) fn open(&self) {
+        for lane in self.iter() {
+            lane.gate.set_shut(false);
         }
     }
 

@@ -6,6 +6,7 @@
 //! datagrams and the time are arguments.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod clock;
 mod coalesced;
 mod config;
@@ -16,6 +17,7 @@ mod endpoint;
 mod engine;
 mod event;
 mod gate;
+mod handshake;
 pub mod inbox;
 mod lane;
 mod long;
@@ -27,9 +29,11 @@ mod right_sizing;
 mod scheduler;
 mod session;
 mod sockets;
+mod steering;
 mod strangers;
 mod watch;
 
+pub use admission::Pending;
 pub use config::{
     BaseScheduler, Batch, Growth, Pacing, PathScheduler, SessionConfig, SessionConfigError, Stall, StreamUse,
 };
@@ -50,4 +54,5 @@ pub use scheduler::SchedulerFactory;
 pub use session::{
     Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };
+pub use steering::Steering;
 pub use watch::PriorityTest;

@@ -117,8 +117,15 @@ impl Outgoing {
         self.carriers.iter_mut().find(|carrier| carrier.stream == stream)
     }
 
+    /// Length in the Conductor's bytes: an empty message counts as one.
     pub(crate) fn len(&self) -> u64 {
-        self.body.len() as u64
+        self.body.len().max(1) as u64
+    }
+
+    /// Bytes of a run that the message really has.
+    pub(crate) fn payload(&self, run: Run) -> Payload {
+        let at = |offset| usize::try_from(offset).map_or(self.body.len(), |at| at.min(self.body.len()));
+        self.body.slice(at(run.start)..at(run.end).max(at(run.start)))
     }
 
     /// Offset of its first byte in the message on the wire.
@@ -339,6 +346,27 @@ impl Outbox {
         let message = self.get_mut(key)?;
         let at = message.carriers.iter().position(|carrier| carrier.stream == stream)?;
         Some(message.carriers.remove(at))
+    }
+
+    /// Removes all streams, which the engine has discarded with what was written to them. Returns
+    /// each message that had one, with its priority and the end of the data written.
+    pub(crate) fn rewind(&mut self) -> Vec<(Key, Priority, u64)> {
+        self.by_stream.clear();
+        self.idle.clear();
+        self.awaiting.clear();
+        let mut begun = Vec::new();
+        for (key, message) in self.iter_mut().filter(|(_, message)| !message.carriers.is_empty()) {
+            let written = message.carriers.drain(..).map(|carrier| carrier.written).max();
+            begun.push((key, message.priority, message.number, written.unwrap_or(0)));
+        }
+        begun.sort_by_key(|(.., number, _)| *number);
+        begun.into_iter().map(|(key, priority, _, written)| (key, priority, written)).collect()
+    }
+
+    /// Number of messages on a stream.
+    pub(crate) fn begun(&self) -> usize {
+        let messages = self.slots.iter().filter_map(|(_, message)| message.as_ref());
+        messages.filter(|message| !message.carriers.is_empty()).count()
     }
 
     /// Takes a stream that may carry another message.

@@ -3,6 +3,8 @@
 use marcato_sched::conductor;
 use marcato_units::{Bytes, Priority};
 
+use crate::CloseReason;
+
 /// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -11,8 +13,14 @@ pub enum Closed {
     #[error("this end has closed the connection")]
     Local,
     /// The peer closed it, after all that it had to send.
-    #[error("the peer has closed the connection")]
-    ByPeer,
+    #[error("the peer has closed the connection{0}")]
+    ByPeer(CloseReason),
+    /// The peer's application aborted it, with a code: messages may be lost.
+    #[error("the peer has aborted the connection{0}")]
+    Aborted(CloseReason),
+    /// The peer sends no more messages. The connection goes on; only receiving ends with this.
+    #[error("the peer sends no more messages")]
+    Finished,
     /// The peer or the network aborted it, or the peer violated the protocol or a limit.
     #[error("the connection was lost: {reason}")]
     Lost {
@@ -34,9 +42,12 @@ pub enum SendError {
         /// Level of the message.
         priority: Priority,
     },
-    /// The message is empty.
-    #[error("a message needs at least one byte")]
-    Empty,
+    /// This end has finished sending.
+    #[error("this end has finished sending: send before, or on another connection")]
+    Finished,
+    /// The part of a message is empty, and is not its last.
+    #[error("a part of a message needs at least one byte, unless it is the last")]
+    EmptyPart,
     /// The message is longer than the queue of its level.
     #[error(
         "the message is longer than the limit of {limit} in the queue: send it with `send_long`, or raise `Limits::queued`"
@@ -75,7 +86,7 @@ impl SendError {
     /// Error for a message of this priority that the Conductor refused.
     pub const fn from_offer(error: conductor::OfferError, priority: Priority) -> Self {
         match error {
-            conductor::OfferError::Empty => Self::Empty,
+            conductor::OfferError::Empty => Self::EmptyPart,
             conductor::OfferError::TooLong { limit } => Self::TooLong { limit },
             conductor::OfferError::TooManyMessages { .. } | conductor::OfferError::TooManyBytes { .. } => {
                 Self::Busy { priority }

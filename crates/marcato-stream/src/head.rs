@@ -15,18 +15,26 @@ pub struct Head {
     pub report: bool,
     /// Part of it in an exchange.
     pub exchange: Exchange,
+    /// Set if bytes of it have arrived early.
+    pub early: bool,
 }
 
 impl Head {
     /// Head of a message without further properties.
     pub const fn new(number: MessageNumber, priority: Priority) -> Self {
-        Self { number, priority, report: false, exchange: Exchange::None }
+        Self { number, priority, report: false, exchange: Exchange::None, early: false }
     }
 
     /// Returns this head with `report`.
     #[must_use]
     pub const fn with_report(self, report: bool) -> Self {
         Self { report, ..self }
+    }
+
+    /// Returns this head with `early`.
+    #[must_use]
+    pub const fn with_early(self, early: bool) -> Self {
+        Self { early, ..self }
     }
 
     /// Returns this head with this part in an exchange.
@@ -48,6 +56,13 @@ pub enum Answer {
         /// Reason for its end.
         reason: EndReason,
     },
+    /// The peer shall hold the messages of a level, or release them.
+    Hold {
+        /// Level concerned.
+        priority: Priority,
+        /// Set to hold the level.
+        held: bool,
+    },
 }
 
 impl Answer {
@@ -56,6 +71,7 @@ impl Answer {
         match *self {
             Self::Report(Report { number, fate }) => Frame::Report { id: number, fate },
             Self::End { exchange, reason } => Frame::End { exchange, reason },
+            Self::Hold { priority, held } => Frame::Hold { priority, held },
         }
     }
 }

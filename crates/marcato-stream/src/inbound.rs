@@ -23,6 +23,10 @@ pub struct Received {
     /// Sender's number for it: 0 for the first message of which it sent anything. `None` for an
     /// [unreliable](crate::Message::unreliable) message.
     pub number: Option<MessageNumber>,
+    /// Set if bytes of it arrived as early data, before the handshake was complete: it may be a
+    /// replay, which the application gets a second time (RFC 8446 §8). Its sender has marked it as
+    /// [idempotent](crate::Message::idempotent).
+    pub early: bool,
 }
 
 /// Message that will not arrive, because its sender abandoned it.
@@ -113,10 +117,14 @@ pub struct InboundCounters {
     /// Replies, and ends of exchanges, that this end did not wait for, and requests with the number
     /// of an open exchange.
     pub stray_exchanges: u64,
+    /// Complete messages with bytes that arrived as early data.
+    pub early: u64,
     /// Requests refused because too many were open.
     pub refused_requests: u64,
     /// Times that reading stopped because the application had not taken messages.
     pub stops: u64,
+    /// Times that the peer was asked to hold a level, by level.
+    pub holds: [u64; Priority::COUNT],
     /// Largest number of bytes that waited for the application.
     pub unread_peak: Bytes,
     /// Largest number of bytes of incomplete messages.
@@ -146,8 +154,9 @@ struct Open {
 const PIECE: usize = 32 << 10;
 
 /// Long message, until the application has taken all of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Long {
+    priority: Priority,
     /// Set if the sender waits for a report.
     report: bool,
     pieces: VecDeque<Payload>,
@@ -159,6 +168,13 @@ struct Long {
 }
 
 impl Long {
+    /// Creates a long message that begins with these bytes.
+    fn new(head: Head, before: Payload) -> Self {
+        let pieces = if before.is_empty() { VecDeque::new() } else { VecDeque::from([before]) };
+        let (tail, end, unwanted) = (Vec::new(), None, false);
+        Self { priority: head.priority, report: head.report, pieces, tail, end, unwanted }
+    }
+
     fn push(&mut self, bytes: &[u8]) {
         // A long piece needs no second copy. The one joined before it may stay short.
         if bytes.len() >= PIECE / 2 {
@@ -216,6 +232,25 @@ pub(crate) struct Ready {
     report: bool,
 }
 
+/// Data of one level that the application has not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unread {
+    bytes: u64,
+    /// Complete messages that are not long.
+    messages: usize,
+    /// Bytes and messages at the time of the peer being asked to hold the level, while it is.
+    held_at: Option<(u64, usize)>,
+}
+
+impl Unread {
+    /// Returns the charge of what has followed since the peer was asked to hold the level.
+    fn surplus(&self) -> u64 {
+        let Some((bytes, messages)) = self.held_at else { return 0 };
+        let messages = self.messages.saturating_sub(messages) as u64;
+        self.bytes.saturating_sub(bytes) + MESSAGE_COST * messages
+    }
+}
+
 /// Received data of a connection that the application has not taken.
 #[derive(Debug)]
 pub struct Inbound {
@@ -224,18 +259,20 @@ pub struct Inbound {
     open: HashMap<u64, Open>,
     open_bytes: u64,
     ready: [VecDeque<Ready>; Priority::COUNT],
-    ready_messages: usize,
-    unread: u64,
+    levels: [Unread; Priority::COUNT],
     /// Unreliable messages, and in `unreliable_bytes` their charge against the limit.
     unreliable: [VecDeque<Received>; Priority::COUNT],
     unreliable_bytes: u64,
     longs: HashMap<u64, Long>,
-    /// Long messages that the application has not accepted yet.
-    begun: VecDeque<(MessageNumber, Priority)>,
+    /// Long messages that the application has not accepted yet; the flag marks those with early
+    /// data.
+    begun: VecDeque<(MessageNumber, Priority, bool)>,
     missed: VecDeque<Missed>,
     /// Reports and ends of exchanges to be sent. Reading stops at a limit of them.
     answers: VecDeque<Answer>,
     exchanges: Exchanges,
+    /// Set when the peer sends no more messages.
+    finished: bool,
     closed: Option<Closed>,
     was_full: bool,
     /// Part of the endpoint's budget.
@@ -245,8 +282,8 @@ pub struct Inbound {
     counters: InboundCounters,
 }
 
-/// Bytes that an unreliable message counts besides its content.
-const UNRELIABLE_COST: u64 = 64;
+/// Bytes that a message counts besides its content, where there may be many short ones.
+const MESSAGE_COST: u64 = 64;
 
 fn length(bytes: &[u8]) -> u64 {
     bytes.len() as u64
@@ -263,8 +300,7 @@ impl Inbound {
             open: HashMap::new(),
             open_bytes: 0,
             ready: Default::default(),
-            ready_messages: 0,
-            unread: 0,
+            levels: Default::default(),
             unreliable: Default::default(),
             unreliable_bytes: 0,
             longs: HashMap::new(),
@@ -272,6 +308,7 @@ impl Inbound {
             missed: VecDeque::new(),
             answers: VecDeque::new(),
             exchanges: Exchanges::default(),
+            finished: false,
             closed: None,
             was_full: false,
             declining: false,
@@ -313,10 +350,9 @@ impl Inbound {
     pub fn is_full(&mut self) -> bool {
         self.account();
         // Beyond the endpoint's budget, reading goes on once the application has taken something.
-        let crowded = self.unread > 0 && self.share.exceeded().is_some();
-        let full = crowded
-            || self.unread >= self.limits.unread.get()
-            || self.ready_messages >= self.limits.unread_messages;
+        let crowded = self.unread() > 0 && self.share.exceeded().is_some();
+        let full =
+            crowded || self.levels.iter().map(Unread::surplus).sum::<u64>() >= self.limits.surplus.get();
         if full && !self.was_full {
             self.counters.stops += 1;
         }
@@ -326,7 +362,30 @@ impl Inbound {
 
     /// Records the bytes held in the endpoint's budget.
     fn account(&mut self) {
-        self.share.set(self.open_bytes + self.unread + self.unreliable_bytes);
+        self.share.set(self.open_bytes + self.unread() + self.unreliable_bytes);
+    }
+
+    /// Bytes that the application can take.
+    fn unread(&self) -> u64 {
+        self.levels.iter().map(|level| level.bytes).sum()
+    }
+
+    /// Changes the unread data of a level, and asks the peer to hold the level or to release it.
+    fn change(&mut self, priority: Priority, change: impl FnOnce(&mut Unread)) {
+        let (bytes, messages) = (self.limits.unread.get(), self.limits.unread_messages);
+        let level = &mut self.levels[priority.index()];
+        change(level);
+        let held = if level.held_at.is_none() && (level.bytes >= bytes || level.messages >= messages) {
+            level.held_at = Some((level.bytes, level.messages));
+            self.counters.holds[priority.index()] += 1;
+            true
+        } else if level.held_at.is_some() && level.bytes <= bytes / 2 && level.messages <= messages / 2 {
+            level.held_at = None;
+            false
+        } else {
+            return;
+        };
+        self.answer(Answer::Hold { priority, held });
     }
 
     /// Declines all messages from now on: their bytes are discarded, incomplete messages included.
@@ -355,7 +414,7 @@ impl Inbound {
 
     /// Adds the next bytes of a message; `last` completes it.
     pub fn piece(&mut self, head: Head, bytes: &[u8], last: bool) -> Result<(), Overrun> {
-        let Head { number, priority, report, exchange } = head;
+        let Head { number, priority, report, exchange, early } = head;
         let len = length(bytes);
         let Limits { max_message, long_messages, open_messages, open: open_limit, .. } = self.limits;
         let count = self.open.len();
@@ -369,6 +428,8 @@ impl Inbound {
             long: false,
         });
         open.received += len;
+        open.head.early |= early;
+        let early = open.head.early;
         self.counters.bytes += Bytes::new(len);
         self.counters.level_bytes[priority.index()] += Bytes::new(len);
         if self.declining {
@@ -378,6 +439,7 @@ impl Inbound {
             }
             return Ok(());
         }
+        let mut begun = 0;
         if !open.long && open.received > max_message.get() {
             // Requests and replies are taken as a whole.
             if long_messages == LongMessages::Refuse || exchange != Exchange::None {
@@ -385,17 +447,16 @@ impl Inbound {
             }
             open.long = true;
             let before = std::mem::take(&mut open.bytes).freeze(&self.pool);
-            self.open_bytes -= length(&before);
-            self.unread += length(&before);
-            let pieces = if before.is_empty() { VecDeque::new() } else { VecDeque::from([before]) };
-            self.longs.insert(number.0, Long { pieces, report, ..Long::default() });
-            self.begun.push_back((number, priority));
+            begun = length(&before);
+            self.open_bytes -= begun;
+            self.longs.insert(number.0, Long::new(head, before));
+            self.begun.push_back((number, priority, early));
         }
         if open.long {
             if let Some(long) = self.longs.get_mut(&number.0) {
-                if !long.unwanted && !bytes.is_empty() {
+                let wanted = !long.unwanted && !bytes.is_empty();
+                if wanted {
                     long.push(bytes);
-                    self.unread += len;
                 }
                 if last {
                     long.end = Some(Ok(()));
@@ -406,6 +467,10 @@ impl Inbound {
                         }
                     }
                 }
+                self.change(priority, |level| level.bytes += begun);
+                if wanted {
+                    self.change(priority, |level| level.bytes += len);
+                }
             }
         } else {
             open.bytes.extend(bytes, &self.pool);
@@ -413,16 +478,16 @@ impl Inbound {
         }
         if last && let Some(open) = self.open.remove(&number.0) {
             self.counters.messages[priority.index()] += 1;
+            self.counters.early += u64::from(early);
             if !open.long {
                 let bytes = open.bytes.freeze(&self.pool);
                 self.open_bytes -= length(&bytes);
-                self.unread += length(&bytes);
-                let received = Received { bytes, priority, number: Some(number) };
+                let received = Received { bytes, priority, number: Some(number), early };
                 self.add(exchange, Ready { received, report });
             }
         }
         self.counters.open_peak = self.counters.open_peak.max(Bytes::new(self.open_bytes));
-        self.counters.unread_peak = self.counters.unread_peak.max(Bytes::new(self.unread));
+        self.counters.unread_peak = self.counters.unread_peak.max(Bytes::new(self.unread()));
         // The limit is checked last, so a message that is now complete no longer counts.
         if self.open_bytes > open_limit.get() {
             return Err(Overrun { limit: "open", most: open_limit.get() });
@@ -443,13 +508,13 @@ impl Inbound {
         self.counters.level_bytes[priority.index()] += Bytes::new(len);
         self.counters.messages[priority.index()] += 1;
         self.counters.unreliable += 1;
-        self.unreliable_bytes += len + UNRELIABLE_COST;
-        self.unreliable[priority.index()].push_back(Received { bytes, priority, number: None });
+        self.unreliable_bytes += len + MESSAGE_COST;
+        self.unreliable[priority.index()].push_back(Received { bytes, priority, number: None, early: false });
         while self.unreliable_bytes > self.limits.unreliable.get() {
             let Some(dropped) = self.unreliable.iter_mut().rev().find_map(VecDeque::pop_front) else {
                 return;
             };
-            self.unreliable_bytes -= length(&dropped.bytes) + UNRELIABLE_COST;
+            self.unreliable_bytes -= length(&dropped.bytes) + MESSAGE_COST;
             self.counters.unreliable_dropped += 1;
         }
     }
@@ -479,16 +544,28 @@ impl Inbound {
         let Some(long) = self.longs.get_mut(&number.0) else { return };
         long.end = Some(Err(missed));
         // The unread bytes of the message are void.
-        self.unread -= long.clear();
+        let (priority, void) = (long.priority, long.clear());
+        let unwanted = long.unwanted;
         // Of a message that the application has not accepted, nothing remains: a peer could give up
         // any number of them.
-        let begun = self.begun.iter().position(|(begun, _)| *begun == number);
+        let begun = self.begun.iter().position(|(begun, ..)| *begun == number);
         if let Some(at) = begun {
             self.begun.remove(at);
         }
-        if long.unwanted || begun.is_some() {
+        if unwanted || begun.is_some() {
             self.longs.remove(&number.0);
         }
+        self.change(priority, |level| level.bytes -= void);
+    }
+
+    /// Records that the peer sends no more messages.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// Returns the reason for which no more messages arrive, if there is one.
+    pub fn ended(&self) -> Option<Closed> {
+        self.closed.clone().or_else(|| self.finished.then_some(Closed::Finished))
     }
 
     /// Ends reception. Complete messages can still be taken.
@@ -525,7 +602,7 @@ impl Inbound {
         };
         let level = self.unreliable.iter().zip(&self.ready).position(level)?;
         if let Some(received) = self.unreliable[level].pop_front() {
-            self.unreliable_bytes -= length(&received.bytes) + UNRELIABLE_COST;
+            self.unreliable_bytes -= length(&received.bytes) + MESSAGE_COST;
             return Some(received);
         }
         let ready = self.ready[level].pop_front()?;
@@ -535,7 +612,11 @@ impl Inbound {
     /// Adds a complete message that is not long.
     fn add(&mut self, exchange: Exchange, ready: Ready) {
         let most = self.limits.requests;
-        self.ready_messages += 1;
+        let len = length(&ready.received.bytes);
+        self.change(ready.received.priority, |level| {
+            level.bytes += len;
+            level.messages += 1;
+        });
         let arrival = match exchange {
             Exchange::None => {
                 self.ready[ready.received.priority.index()].push_back(ready);
@@ -562,20 +643,26 @@ impl Inbound {
 
     /// Hands a complete message to the application.
     fn hand_out(&mut self, Ready { received, report }: Ready) -> Received {
-        self.ready_messages -= 1;
-        self.unread -= length(&received.bytes);
-        self.account();
+        self.taken(&received);
         if let Some(number) = received.number.filter(|_| report) {
             self.report(number, Fate::Taken);
         }
         received
     }
 
+    /// Records that a complete message waits no longer.
+    fn taken(&mut self, received: &Received) {
+        let len = length(&received.bytes);
+        self.change(received.priority, |level| {
+            level.bytes -= len;
+            level.messages -= 1;
+        });
+        self.account();
+    }
+
     /// Discards a complete message.
     fn discard(&mut self, Ready { received, report }: Ready) {
-        self.ready_messages -= 1;
-        self.unread -= length(&received.bytes);
-        self.account();
+        self.taken(&received);
         if let Some(number) = received.number.filter(|_| report) {
             self.report(number, Fate::Discarded);
         }
@@ -591,7 +678,7 @@ impl Inbound {
         match self.exchanges.take_reply(exchange) {
             Some(Ok(reply)) => Some(Ok(self.hand_out(reply))),
             Some(Err(reason)) => Some(Err(reason)),
-            None => self.closed.clone().map(|closed| Err(NoReply::Closed(closed))),
+            None => self.ended().map(|ended| Err(NoReply::Closed(ended))),
         }
     }
 
@@ -666,19 +753,19 @@ impl Inbound {
 
     /// Takes a long message that has begun to arrive. One that the peer has abandoned before is
     /// only [missed](Self::take_missed).
-    pub fn take_long(&mut self) -> Option<(MessageNumber, Priority)> {
+    pub fn take_long(&mut self) -> Option<(MessageNumber, Priority, bool)> {
         self.begun.pop_front()
     }
 
     /// Takes the next piece of a long message.
     pub fn next_of(&mut self, number: MessageNumber) -> LongNext {
         let Some(long) = self.longs.get_mut(&number.0) else { return LongNext::End(Ok(())) };
-        let piece = long.pop();
+        let (piece, priority) = (long.pop(), long.priority);
         if long.is_taken() && std::mem::take(&mut long.report) {
             self.report(number, Fate::Taken);
         }
         if let Some(piece) = piece {
-            self.unread -= length(&piece);
+            self.change(priority, |level| level.bytes -= length(&piece));
             self.account();
             return LongNext::Piece(piece);
         }
@@ -698,8 +785,9 @@ impl Inbound {
         let fate = if long.is_taken() { Fate::Taken } else { Fate::Discarded };
         let complete = long.end == Some(Ok(()));
         long.unwanted = true;
-        self.unread -= long.clear();
-        if long.end.is_some() {
+        let (priority, void, over) = (long.priority, long.clear(), long.end.is_some());
+        self.change(priority, |level| level.bytes -= void);
+        if over {
             let long = self.longs.remove(&number.0);
             if complete && long.is_some_and(|long| long.report) {
                 self.report(number, fate);
@@ -712,6 +800,7 @@ impl Inbound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CloseReason;
 
     const P2: Priority = Priority::P2;
 
@@ -719,6 +808,11 @@ mod tests {
         let mut limits = Limits::default();
         change(&mut limits);
         Inbound::new(limits, Pool::default())
+    }
+
+    /// Number of complete messages that wait.
+    fn waiting(inbound: &Inbound) -> usize {
+        inbound.levels.iter().map(|level| level.messages).sum()
     }
 
     #[test]
@@ -730,7 +824,7 @@ mod tests {
         inbound.piece(Head::new(MessageNumber(2), Priority::P0), b"urgent", true).unwrap();
         let taken: Vec<_> = std::iter::from_fn(|| inbound.take()).map(|received| received.bytes).collect();
         assert_eq!(taken, [&b"urgent"[..], b"first", b"background"]);
-        assert_eq!((inbound.unread, inbound.open_bytes, inbound.ready_messages), (0, 0, 0));
+        assert_eq!((inbound.unread(), inbound.open_bytes, waiting(&inbound)), (0, 0, 0));
         assert_eq!(inbound.counters().open_peak, Bytes::new(4));
     }
 
@@ -775,22 +869,104 @@ mod tests {
         assert_eq!(pool.held(), Bytes::ZERO);
     }
 
+    /// Answers about levels that the peer shall hold or release.
+    fn holds(inbound: &mut Inbound) -> Vec<(Priority, bool)> {
+        std::iter::from_fn(|| inbound.take_answer())
+            .filter_map(|answer| match answer {
+                Answer::Hold { priority, held } => Some((priority, held)),
+                _ => None,
+            })
+            .collect()
+    }
+
     #[test]
-    fn reading_stops_while_the_application_takes_nothing() {
+    fn a_level_that_is_not_taken_is_held_and_stops_no_other() {
         let mut inbound = inbound(|limits| {
             limits.unread = Bytes::new(10);
-            limits.unread_messages = 3;
+            limits.unread_messages = 4;
+            limits.surplus = Bytes::new(3 * 65);
         });
-        for number in 0..3 {
-            assert!(!inbound.is_full());
-            inbound.piece(Head::new(MessageNumber(number), P2), b"a", true).unwrap();
+        let mut number = 0;
+        let mut arrive = |inbound: &mut Inbound, priority, bytes: &[u8]| {
+            inbound.piece(Head::new(MessageNumber(number), priority), bytes, true).unwrap();
+            number += 1;
+        };
+        for _ in 0..3 {
+            arrive(&mut inbound, P2, b"a");
         }
+        assert_eq!(holds(&mut inbound), []);
+        arrive(&mut inbound, P2, b"a");
+        assert_eq!(holds(&mut inbound), [(P2, true)]);
+        // What the peer has sent before it knows is read, and so are the other levels.
+        for _ in 0..2 {
+            arrive(&mut inbound, P2, b"a");
+            arrive(&mut inbound, Priority::P0, b"a");
+            assert!(!inbound.is_full());
+            inbound.take().unwrap();
+        }
+        arrive(&mut inbound, P2, b"a");
         assert!(inbound.is_full());
+        for _ in 0..4 {
+            inbound.take().unwrap();
+            assert!(!inbound.is_full());
+        }
+        assert_eq!(holds(&mut inbound), []);
         inbound.take().unwrap();
-        assert!(!inbound.is_full());
-        inbound.piece(Head::new(MessageNumber(3), P2), b"long enough", true).unwrap();
+        assert_eq!(holds(&mut inbound), [(P2, false)]);
+        // Bytes count as well, but not those of a message that was complete before.
+        arrive(&mut inbound, P2, &[0; 1000]);
+        arrive(&mut inbound, P2, &[0; 130]);
+        assert_eq!((holds(&mut inbound), inbound.is_full()), (vec![(P2, true)], false));
+        // All held levels count together.
+        arrive(&mut inbound, Priority::P4, &[0; 10]);
+        assert_eq!((holds(&mut inbound), inbound.is_full()), (vec![(Priority::P4, true)], false));
+        arrive(&mut inbound, Priority::P4, b"");
         assert!(inbound.is_full());
-        assert_eq!(inbound.counters().stops, 2);
+        assert_eq!((inbound.counters().stops, inbound.counters().holds), (2, [0, 0, 2, 0, 1]));
+    }
+
+    #[test]
+    fn every_way_to_take_or_discard_releases_a_level() {
+        let mut inbound = inbound(|limits| {
+            limits.unread = Bytes::new(10);
+            limits.max_message = Bytes::new(20);
+            limits.long_messages = LongMessages::Stream;
+        });
+        let (long, request) = (MessageNumber(0), Head::new(MessageNumber(1), P2));
+        let steps: [fn(&mut Inbound); 5] = [
+            |inbound| while let LongNext::Piece(_) = inbound.next_of(MessageNumber(0)) {},
+            |inbound| inbound.forget_long(MessageNumber(0)),
+            |inbound| inbound.give_up(MessageNumber(0), 0),
+            |inbound| drop(inbound.take_request()),
+            |inbound| inbound.end_exchange(7, EndReason::Withdrawn),
+        ];
+        for (step, take) in steps.into_iter().enumerate() {
+            if step < 3 {
+                inbound.piece(Head::new(long, P2), &[0; 30], false).unwrap();
+            } else {
+                inbound.piece(request.with_exchange(Exchange::Request(7)), &[0; 20], true).unwrap();
+            }
+            assert_eq!(holds(&mut inbound), [(P2, true)], "{step}");
+            take(&mut inbound);
+            assert_eq!((holds(&mut inbound), inbound.unread()), (vec![(P2, false)], 0), "{step}");
+            inbound.give_up(long, 0);
+            inbound.end_exchange(7, EndReason::Withdrawn);
+            (inbound.begun, inbound.longs) = Default::default();
+        }
+    }
+
+    #[test]
+    fn the_last_message_is_taken_before_the_end_of_receiving() {
+        let mut inbound = inbound(|_| {});
+        inbound.piece(Head::new(MessageNumber(0), P2), b"last", true).unwrap();
+        assert_eq!(inbound.ended(), None);
+        inbound.finish();
+        assert_eq!((inbound.ended(), inbound.closed()), (Some(Closed::Finished), None));
+        assert_eq!(inbound.take().unwrap().bytes, b"last"[..]);
+        let asked = inbound.begin_request().unwrap();
+        assert_eq!(inbound.take_reply(asked), Some(Err(NoReply::Closed(Closed::Finished))));
+        inbound.close(Closed::Local);
+        assert_eq!(inbound.ended(), Some(Closed::Local));
     }
 
     #[test]
@@ -804,8 +980,8 @@ mod tests {
         inbound.piece(Head::new(number, P2), b"abc", false).unwrap();
         assert_eq!(inbound.take_long(), None);
         inbound.piece(Head::new(number, P2), b"def", false).unwrap();
-        assert_eq!(inbound.take_long(), Some((number, P2)));
-        assert!(inbound.is_full());
+        assert_eq!(inbound.take_long(), Some((number, P2, false)));
+        assert_eq!(holds(&mut inbound), [(P2, true)]);
         assert!(matches!(inbound.next_of(number), LongNext::Piece(piece) if piece == b"abc"[..]));
         assert!(matches!(inbound.next_of(number), LongNext::Piece(piece) if piece == b"def"[..]));
         assert!(matches!(inbound.next_of(number), LongNext::Wait));
@@ -813,7 +989,7 @@ mod tests {
         inbound.give_up(number, 2);
         let LongNext::End(Err(missed)) = inbound.next_of(number) else { panic!("it was given up") };
         assert_eq!((missed.reason, missed.received), (MissedReason::Expired, Bytes::new(7)));
-        assert_eq!((inbound.unread, inbound.open_bytes), (0, 0));
+        assert_eq!((inbound.unread(), inbound.open_bytes), (0, 0));
         assert!(inbound.longs.is_empty() && inbound.open.is_empty());
     }
 
@@ -824,7 +1000,7 @@ mod tests {
     fn reports(inbound: &mut Inbound) -> Vec<(u64, Fate)> {
         let report = |answer| match answer {
             Answer::Report(report) => (report.number.0, report.fate),
-            Answer::End { .. } => panic!("{answer:?}"),
+            Answer::End { .. } | Answer::Hold { .. } => panic!("{answer:?}"),
         };
         std::iter::from_fn(|| inbound.take_answer()).map(report).collect()
     }
@@ -883,7 +1059,7 @@ mod tests {
     fn ends(inbound: &mut Inbound) -> Vec<(u64, EndReason)> {
         let end = |answer| match answer {
             Answer::End { exchange, reason } => (exchange, reason),
-            Answer::Report(_) => panic!("{answer:?}"),
+            Answer::Report(_) | Answer::Hold { .. } => panic!("{answer:?}"),
         };
         std::iter::from_fn(|| inbound.take_answer()).map(end).collect()
     }
@@ -912,11 +1088,11 @@ mod tests {
         assert_eq!(inbound.take_reply(0), Some(Err(NoReply::Unanswered)));
         inbound.piece(reply(3, 2), b"unwanted", true).unwrap();
         assert!(!inbound.forget_request(2));
-        assert_eq!((inbound.unread, inbound.ready_messages), (0, 0));
+        assert_eq!((inbound.unread(), waiting(&inbound)), (0, 0));
         assert_eq!(inbound.counters().stray_exchanges, 3);
         assert_eq!(inbound.begin_request(), Some(3));
-        inbound.close(Closed::ByPeer);
-        assert_eq!(inbound.take_reply(3), Some(Err(NoReply::Closed(Closed::ByPeer))));
+        inbound.close(Closed::Local);
+        assert_eq!(inbound.take_reply(3), Some(Err(NoReply::Closed(Closed::Local))));
     }
 
     #[test]
@@ -927,7 +1103,7 @@ mod tests {
         }
         assert_eq!(ends(&mut inbound), [(7, EndReason::Refused)]);
         assert_eq!((inbound.counters().refused_requests, inbound.counters().stray_exchanges), (1, 1));
-        assert_eq!((inbound.unread, inbound.ready_messages, inbound.take()), (2, 2, None));
+        assert_eq!((inbound.unread(), waiting(&inbound), inbound.take()), (2, 2, None));
         assert_eq!(inbound.take_request().unwrap().0, 5);
         inbound.close_request(5, true);
         assert_eq!(ends(&mut inbound), []);
@@ -951,7 +1127,7 @@ mod tests {
         inbound.close_request(1, false);
         inbound.end_exchange(1, EndReason::Withdrawn);
         assert_eq!((ends(&mut inbound), inbound.counters().stray_exchanges), (Vec::new(), 1));
-        assert_eq!((inbound.unread, inbound.ready_messages), (0, 0));
+        assert_eq!((inbound.unread(), waiting(&inbound)), (0, 0));
     }
 
     #[test]
@@ -975,7 +1151,7 @@ mod tests {
         inbound.piece(Head::new(part, P2), b"rest", true).unwrap();
         inbound.piece(Head::new(long, P2), b"rest", true).unwrap();
         inbound.piece(Head::new(new, P2), b"far too long", true).unwrap();
-        assert_eq!((inbound.unread, inbound.open_bytes, inbound.open_messages()), (3, 0, 0));
+        assert_eq!((inbound.unread(), inbound.open_bytes, inbound.open_messages()), (3, 0, 0));
         assert_eq!((inbound.counters().declined, inbound.counters().messages[2]), (3, 1));
         assert_eq!(inbound.take().unwrap().bytes, b"all"[..]);
         assert_eq!((inbound.take(), inbound.take_long()), (None, None));
@@ -1007,7 +1183,7 @@ mod tests {
         while let LongNext::Piece(piece) = inbound.next_of(number) {
             received.extend_from_slice(&piece);
         }
-        assert!(received == sent && inbound.unread == 0 && inbound.longs.is_empty());
+        assert!(received == sent && inbound.unread() == 0 && inbound.longs.is_empty());
     }
 
     #[test]
@@ -1021,12 +1197,12 @@ mod tests {
             inbound.piece(Head::new(number, P2), &sent[at..at + len], false).unwrap();
             at += len;
         }
-        assert_eq!(inbound.unread, sent.len() as u64);
+        assert_eq!(inbound.unread(), sent.len() as u64);
         let mut received = Vec::new();
         while let LongNext::Piece(piece) = inbound.next_of(number) {
             received.extend_from_slice(&piece);
         }
-        assert!(received == sent && inbound.unread == 0);
+        assert!(received == sent && inbound.unread() == 0);
     }
 
     #[test]
@@ -1037,7 +1213,7 @@ mod tests {
             inbound.give_up(number, 0);
         }
         assert!(inbound.longs.is_empty() && inbound.begun.is_empty() && inbound.open.is_empty());
-        assert_eq!((inbound.unread, inbound.counters().missed), (0, 10_000));
+        assert_eq!((inbound.unread(), inbound.counters().missed), (0, 10_000));
         assert_eq!(inbound.take_long(), None);
     }
 
@@ -1063,7 +1239,7 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| inbound.take()).map(|received| received.bytes).collect();
         assert_eq!(taken, [&b"b"[..], b"c", b"d", b"reliable"]);
         assert_eq!((inbound.counters().unreliable, inbound.counters().unreliable_dropped), (5, 2));
-        assert_eq!((inbound.unreliable_bytes, inbound.unread), (0, 0));
+        assert_eq!((inbound.unreliable_bytes, inbound.unread()), (0, 0));
     }
 
     #[test]
@@ -1071,7 +1247,7 @@ mod tests {
         let mut inbound = inbound(|_| {});
         inbound.piece(Head::new(MessageNumber(0), P2), b"whole", true).unwrap();
         inbound.piece(Head::new(MessageNumber(1), P2), b"part", false).unwrap();
-        inbound.close(Closed::ByPeer);
+        inbound.close(Closed::ByPeer(CloseReason::default()));
         assert_eq!(inbound.take().unwrap().bytes, b"whole"[..]);
         assert_eq!((inbound.take(), inbound.open_messages()), (None, 0));
     }

@@ -38,6 +38,7 @@
 
 mod budget;
 pub mod chunk;
+mod close_reason;
 mod error;
 mod exchanges;
 mod head;
@@ -51,6 +52,7 @@ mod reader;
 mod sender;
 
 pub use chunk::ChunkRule;
+pub use close_reason::CloseReason;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};
 pub use exchanges::NoReply;
 pub use head::{Answer, Head, Report};

@@ -5,8 +5,9 @@ use marcato_units::{Bytes, Priority};
 
 use crate::SendError;
 
-/// Bounds of a connection, and of all connections of an endpoint. Outgoing data is bounded level by level, so that a full background
-/// queue never blocks an urgent message. Incoming data is bounded in total.
+/// Bounds of a connection, and of all connections of an endpoint. Data is bounded level by level, so
+/// that background data never blocks an urgent message: neither a full queue of the sender, nor data
+/// that the receiving application does not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Queued bytes of each level (64 MiB). At the limit, sending waits.
@@ -26,11 +27,15 @@ pub struct Limits {
     /// Bytes of incomplete messages (80 MiB, one of the longest messages of each level). A peer
     /// that sends more loses its connection.
     pub open: Bytes,
-    /// Bytes received and not taken by the application (4 MiB). At the limit reading stops, which
-    /// slows the peer down.
+    /// Bytes of each level received and not taken by the application (4 MiB). At the limit the peer
+    /// is asked to hold the level, until the application has taken half.
     pub unread: Bytes,
-    /// Complete messages not taken by the application (16 384). At the limit reading stops.
+    /// Complete messages of each level not taken by the application (16 384), with the same effect.
     pub unread_messages: usize,
+    /// Bytes that may follow at all held levels together, each message counted with 64 bytes more
+    /// (16 MiB). At the limit, reading stops. It should exceed the data that a peer sends in a round
+    /// trip: that is on its way when a level is held.
+    pub surplus: Bytes,
     /// Bytes of unreliable messages received and not taken by the application, each counted with 64
     /// bytes more (256 KiB). Beyond the limit the least urgent are dropped, the oldest first. Zero
     /// disables them, and peers are informed.
@@ -65,6 +70,7 @@ impl Default for Limits {
             open: Bytes::new(80 * MIB),
             unread: Bytes::new(4 * MIB),
             unread_messages: 16_384,
+            surplus: Bytes::new(16 * MIB),
             unreliable: Bytes::new(MIB / 4),
             missed: 1024,
             memory: Bytes::new(1024 * MIB),
@@ -117,6 +123,6 @@ pub enum LongMessages {
     Refuse,
     /// They are handed out piece by piece, by
     /// [`Inbound::take_long`](crate::Inbound::take_long). The application has to take
-    /// them: while a long message is not read, [`Limits::unread`] stops everything else as well.
+    /// them: while a long message is not read, its level is held at [`Limits::unread`].
     Stream,
 }

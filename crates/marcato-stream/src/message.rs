@@ -11,7 +11,7 @@ use marcato_wire::Exchange;
 /// none is `msgOrdered` relative to others.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Content; at least one byte.
+    /// Content, which may be empty.
     pub body: Payload,
     /// Level with which the Conductor queues it.
     pub priority: Priority,
@@ -27,6 +27,8 @@ pub struct Message {
     pub reliable: bool,
     /// Set if the receiver reports when its application has taken it.
     pub receipt: bool,
+    /// Set if it may arrive twice without harm.
+    pub idempotent: bool,
     /// Part of it in a request and its reply. `Connection::request` and `Request::reply` of
     /// `marcato-net` set it.
     pub exchange: Exchange,
@@ -45,14 +47,16 @@ impl Message {
             source: None,
             reliable: true,
             receipt: false,
+            idempotent: false,
             exchange: Exchange::None,
         }
     }
 
-    /// Describes this message for a Conductor, which holds no bytes.
+    /// Describes this message for a Conductor, which holds no bytes. An empty message counts as one
+    /// byte there, because a Conductor grants bytes.
     pub fn description(&self) -> conductor::Message {
         conductor::Message {
-            len: Bytes::new(self.body.len() as u64),
+            len: Bytes::new(self.body.len().max(1) as u64),
             priority: self.priority,
             lifetime: self.lifetime,
             redundancy: self.redundancy,
@@ -98,6 +102,23 @@ impl Message {
     #[must_use]
     pub fn with_receipt(self) -> Self {
         Self { receipt: true, ..self }
+    }
+
+    /// Returns this message, marked as one whose processing twice has the effect of processing it
+    /// once. RFC 9622 §9.1.3 calls it `safelyReplayable`.
+    ///
+    /// Only such messages may leave before the handshake is complete, as early data (0-RTT), on a
+    /// connection of `Endpoint::connect_early` of `marcato-net`. Everywhere else the mark changes
+    /// nothing.
+    ///
+    /// **Early data has no protection against replay** (RFC 8446 §8, RFC 9001 §9.2). An attacker
+    /// who records it can send it again, and the server's application may get it again. It also
+    /// lacks forward secrecy: an attacker who gets the keys of the earlier session can read it. A
+    /// lookup may be early, a payment may not. The receiver sees
+    /// [`Received::early`](crate::Received::early).
+    #[must_use]
+    pub fn idempotent(self) -> Self {
+        Self { idempotent: true, ..self }
     }
 
     /// Returns this message with this redundancy. Without a lane scheduler that makes copies it

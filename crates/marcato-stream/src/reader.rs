@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use marcato_wire::{Decoded, Frame, FrameError, MAX_FRAME_HEADER, MessageFrame, MessageNumber};
+use marcato_wire::{Decoded, Frame, FrameError, MAX_FRAME_HEADER, Manner, MessageFrame, MessageNumber};
 
 use crate::sender::NotAwaited;
-use crate::{Head, Inbound, Overrun, Sender, Ticket};
+use crate::{CloseReason, Closed, Head, Inbound, Overrun, Sender, Ticket};
 
 /// Violation of the protocol on TCP by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +61,25 @@ pub enum PeerError {
     /// Copy of a message: TCP carries each once.
     #[error("the peer sent a copy over tcp")]
     Copy,
+    /// A message begins after FINISH.
+    #[error("the peer began message {number} after it had finished sending")]
+    Finished {
+        /// Number of the message.
+        number: MessageNumber,
+    },
+    /// Bytes follow CLOSE.
+    #[error("the peer sent more after it had closed the connection")]
+    AfterClose,
+}
+
+/// CLOSE frame whose reason is arriving.
+#[derive(Debug)]
+struct Close {
+    manner: Manner,
+    code: u32,
+    /// Bytes of the reason, and the number of those that are missing.
+    text: Vec<u8>,
+    rest: usize,
 }
 
 /// Frame whose payload is arriving.
@@ -85,6 +104,9 @@ pub struct Reader {
     next_number: u64,
     /// Number of receipts due for each open message. As many entries as there are open messages.
     due: HashMap<u64, u32>,
+    /// Set once the peer has finished sending.
+    finished: bool,
+    close: Option<Close>,
 }
 
 impl Default for Reader {
@@ -96,12 +118,30 @@ impl Default for Reader {
 impl Reader {
     /// Creates a reader at the beginning of a stream.
     pub fn new() -> Self {
-        Self { header: [0; MAX_FRAME_HEADER], have: 0, arriving: None, next_number: 0, due: HashMap::new() }
+        Self {
+            header: [0; MAX_FRAME_HEADER],
+            have: 0,
+            arriving: None,
+            next_number: 0,
+            due: HashMap::new(),
+            finished: false,
+            close: None,
+        }
     }
 
     /// Returns whether the connection may end here: not within a frame.
     pub const fn is_between_frames(&self) -> bool {
-        self.have == 0 && self.arriving.is_none()
+        let closing = match &self.close {
+            Some(close) => close.rest > 0,
+            None => false,
+        };
+        self.have == 0 && self.arriving.is_none() && !closing
+    }
+
+    /// Returns the end of the connection that the peer's application has announced.
+    pub fn closed(&self) -> Option<Closed> {
+        let close = self.close.as_ref().filter(|close| close.rest == 0)?;
+        Some(CloseReason::received(close.code, &close.text).of_peer(close.manner))
     }
 
     /// Reads `bytes` of the stream into `inbound`, and settles messages with `sender`.
@@ -127,6 +167,16 @@ impl Reader {
                     self.complete(frame.id, inbound, sender);
                 }
                 self.arriving = (rest > 0).then_some(Arriving { frame, rest });
+                continue;
+            }
+            if let Some(close) = &mut self.close {
+                if close.rest == 0 {
+                    return Err(PeerError::AfterClose);
+                }
+                let (text, behind) = bytes.split_at(close.rest.min(bytes.len()));
+                close.text.extend_from_slice(text);
+                close.rest -= text.len();
+                bytes = behind;
                 continue;
             }
             let decoded = if self.have == 0 {
@@ -176,6 +226,19 @@ impl Reader {
                 Ok(())
             }
             Frame::Done { id } => Ok(sender.done(id)?),
+            Frame::Hold { priority, held } => {
+                sender.hold(priority, held);
+                Ok(())
+            }
+            Frame::Finish => {
+                self.finished = true;
+                inbound.finish();
+                Ok(())
+            }
+            Frame::Close { manner, code, len } => {
+                self.close = Some(Close { manner, code, text: Vec::new(), rest: len });
+                Ok(())
+            }
             Frame::End { exchange, reason } => {
                 inbound.end_exchange(exchange, reason);
                 Ok(())
@@ -191,6 +254,9 @@ impl Reader {
     }
 
     fn begin(&mut self, number: MessageNumber) -> Result<(), PeerError> {
+        if self.finished {
+            return Err(PeerError::Finished { number });
+        }
         if number.0 != self.next_number {
             return Err(PeerError::Number { number, next: self.next_number });
         }
@@ -356,6 +422,95 @@ mod tests {
         }
     }
 
+    /// A level that the peer holds lets all others pass, and continues where it stopped.
+    #[test]
+    fn a_held_level_stops_no_other() {
+        let (mut a, mut b) = (End::new(), End::new());
+        let (_, file) = a.send(NOW, message(5000, Priority::P4));
+        b.feed(&a.chunk(NOW, 1448)).unwrap();
+        b.sender.answer(crate::Answer::Hold { priority: Priority::P4, held: true });
+        b.exchange(&mut a);
+        assert!(!a.sender.wants_write() && !a.sender.is_idle());
+        a.send(NOW, message(3000, Priority::P1));
+        a.exchange(&mut b);
+        assert_eq!(b.inbound.take().map(|message| message.priority), Some(Priority::P1));
+        assert_eq!(b.inbound.take(), None);
+        b.sender.answer(crate::Answer::Hold { priority: Priority::P4, held: false });
+        b.exchange(&mut a);
+        a.exchange(&mut b);
+        b.exchange(&mut a);
+        assert_eq!(b.inbound.take().map(|message| message.bytes.len()), Some(5000));
+        assert_eq!(file.try_recv(), Ok(Ok(())));
+    }
+
+    #[test]
+    fn empty_messages_arrive() {
+        let (mut a, mut b) = (End::new(), End::new());
+        let (_, whole, report) = a.ask(message(0, Priority::P0));
+        let long = a.sender.begin_long();
+        let (ticket, ended) = slip();
+        a.sender.offer_part(NOW, long, &message(0, Priority::P1), true, ticket).unwrap();
+        while a.sender.wants_write() {
+            for byte in a.chunk(NOW, 7).chunks(1) {
+                b.feed(byte).unwrap();
+            }
+        }
+        for priority in [Priority::P0, Priority::P1] {
+            let received = b.inbound.take().unwrap();
+            assert_eq!((received.bytes.len(), received.priority), (0, priority));
+        }
+        b.exchange(&mut a);
+        for outcome in [whole, ended, report] {
+            assert_eq!(outcome.try_recv(), Ok(Ok(())));
+        }
+        // An empty part says nothing, unless it ends the message.
+        let long = a.sender.begin_long();
+        let empty = a.sender.offer_part(NOW, long, &message(0, Priority::P1), false, slip().0);
+        assert_eq!(empty, Err(crate::SendError::EmptyPart));
+        assert!(a.sender.is_idle());
+    }
+
+    #[test]
+    fn after_the_last_message_one_direction_ends() {
+        let (mut a, mut b) = (End::new(), End::new());
+        let (_, last) = a.send(NOW, message(5000, Priority::P4));
+        a.sender.finish();
+        let refused = a.sender.offer(NOW, &message(1, Priority::P0), slip().0);
+        assert_eq!(refused, Err(crate::SendError::Finished));
+        a.exchange(&mut b);
+        assert_eq!(b.inbound.ended(), Some(Closed::Finished));
+        assert_eq!(b.inbound.take().map(|message| message.bytes.len()), Some(5000));
+        // The other direction goes on.
+        b.send(NOW, message(1000, Priority::P2));
+        b.exchange(&mut a);
+        assert_eq!(a.inbound.take().map(|message| message.bytes.len()), Some(1000));
+        a.exchange(&mut b);
+        assert_eq!((last.try_recv(), a.sender.is_idle()), (Ok(Ok(())), true));
+        let mut other = End::new();
+        other.send(NOW, message(1, Priority::P2));
+        other.chunk(NOW, 100);
+        other.send(NOW, message(1, Priority::P2));
+        let number = MessageNumber(1);
+        assert_eq!(b.feed(&other.chunk(NOW, 100)), Err(PeerError::Finished { number }));
+    }
+
+    #[test]
+    fn the_reason_for_the_end_survives_any_cut() {
+        for (manner, cut) in [(Manner::Closed, 1), (Manner::Aborted, 3), (Manner::Closed, 100)] {
+            let mut bytes = Vec::new();
+            CloseReason::new(70_000, "enough").write(manner, &mut bytes);
+            let mut b = End::new();
+            for part in bytes.chunks(cut) {
+                assert_eq!(b.reader.closed(), None);
+                b.feed(part).unwrap();
+                assert_eq!(b.reader.is_between_frames(), b.reader.closed().is_some());
+            }
+            let closed = CloseReason::new(70_000, "enough").of_peer(manner);
+            assert_eq!(b.reader.closed(), Some(closed));
+            assert_eq!(b.feed(&[6]), Err(PeerError::AfterClose));
+        }
+    }
+
     type Outcome = Receiver<Result<(), NotDelivered>>;
 
     impl End {
@@ -459,8 +614,11 @@ mod tests {
         a.exchange(&mut b);
         b.exchange(&mut a);
         assert_eq!(another(&mut a), Err(crate::SendError::Busy { priority: Priority::P2 }));
-        a.sender.close(&crate::Closed::ByPeer);
-        assert_eq!(unread.try_recv(), Ok(Err(NotDelivered::NotTaken(crate::Closed::ByPeer))));
+        a.sender.close(&crate::Closed::ByPeer(CloseReason::default()));
+        assert_eq!(
+            unread.try_recv(),
+            Ok(Err(NotDelivered::NotTaken(crate::Closed::ByPeer(CloseReason::default()))))
+        );
     }
 
     #[test]
@@ -554,7 +712,6 @@ mod tests {
             offer(1, Priority::P4).unwrap();
         }
         assert_eq!(offer(1, Priority::P4), Err(SendError::Busy { priority: Priority::P4 }));
-        assert_eq!(offer(0, Priority::P1), Err(SendError::Empty));
     }
 
     #[test]

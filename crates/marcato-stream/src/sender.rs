@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Removed, Slab};
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use marcato_wire::{
     EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame, MessageNumber,
 };
@@ -94,6 +94,16 @@ pub trait Ticket: Sized {
     }
 }
 
+/// Progress of the end of sending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Finish {
+    #[default]
+    Open,
+    /// FINISH follows the messages that are queued.
+    Wanted,
+    Sent,
+}
+
 /// All data that one connection has to send.
 ///
 /// Its owner offers messages, and calls [`fill`](Self::fill) whenever the transport has little
@@ -123,6 +133,9 @@ pub struct Sender<T> {
     answers: VecDeque<Small>,
     /// RESET frames; `None` for messages that were never begun.
     resets: VecDeque<(Option<MessageNumber>, u64)>,
+    /// Levels that the peer does not hold.
+    free: PrioritySet,
+    finish: Finish,
 }
 
 /// Error returned when the peer acknowledges a message that it cannot have.
@@ -154,6 +167,8 @@ impl<T: Ticket> Sender<T> {
             awaited_reports: 0,
             answers: VecDeque::new(),
             resets: VecDeque::new(),
+            free: PrioritySet::ALL,
+            finish: Finish::Open,
         })
     }
 
@@ -246,6 +261,12 @@ impl<T: Ticket> Sender<T> {
         part: Option<Part>,
     ) -> Result<MessageId, SendError> {
         let level = message.priority;
+        if self.finish != Finish::Open {
+            return Err(SendError::Finished);
+        }
+        if message.body.is_empty() && part.is_some_and(|part| !part.last) {
+            return Err(SendError::EmptyPart);
+        }
         if message.receipt && self.awaited_reports >= self.limits.receipts {
             return Err(SendError::Busy { priority: level });
         }
@@ -373,9 +394,32 @@ impl<T: Ticket> Sender<T> {
         Ok(())
     }
 
+    /// Holds the messages of a level, at the peer's request, or releases them.
+    pub fn hold(&mut self, level: Priority, held: bool) {
+        self.free = self.free.with_if(!held, level);
+    }
+
+    /// Accepts no more messages, and informs the peer once those queued have been written.
+    pub fn finish(&mut self) {
+        if self.finish == Finish::Open {
+            self.finish = Finish::Wanted;
+        }
+    }
+
     /// Returns whether there is something to write.
     pub fn wants_write(&self) -> bool {
-        !self.answers.is_empty() || !self.resets.is_empty() || !self.conductor.is_empty()
+        let small = !self.answers.is_empty() || !self.resets.is_empty();
+        small || self.may_grant() || self.may_finish()
+    }
+
+    /// Returns whether a message is queued that the peer does not hold.
+    fn may_grant(&self) -> bool {
+        let queued = |level: Priority| self.conductor.counters().level(level).queued.messages > 0;
+        Priority::ALL.into_iter().any(|level| self.free.contains(level) && queued(level))
+    }
+
+    fn may_finish(&self) -> bool {
+        self.finish == Finish::Wanted && self.conductor.is_empty()
     }
 
     /// Returns whether all messages are delivered or dropped, and no frame is queued.
@@ -440,7 +484,7 @@ impl<T: Ticket> Sender<T> {
             }
             let used = out.len() - begin
                 + run.map_or(0, |run| header(&run) + usize::try_from(run.len.get()).unwrap_or(usize::MAX));
-            let next = self.conductor.peek(now);
+            let next = self.conductor.peek_among(now, self.free);
             self.sweep();
             if !self.resets.is_empty() && !full(out) {
                 continue;
@@ -470,7 +514,7 @@ impl<T: Ticket> Sender<T> {
                 break;
             }
             let room = Bytes::new(room.max(1) as u64).min(self.unit);
-            let Some(grant) = self.conductor.grant(now, room) else { break };
+            let Some(grant) = self.conductor.grant_among(now, room, self.free) else { break };
             self.sweep();
             if grant.fin && !self.place(grant.message).1 {
                 self.parts[grant.priority.index()] += 1;
@@ -504,6 +548,10 @@ impl<T: Ticket> Sender<T> {
         }
         if let Some(run) = run {
             self.write(run, out);
+        }
+        if self.may_finish() && self.resets.is_empty() && !full(out) {
+            put(out, &Frame::Finish);
+            self.finish = Finish::Sent;
         }
     }
 
@@ -551,10 +599,13 @@ impl<T: Ticket> Sender<T> {
 
     fn write(&mut self, run: Run, out: &mut Vec<u8>) {
         let Some(message) = self.messages.get(&run.id) else { return };
-        put(out, &frame(&run));
         let at = usize::try_from(run.offset.get()).unwrap_or(usize::MAX);
         let end = at.saturating_add(usize::try_from(run.len.get()).unwrap_or(usize::MAX));
-        out.extend_from_slice(message.body.get(at..end).unwrap_or_default());
+        // The byte that the Conductor counts for an empty message is none of its own.
+        let payload = message.body.get(at..end).unwrap_or_default();
+        let len = Bytes::new(payload.len() as u64);
+        put(out, &frame(&Run { len, ..run }));
+        out.extend_from_slice(payload);
         if run.fin
             && let Some(message) = self.messages.remove(&run.id)
         {
@@ -600,7 +651,7 @@ fn header(run: &Run) -> usize {
 }
 
 /// Appends a frame. Only numbers beyond 2^62 cannot be encoded, and none gets that far.
-fn put(out: &mut Vec<u8>, frame: &Frame) {
+pub(crate) fn put(out: &mut Vec<u8>, frame: &Frame) {
     let mut header = [0; MAX_FRAME_HEADER];
     if let Ok(len) = frame.encode(&mut header) {
         out.extend_from_slice(&header[..len]);

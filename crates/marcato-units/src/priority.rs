@@ -78,6 +78,18 @@ impl PrioritySet {
         Self(self.0 | 1 << level as u8)
     }
 
+    /// Set with this level if `present`, and without it otherwise.
+    #[must_use]
+    pub const fn with_if(self, present: bool, level: Priority) -> Self {
+        if present { self.with(level) } else { self.without(level) }
+    }
+
+    /// Set of the levels that both contain.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Returns whether the set contains the level.
     pub const fn contains(self, level: Priority) -> bool {
         self.0 & (1 << level as u8) != 0
@@ -103,6 +115,14 @@ impl fmt::Debug for PrioritySet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_are_set_and_sets_intersected() {
+        let set = PrioritySet::EMPTY.with_if(true, Priority::P1).with_if(true, Priority::P3);
+        assert_eq!(set.with_if(false, Priority::P1), PrioritySet::one(Priority::P3));
+        let other = PrioritySet::ALL.without(Priority::P3);
+        assert_eq!(set.and(other), PrioritySet::one(Priority::P1));
+    }
 
     #[test]
     fn levels_and_indices_agree() {

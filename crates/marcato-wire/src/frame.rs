@@ -21,11 +21,17 @@ pub const MAX_SINGLE_HEADER: usize = 4 * VarInt::MAX_LEN + 4;
 /// Largest number of streams on which one run of bytes may travel at once.
 pub const MAX_COPIES: u8 = 16;
 
+/// Largest length in bytes of the reason that an application gives for the end of a connection.
+pub const MAX_REASON: usize = 512;
+
 const MESSAGE: u8 = 1;
 const RESET: u8 = 2;
 const DONE: u8 = 3;
 const REPORT: u8 = 4;
 const END: u8 = 5;
+const FINISH: u8 = 6;
+const CLOSE: u8 = 7;
+const HOLD: u8 = 8;
 
 const LAST: u8 = 0x01;
 const RECEIPT: u8 = 0x02;
@@ -136,6 +142,19 @@ impl Fate {
     const ALL: [Self; 2] = [Self::Taken, Self::Discarded];
 }
 
+/// Manner in which an application ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// After everything that it had to send was delivered.
+    Closed,
+    /// At once: messages may be lost.
+    Aborted,
+}
+
+impl Manner {
+    const ALL: [Self; 2] = [Self::Closed, Self::Aborted];
+}
+
 impl MessageFrame {
     /// End of the payload in the message: `offset` + `len`.
     pub fn end(&self) -> Bytes {
@@ -197,6 +216,25 @@ pub enum Frame {
         /// Reason for its end.
         reason: EndReason,
     },
+    /// Type 6: the sender begins no more messages.
+    Finish,
+    /// Type 7: the application ends the connection. `len` bytes of its reason, text in UTF-8, follow
+    /// this header. Only on TCP; QUIC has CONNECTION_CLOSE.
+    Close {
+        /// Manner of the end.
+        manner: Manner,
+        /// Code of the application.
+        code: u32,
+        /// Length of the reason, at most [`MAX_REASON`].
+        len: usize,
+    },
+    /// Type 8: the receiver asks for no more data of a level for now, or for more again.
+    Hold {
+        /// Level concerned.
+        priority: Priority,
+        /// Set to hold the level, unset to release it.
+        held: bool,
+    },
 }
 
 /// Result of reading a frame.
@@ -224,7 +262,7 @@ pub enum Decoded {
 pub enum FrameError {
     /// The type is unknown, and so is the length of the frame.
     #[error(
-        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT) or 5 (END)"
+        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE) or 8 (HOLD)"
     )]
     Type {
         /// Offset of the type.
@@ -272,6 +310,38 @@ pub enum FrameError {
         /// Offset of the fate.
         at: usize,
         /// Value instead of a fate.
+        value: u8,
+    },
+    /// The manner of an end is unknown.
+    #[error("manner {value} at byte {at} is unknown: it must be 0 (CLOSED) or 1 (ABORTED)")]
+    Manner {
+        /// Offset of the manner.
+        at: usize,
+        /// Value instead of a manner.
+        value: u8,
+    },
+    /// The application's code for the end is too large.
+    #[error("code {value} at byte {at} is too large: it must stay below 2^32")]
+    Code {
+        /// Offset of the code.
+        at: usize,
+        /// Code that was read.
+        value: u64,
+    },
+    /// The reason for the end is too long.
+    #[error("a reason of {len} bytes at byte {at} is too long: it has at most 512")]
+    ReasonLength {
+        /// Offset of the length.
+        at: usize,
+        /// Length that was read.
+        len: u64,
+    },
+    /// The state of a level is unknown.
+    #[error("state {value} at byte {at} is unknown: it must be 0 (RELEASED) or 1 (HELD)")]
+    Held {
+        /// Offset of the state.
+        at: usize,
+        /// Value instead of a state.
         value: u8,
     },
     /// The copy's index or the number of copies is out of range.
@@ -332,6 +402,12 @@ pub enum EncodeError {
     /// The frame has neither payload nor the end of a message.
     #[error("a MESSAGE without payload must be the last: omit it")]
     Empty,
+    /// The reason for the end is too long.
+    #[error("a reason has at most 512 bytes, not {len}: shorten it")]
+    ReasonLength {
+        /// Length of the reason.
+        len: usize,
+    },
     /// The copy's index or the number of copies is out of range.
     #[error("invalid copy {index} of {copies}: there must be 2 to 16 copies, counted from 0")]
     Duplicate {
@@ -354,15 +430,17 @@ impl Duplicate {
 }
 
 impl Frame {
-    /// Number of the frame's message, or of its exchange, and the name of that field.
-    const fn subject(&self) -> (&'static str, u64) {
-        match *self {
+    /// Length of the frame's message number, or of its exchange's; 0 if it has neither.
+    fn subject_len(&self) -> Result<usize, EncodeError> {
+        let (field, number) = match *self {
             Self::Message(MessageFrame { id, .. })
             | Self::Reset { id, .. }
             | Self::Done { id }
             | Self::Report { id, .. } => ("the message's number", id.0),
             Self::End { exchange, .. } => ("the exchange's number", exchange),
-        }
+            Self::Finish | Self::Close { .. } | Self::Hold { .. } => return Ok(0),
+        };
+        Ok(varint(field, number)?.encoded_len())
     }
 
     /// Number of bytes that [`encode`](Self::encode) writes.
@@ -370,8 +448,7 @@ impl Frame {
     /// # Errors
     /// [`EncodeError`] if the frame cannot be written into any buffer.
     pub fn encoded_len(&self) -> Result<usize, EncodeError> {
-        let (field, id) = self.subject();
-        let id = varint(field, id)?.encoded_len();
+        let id = self.subject_len()?;
         Ok(match *self {
             Self::Message(message) => {
                 let offset = varint("the offset", message.offset.get())?.encoded_len();
@@ -399,6 +476,13 @@ impl Frame {
             Self::Reset { code, .. } => 1 + id + varint("the code", code)?.encoded_len(),
             Self::Done { .. } => 1 + id,
             Self::Report { .. } | Self::End { .. } => 1 + id + 1,
+            Self::Finish => 1,
+            Self::Close { len, .. } if len > MAX_REASON => return Err(EncodeError::ReasonLength { len }),
+            Self::Close { code, len, .. } => {
+                let code = varint("the code", code.into())?.encoded_len();
+                1 + 1 + code + varint("the length", len as u64)?.encoded_len()
+            }
+            Self::Hold { .. } => 3,
         })
     }
 
@@ -459,6 +543,19 @@ impl Frame {
                 writer.varint(exchange);
                 // The index is 0 to 2.
                 writer.byte(reason as u8);
+            }
+            Self::Finish => writer.byte(FINISH),
+            Self::Close { manner, code, len } => {
+                writer.byte(CLOSE);
+                // The index is 0 or 1.
+                writer.byte(manner as u8);
+                writer.varint(code.into());
+                writer.varint(len as u64);
+            }
+            Self::Hold { priority, held } => {
+                writer.byte(HOLD);
+                writer.byte(priority as u8);
+                writer.byte(held.into());
             }
         }
         Ok(needed)
@@ -535,8 +632,8 @@ impl Reader<'_> {
     }
 
     fn frame(&mut self) -> Result<Frame, Stop> {
-        // The shortest frame, DONE, has two bytes.
-        let frame_type = self.varint(1)?;
+        // The shortest frame, FINISH, is its type.
+        let frame_type = self.varint(0)?;
         if frame_type == u64::from(MESSAGE) {
             self.message().map(Frame::Message)
         } else if frame_type == u64::from(RESET) {
@@ -555,17 +652,48 @@ impl Reader<'_> {
             let value = self.byte(0)?;
             let reason = EndReason::ALL.get(usize::from(value)).copied();
             Ok(Frame::End { exchange, reason: reason.ok_or(FrameError::Reason { at, value })? })
+        } else if frame_type == u64::from(FINISH) {
+            Ok(Frame::Finish)
+        } else if frame_type == u64::from(CLOSE) {
+            self.close()
+        } else if frame_type == u64::from(HOLD) {
+            let priority = self.priority(1)?;
+            let at = self.at;
+            match self.byte(0)? {
+                value @ (0 | 1) => Ok(Frame::Hold { priority, held: value == 1 }),
+                value => Err(FrameError::Held { at, value }.into()),
+            }
         } else {
             Err(FrameError::Type { at: 0, value: frame_type }.into())
         }
     }
 
+    /// Reads a priority; the rest of the frame has at least `after` bytes.
+    fn priority(&mut self, after: usize) -> Result<Priority, Stop> {
+        let at = self.at;
+        let value = self.byte(after)?;
+        let priority = Priority::from_index(usize::from(value));
+        priority.ok_or(Stop::Malformed(FrameError::Priority { at, value }))
+    }
+
+    /// Reads the fields after the type of a CLOSE.
+    fn close(&mut self) -> Result<Frame, Stop> {
+        let at = self.at;
+        let value = self.byte(2)?;
+        let manner = Manner::ALL.get(usize::from(value)).copied().ok_or(FrameError::Manner { at, value })?;
+        let at = self.at;
+        let value = self.varint(1)?;
+        let code = u32::try_from(value).map_err(|_| FrameError::Code { at, value })?;
+        let at = self.at;
+        let value = self.varint(0)?;
+        let len = usize::try_from(value).ok().filter(|len| *len <= MAX_REASON);
+        Ok(Frame::Close { manner, code, len: len.ok_or(FrameError::ReasonLength { at, len: value })? })
+    }
+
     /// Reads the fields after the type of a MESSAGE.
     fn message(&mut self) -> Result<MessageFrame, Stop> {
         let id = MessageNumber(self.varint(4)?);
-        let at = self.at;
-        let value = self.byte(3)?;
-        let priority = Priority::from_index(usize::from(value)).ok_or(FrameError::Priority { at, value })?;
+        let priority = self.priority(3)?;
         let at = self.at;
         let flags = self.byte(2)?;
         if flags & !FLAGS != 0 {
@@ -625,7 +753,13 @@ pub enum ErrorCode {
     LimitExceeded,
     /// CONNECTION_CLOSE: the application ended the connection before everything was delivered.
     Aborted,
+    /// CONNECTION_CLOSE: the application ended the connection in this manner, and gave a code.
+    Application(Manner, u32),
 }
+
+/// Codes of an application that closed a connection, and of one that aborted it, begin here.
+const CLOSED: u64 = 1 << 32;
+const ABORTED: u64 = 2 << 32;
 
 impl ErrorCode {
     /// Code as QUIC carries it.
@@ -637,7 +771,21 @@ impl ErrorCode {
             Self::ProtocolViolation => 3,
             Self::LimitExceeded => 4,
             Self::Aborted => 5,
+            Self::Application(Manner::Closed, code) => CLOSED + code as u64,
+            Self::Application(Manner::Aborted, code) => ABORTED + code as u64,
         }
+    }
+
+    /// Manner and application's code of the end that this code of CONNECTION_CLOSE stands for;
+    /// `None` if it gives none.
+    pub fn application(code: u64) -> Option<(Manner, u32)> {
+        let manner = match code >> 32 {
+            1 => Manner::Closed,
+            2 => Manner::Aborted,
+            _ => return None,
+        };
+        // The lower half has 32 bits.
+        u32::try_from(code & 0xffff_ffff).ok().map(|code| (manner, code))
     }
 }
 
@@ -684,6 +832,30 @@ mod tests {
         let frame = Frame::Report { id: MessageNumber(300), fate: Fate::Discarded };
         assert_eq!(written(frame), expected);
         assert_eq!(Frame::decode(&expected), Ok(Decoded::Frame { frame, len: expected.len() }));
+    }
+
+    #[test]
+    fn the_example_of_an_end_is_what_is_written() {
+        let expected = example(include_str!("../../../docs/wire.md"), "### The end of a connection");
+        let mut ours = written(Frame::Hold { priority: Priority::P4, held: true });
+        ours.extend(written(Frame::Finish));
+        ours.extend(written(Frame::Close { manner: Manner::Closed, code: 300, len: 4 }));
+        ours.extend(b"done");
+        assert_eq!(ours, expected);
+    }
+
+    #[test]
+    fn codes_of_an_application_are_apart_from_all_others() {
+        for manner in Manner::ALL {
+            for code in [0, 7, u32::MAX] {
+                let sent = ErrorCode::Application(manner, code).get();
+                assert_eq!(ErrorCode::application(sent), Some((manner, code)));
+            }
+        }
+        assert_eq!(ErrorCode::Application(Manner::Aborted, 7).get(), 0x2_0000_0007);
+        for other in [ErrorCode::NoError.get(), ErrorCode::Aborted.get(), 3 << 32, VarInt::MAX.get()] {
+            assert_eq!(ErrorCode::application(other), None);
+        }
     }
 
     #[test]
@@ -747,8 +919,13 @@ mod tests {
     /// By the tables of docs/wire.md: the shortest frame with this beginning.
     #[test]
     fn missing_bytes_are_counted_up_to_the_shortest_frame() {
-        let incomplete: [(&[u8], usize); 21] = [
-            (&[], 2),
+        let incomplete: [(&[u8], usize); 26] = [
+            (&[], 1),
+            (&[CLOSE], 4),
+            (&[CLOSE, 0], 4),
+            (&[CLOSE, 0, 0x80], 7),
+            (&[HOLD], 3),
+            (&[HOLD, 0], 3),
             (&[DONE], 2),
             (&[RESET], 3),
             (&[RESET, 7], 3),
@@ -801,14 +978,22 @@ mod tests {
 
     #[test]
     fn malformed_frames_are_refused_by_place_and_remedy() {
-        let refused: [(&[u8], &str); 12] = [
+        let refused: [(&[u8], &str); 17] = [
+            (&[7, 2], "manner 2 at byte 1 is unknown: it must be 0 (CLOSED) or 1 (ABORTED)"),
+            (
+                &[7, 0, 0xc0, 0, 0, 1, 0, 0, 0, 0, 0],
+                "code 4294967296 at byte 2 is too large: it must stay below 2^32",
+            ),
+            (&[7, 0, 0, 0x42, 1], "a reason of 513 bytes at byte 3 is too long: it has at most 512"),
+            (&[8, 5], "priority 5 at byte 1 is unknown: it must be 0 to 4"),
+            (&[8, 0, 2], "state 2 at byte 2 is unknown: it must be 0 (RELEASED) or 1 (HELD)"),
             (
                 &[0],
-                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT) or 5 (END)",
+                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE) or 8 (HOLD)",
             ),
             (
                 &[0x40, 0x63],
-                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT) or 5 (END)",
+                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE) or 8 (HOLD)",
             ),
             (&[1, 7, 0, 0x31], "flags 0x31 at byte 3 have both REQUEST and REPLY: set one of them"),
             (
@@ -861,6 +1046,11 @@ mod tests {
         assert_eq!(
             refused(Frame::Reset { id: MessageNumber(0), code: large }),
             EncodeError::TooLarge { field: "the code", value: large }
+        );
+        let len = MAX_REASON + 1;
+        assert_eq!(
+            refused(Frame::Close { manner: Manner::Closed, code: 0, len }),
+            EncodeError::ReasonLength { len }
         );
         let field = "the exchange's number";
         assert_eq!(
@@ -940,6 +1130,11 @@ mod tests {
                 .prop_map(|(id, fate)| Frame::Report { id: MessageNumber(id), fate }),
             1 => (number(), prop::sample::select(&EndReason::ALL[..]))
                 .prop_map(|(exchange, reason)| Frame::End { exchange, reason }),
+            1 => Just(Frame::Finish),
+            1 => (prop::sample::select(&Manner::ALL[..]), any::<u32>(), 0..=MAX_REASON)
+                .prop_map(|(manner, code, len)| Frame::Close { manner, code, len }),
+            1 => (0..Priority::COUNT, any::<bool>())
+                .prop_map(|(level, held)| Frame::Hold { priority: Priority::ALL[level], held }),
         ]
     }
 

@@ -22,7 +22,7 @@ pub use ecn::Ecn;
 pub use flow_tuple::FlowTuple;
 pub use frame::{
     ALPN, Decoded, Duplicate, EncodeError, EndReason, ErrorCode, Exchange, Fate, Frame, FrameError,
-    MAX_COPIES, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame, MessageNumber,
+    MAX_COPIES, MAX_FRAME_HEADER, MAX_REASON, MAX_SINGLE_HEADER, Manner, MessageFrame, MessageNumber,
 };
 pub use packet::{IpPacket, MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS, PacketError, Transport};
 pub use quic_header::{QuicHeader, QuicLongType, QuicVersion};

@@ -21,19 +21,16 @@ pub const UNRELIABLE_HEADER: usize = 1;
 pub struct Unreliable<'a> {
     /// Priority of the message.
     pub priority: Priority,
-    /// Bytes of the message; at least one.
+    /// Bytes of the message.
     pub body: &'a [u8],
 }
 
 /// Error returned for the payload of a DATAGRAM frame that is no unreliable message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreliableError {
-    /// Nothing follows the header, or the header is missing.
-    #[error("an unreliable message needs a priority and at least one byte, not {len} in all")]
-    Empty {
-        /// Number of bytes in the frame.
-        len: usize,
-    },
+    /// The header is missing.
+    #[error("an unreliable message begins with its priority: send at least that byte")]
+    Empty,
     /// The priority does not exist.
     #[error("priority {value} is unknown: it must be 0 (P0) to 4 (P4)")]
     Priority {
@@ -53,9 +50,7 @@ impl<'a> Unreliable<'a> {
     /// # Errors
     /// [`UnreliableError`] if it is no unreliable message. The peer then broke the protocol.
     pub fn decode(payload: &'a [u8]) -> Result<Self, UnreliableError> {
-        let Some((&value, body)) = payload.split_first().filter(|(_, body)| !body.is_empty()) else {
-            return Err(UnreliableError::Empty { len: payload.len() });
-        };
+        let (&value, body) = payload.split_first().ok_or(UnreliableError::Empty)?;
         let priority = Priority::ALL.get(usize::from(value)).copied();
         Ok(Self { priority: priority.ok_or(UnreliableError::Priority { value })?, body })
     }
@@ -67,10 +62,11 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_refused() {
-        assert_eq!(Unreliable::decode(&[]), Err(UnreliableError::Empty { len: 0 }));
-        assert_eq!(Unreliable::decode(&[0]), Err(UnreliableError::Empty { len: 1 }));
+        assert_eq!(Unreliable::decode(&[]), Err(UnreliableError::Empty));
         assert_eq!(Unreliable::decode(&[5, 1]), Err(UnreliableError::Priority { value: 5 }));
         let last = Unreliable { priority: Priority::P4, body: &[9] };
         assert_eq!(Unreliable::decode(&[last.header(), 9]), Ok(last));
+        let empty = Unreliable { priority: Priority::P0, body: &[] };
+        assert_eq!(Unreliable::decode(&[empty.header()]), Ok(empty));
     }
 }

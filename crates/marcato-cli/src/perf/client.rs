@@ -1,6 +1,5 @@
 //! `marcato perf client`: sends messages, and receives reports of their arrival from the server.
 
-use std::collections::VecDeque;
 use std::io::Write;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -8,25 +7,30 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use marcato_net::{
-    ClientSecurity, Closed, ConfigError, ConnectError, Connection, Endpoint, LaneConfig, LaneStats, Message,
-    Named, Remote, ReserveError, Target,
+    ClientSecurity, CloseReason, Closed, ConfigError, ConnectError, Connection, Endpoint, LaneConfig,
+    LaneStats, Message, Named, Remote, Target,
 };
 use marcato_quic::{Fingerprint, Trust};
-use marcato_sched::conductor::Redundancy;
-use marcato_sched::reserve::{Source, SourceKey};
-use marcato_units::{Bytes, Layer, Priority, Seed};
+use marcato_units::{Bytes, Layer, Priority};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout, timeout_at};
 
+use super::book::{Book, BookError};
 use super::clock::{self, Exchange, Offset};
 use super::cpu::CpuTime;
-use super::interval::Intervals;
-use super::outcome::{Clock, LaneOutcome, Outcome, SourceOutcome};
-use super::plan::{EngineName, LaneSpec, PORT, PathName, Plan, PlanError, StreamName};
-use super::protocol::{Hello, Refusal, Reply, Report, Request, SourceKind, Total};
+use super::direction::{Direction, Mode};
+use super::generator::{Generator, GeneratorError, Origin};
+use super::interval::{Interval, Intervals};
+use super::lane::LaneSample;
+use super::measured::{Counted, Measured, ns};
+use super::outcome::{Clock, ConnectionOutcome, Outcome};
+use super::plan::{BACKLOG, EngineName, LaneSpec, PORT, Plan, PlanError};
+use super::protocol::{Hello, HostMark, Refusal, Reply, Report, Request, SourceKind};
 use super::quantity::{shown_size, shown_span};
-use super::send::{Bulk, Periodic, Releases, Sending, Span, lock};
+use super::released::lock;
+use super::scheduler::{PathName, StreamName};
+use super::send::Span;
 use super::{NAME, PerfError, SILENCE};
 use crate::Status;
 use crate::arguments::{Format, PerfClient};
@@ -44,10 +48,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_secs(10);
 /// Time limit of closing the connection, of the last report after an interrupt, and of lane setup.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Tolerated delay of a source's release: the runtime's timers have a resolution of 1 ms.
-const JITTER: Duration = Duration::from_millis(2);
-/// Length of the random data with which messages are filled repeatedly.
-const FILLING: usize = 1 << 16;
 /// Default duration, and that of a run that ends with an amount of data.
 const DURATION: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -101,6 +101,16 @@ async fn printing<T>(
 /// Returns the plan for these arguments, with defaults for what they leave open.
 fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
     let tcp = asked.engine == EngineName::Tcp;
+    let mode = match (asked.reverse, asked.bidir) {
+        (true, _) => Mode::Reverse,
+        (_, true) => Mode::Both,
+        _ => Mode::Forward,
+    };
+    let options =
+        [("--path-scheduler", asked.path_scheduler.is_some()), ("--backlog", asked.backlog.is_some())];
+    if let Some((option, _)) = options.into_iter().find(|(_, given)| *given && mode == Mode::Reverse) {
+        return Err(PlanError::ServerSends { option }.into());
+    }
     let path = match asked.path_scheduler {
         Some(_) if tcp => return Err(PlanError::PathOverTcp.into()),
         Some(path) => path,
@@ -111,6 +121,8 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
     let usual = |text: &str| text.parse().map_err(PerfError::Usage);
     let plan = Plan {
         engine: asked.engine,
+        mode,
+        connections: asked.parallel,
         sources: if nothing { vec![usual("100ms:10kB:p0")?] } else { asked.sources.clone() },
         bulk: if nothing { Some("p4".parse().map_err(PerfError::Usage)?) } else { asked.bulk },
         bitrate: asked.bitrate,
@@ -121,7 +133,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         stream: asked.stream_scheduler,
         duration: asked.duration.unwrap_or(if asked.bytes.is_some() { LONGEST } else { DURATION }),
         warm_up: asked.warm_up,
-        backlog: asked.backlog,
+        backlog: asked.backlog.unwrap_or(BACKLOG),
         seed: asked.seed,
         raw: asked.raw,
     };
@@ -163,85 +175,107 @@ async fn target(asked: &PerfClient) -> Result<Target, PerfError> {
     Ok(Remote { lanes, security }.into())
 }
 
-/// Information received from the server so far.
-#[derive(Default)]
+/// Information about one connection so far.
 struct Heard {
     offset: Offset,
     /// Number of the open clock request, and the time at which it was sent.
     asked: Option<(u64, u64)>,
-    /// Arrival time of each message of each source, in ns of the server's clock.
-    arrived: Vec<Vec<Option<u64>>>,
-    arrivals: usize,
-    /// Bytes that the server has of the last source, which is the bulk data if there is any.
-    last_source: u64,
-    /// Latest report up to the start of the measured interval, and the latest within it.
-    first: Option<(i128, Vec<Total>)>,
-    last: Option<(i128, Vec<Total>)>,
-    /// Times and byte counts of the last reports, for the progress line.
-    recent: VecDeque<(i128, u64)>,
-    intervals: Intervals,
-    /// CPU time of this process when the run began, and that which the server reports of the run.
-    cpu_before: CpuTime,
-    cpu_server: CpuTime,
+    /// Measurements of each direction, the client's first.
+    measured: Vec<Measured>,
+    /// Account of the data from the server.
+    book: Book,
+    /// Lanes of the server, as it reports them.
+    lanes: Vec<LaneSample>,
+    /// CPU time of the server since the run began.
+    cpu: CpuTime,
     done: bool,
 }
 
-/// Measured interval, in ns of the local clock.
-#[derive(Clone, Copy)]
-struct Counted {
-    from: i128,
-    to: i128,
-}
-
 impl Heard {
-    fn report(&mut self, report: Report, counted: Counted, releases: &Releases) {
+    fn of(&mut self, direction: Direction) -> Option<&mut Measured> {
+        self.measured.iter_mut().find(|measured| measured.direction == direction)
+    }
+
+    fn report(&mut self, report: Report) {
         let at = self.offset.ours(report.at);
-        let bytes = report.totals.iter().map(|total| total.bytes).fold(0, u64::saturating_add);
-        self.last_source = report.totals.last().map_or(0, |total| total.bytes);
-        self.recent.push_back((at, bytes));
-        if self.recent.len() > 10 {
-            self.recent.pop_front();
-        }
-        if at <= counted.from || self.first.is_none() {
-            self.first = Some((at, report.totals));
-        } else if at <= counted.to || self.last.is_none() {
-            self.last = Some((at, report.totals));
-        }
-        let releases = lock(releases);
-        // Completion times are of the best offset so far. The result uses the best of the run.
-        for arrival in report.arrivals {
-            let source = usize::from(arrival.source);
-            // An arrival of a message that was never sent is ignored: the server's reports are not
-            // trusted.
-            let Some(sent) = releases.get(source) else { continue };
-            let Ok(sequence) = usize::try_from(arrival.sequence) else { continue };
-            let Some(released) = sent.get(sequence) else { continue };
-            let arrived = &mut self.arrived[source];
-            if arrived.len() <= sequence {
-                arrived.resize(sequence + 1, None);
-            }
-            if arrived[sequence].replace(arrival.at).is_none() {
-                self.arrivals += 1;
-                let took = self.offset.ours(arrival.at) - i128::from(*released);
-                self.intervals.arrived(took as f64 / 1e6);
+        let offset = self.offset.clone();
+        if let Some(forward) = self.of(Direction::Forward) {
+            forward.totals(at, &report.totals);
+            for arrival in report.arrivals {
+                forward.forward_arrival(arrival.source, arrival.sequence, arrival.at, &offset);
             }
         }
-        self.cpu_server = CpuTime {
+        if let (Some(progress), Some(reverse)) = (report.progress, self.of(Direction::Reverse)) {
+            reverse.reported(progress.released, progress.ended);
+            let lanes: Vec<LaneSample> = progress.lanes.iter().map(LaneSample::from).collect();
+            reverse.look(clock::now(), &lanes);
+            self.lanes = lanes;
+        }
+        self.cpu = CpuTime {
             user: Duration::from_micros(report.user),
             system: Duration::from_micros(report.system),
         };
         self.done |= report.last;
     }
 
-    /// Returns the rate over about the last second, in Mbit/s.
-    fn rate(&self) -> f64 {
-        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0.0 };
-        mbps(last.1.saturating_sub(first.1), last.0 - first.0)
+    /// Takes the totals of the data that has arrived from the server until now.
+    fn look(&mut self) {
+        let now = clock::now().into();
+        let totals = self.book.totals().to_vec();
+        if let Some(reverse) = self.of(Direction::Reverse) {
+            reverse.totals(now, &totals);
+        }
     }
 }
 
-fn mbps(bytes: u64, ns: i128) -> f64 {
-    if ns <= 0 { 0.0 } else { bytes as f64 * 8e3 / ns as f64 }
+/// One connection of a run.
+struct Link {
+    /// Number within the run, counted from 0.
+    number: u8,
+    connection: Connection,
+    heard: Mutex<Heard>,
+    /// Set for each direction, the client's first, once a limited amount has been delivered.
+    over: Vec<watch::Sender<bool>>,
+}
+
+impl Link {
+    /// Returns the lanes of the sender in this direction.
+    fn lanes(&self, direction: Direction) -> Vec<LaneSample> {
+        match direction {
+            Direction::Forward => self.connection.stats().lanes.iter().map(LaneSample::from).collect(),
+            Direction::Reverse => lock(&self.heard).lanes.clone(),
+        }
+    }
+
+    /// Returns whether everything has arrived, in both directions.
+    fn is_complete(&self) -> bool {
+        let heard = lock(&self.heard);
+        heard.measured.iter().zip(&self.over).all(|(measured, over)| {
+            let limit = measured.load.bulk.and_then(|bulk| bulk.bytes).filter(|_| *over.borrow());
+            measured.is_complete(limit.map_or(0, Bytes::get))
+        })
+    }
+}
+
+/// Connections and settings of a run.
+struct Run {
+    plan: Plan,
+    server: String,
+    links: Vec<Link>,
+    span: Span,
+    /// Longest silence of the server.
+    idle: Duration,
+    /// Signals that the server has reported something.
+    news: Notify,
+    /// CPU time of this process when the run began.
+    cpu: CpuTime,
+    /// Lane scheduler of the server, if it sends over QUIC.
+    server_path: Option<PathName>,
+    /// Channel for the lines of intervals; `None` if they are not printed.
+    printed: Option<mpsc::UnboundedSender<String>>,
+    /// Lines of intervals so far, and the intervals of all connections together, for each
+    /// direction.
+    lines: Mutex<(String, Vec<Vec<Interval>>)>,
 }
 
 async fn say(connection: &Connection, request: &Request) -> Result<(), PerfError> {
@@ -255,30 +289,49 @@ async fn hear(connection: &Connection) -> Result<Reply, PerfError> {
     Ok(Reply::decode(&connection.recv().await?.bytes)?)
 }
 
-/// Performs the handshake, and returns whether the server is on this host.
-async fn greet(connection: &Connection, plan: &Plan, server: &str) -> Result<bool, PerfError> {
-    let kinds = plan.sources.iter().map(|_| SourceKind { each: true });
-    let sources = kinds.chain(plan.bulk.map(|_| SourceKind { each: false })).collect();
-    let nonce = clock::random();
-    let mark = clock::host_mark(&nonce);
+/// Server's answer to a client's first message.
+struct Welcome {
+    same_host: bool,
+    /// Lane scheduler of the server; `None` over TCP.
+    path: Option<PathName>,
+}
+
+/// Performs the handshake of a connection, counted from 0, of the run with this nonce.
+async fn greet(
+    connection: &Connection,
+    plan: &Plan,
+    number: u8,
+    nonce: [u8; 16],
+    server: &str,
+) -> Result<Welcome, PerfError> {
+    let load = plan.load(number);
+    let kinds = load.sources.iter().map(|_| SourceKind { each: true });
+    let kinds = kinds.chain(load.bulk.map(|_| SourceKind { each: false }));
+    let mark: HostMark = clock::host_mark(&nonce);
+    let hello = Hello {
+        nonce,
+        host: mark,
+        number,
+        connections: plan.connections,
+        sources: kinds.filter(|_| plan.mode.is_forward()).collect(),
+        load: Some(load).filter(|_| plan.mode.is_reverse()),
+    };
     // A server that refuses may have closed the connection already. Its reply can still be read, so
     // an error of sending is kept for later.
-    let said = say(connection, &Request::Hello(Hello { nonce, host: mark, sources })).await;
-    let server = || server.to_owned();
+    let said = say(connection, &Request::Hello(hello)).await;
     match timeout(ANSWER, hear(connection)).await {
-        Err(_) => Err(PerfError::Silent { server: server() }),
+        Err(_) => Err(PerfError::Silent { server: server.to_owned() }),
         Ok(Err(error)) => Err(said.err().unwrap_or(error)),
         Ok(Ok(reply)) => match reply {
-            Reply::Welcome { host } => Ok(host == mark),
-            Reply::Refused(Refusal::Busy) => Err(PerfError::Busy { server: server() }),
-            Reply::Refused(Refusal::Version) => Err(PerfError::Version { server: server() }),
-            _ => Err(PerfError::Refused { server: server() }),
+            Reply::Welcome { host, path } => Ok(Welcome { same_host: host == mark, path }),
+            Reply::Refused(refusal) => Err(PerfError::Refused(refusal.advice(server))),
+            _ => Err(PerfError::Refused(Refusal::Protocol.advice(server))),
         },
     }
 }
 
 /// Exchanges clock readings repeatedly, before any load could delay the replies.
-async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result<(), PerfError> {
+async fn compare_clocks(connection: &Connection, offset: &mut Offset) -> Result<(), PerfError> {
     for number in 0..FIRST_PINGS {
         let sent = clock::now();
         say(connection, &Request::Ping { number }).await?;
@@ -289,7 +342,7 @@ async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result
                 && answer == number
             {
                 let returned = clock::now();
-                lock(heard).offset.learn(Exchange { sent, received, answered, returned });
+                offset.learn(Exchange { sent, received, answered, returned });
                 break;
             }
         }
@@ -297,46 +350,123 @@ async fn compare_clocks(connection: &Connection, heard: &Mutex<Heard>) -> Result
     Ok(())
 }
 
+async fn connect(asked: &PerfClient, plan: &Plan) -> Result<Connection, PerfError> {
+    let target = target(asked).await?;
+    let config = plan.config(asked.connect_timeout);
+    Endpoint::connect(&config, target).await.map_err(|error| match error {
+        ConnectError::Config(ConfigError::Trust(error)) => {
+            PerfError::Usage(format!("{error}; or name the server's certificate with --fingerprint or --ca"))
+        }
+        ConnectError::Unknown { host: name, source } => PerfError::Resolve { name, source },
+        error => error.into(),
+    })
+}
+
+/// Prepares one connection of a run, counted from 0, until it is ready for data.
+async fn prepare(
+    connection: &Connection,
+    asked: &PerfClient,
+    plan: &Plan,
+    number: u8,
+    nonce: [u8; 16],
+) -> Result<(Offset, Welcome), PerfError> {
+    let server = &asked.addr.remote;
+    let welcome = greet(connection, plan, number, nonce, server).await?;
+    let mut offset = Offset::new(welcome.same_host);
+    timeout(ANSWER, compare_clocks(connection, &mut offset))
+        .await
+        .map_err(|_| PerfError::Silent { server: server.clone() })??;
+    let lanes = (1 + asked.lanes.len()) * if plan.layered { 2 } else { 1 };
+    wait_for_lanes(connection, lanes).await;
+    let is_low = |lane: &LaneStats| lane.layer == Layer::Low && lane.usable;
+    if plan.layered && !connection.stats().lanes.iter().any(is_low) {
+        let first = connection.remote_addr().map_or(0, |addr| addr.port());
+        return Err(PerfError::NoLowLane { server: server.clone(), port: first.saturating_add(1) });
+    }
+    Ok((offset, welcome))
+}
+
+/// Closes connections, at once if the server is lost. Without a close, the server would wait for the
+/// client and keep its place.
+async fn close(connections: impl Iterator<Item = Connection>, lost: bool) {
+    let mut closing = JoinSet::new();
+    for connection in connections {
+        closing.spawn(async move {
+            if lost || timeout(FAREWELL, connection.close()).await.is_err() {
+                connection.abort();
+            }
+        });
+    }
+    closing.join_all().await;
+}
+
+/// Opens the connections of a run. If one fails, all are closed.
+async fn open(asked: &PerfClient, plan: &Plan) -> Result<Vec<(Connection, Offset, Welcome)>, PerfError> {
+    let nonce = clock::random();
+    let mut opened: Vec<(Connection, Offset, Welcome)> = Vec::new();
+    for number in 0..plan.connections {
+        let (failed, error) = match connect(asked, plan).await {
+            Err(error) => (None, error),
+            Ok(connection) => match prepare(&connection, asked, plan, number, nonce).await {
+                Err(error) => (Some(connection), error),
+                Ok((offset, welcome)) => {
+                    opened.push((connection, offset, welcome));
+                    continue;
+                }
+            },
+        };
+        close(opened.into_iter().map(|(connection, ..)| connection).chain(failed), false).await;
+        return Err(error);
+    }
+    Ok(opened)
+}
+
 async fn measure(
     asked: &PerfClient,
     plan: &Plan,
     lines: Option<mpsc::UnboundedSender<String>>,
 ) -> Result<(Outcome, End), PerfError> {
-    let target = target(asked).await?;
-    let server = asked.addr.remote.clone();
-    let config = plan.config(asked.connect_timeout);
-    let connection = match Endpoint::connect(&config, target).await {
-        Ok(connection) => connection,
-        Err(ConnectError::Config(ConfigError::Trust(error))) => {
-            return Err(PerfError::Usage(format!(
-                "{error}; or name the server's certificate with --fingerprint or --ca"
-            )));
-        }
-        Err(ConnectError::Unknown { host: name, source }) => return Err(PerfError::Resolve { name, source }),
-        Err(error) => return Err(error.into()),
+    let opened = open(asked, plan).await?;
+    let path = opened.first().and_then(|(_, _, welcome)| welcome.path);
+    let span = Span::new(plan.duration);
+    let begin = i128::from(span.begin_ns);
+    let counted = Counted { begin, from: begin + ns(plan.warm_up), to: begin + ns(plan.duration) };
+    let link = |(number, (connection, offset, _)): (u8, (Connection, Offset, Welcome))| {
+        let measured = |direction: &Direction| {
+            let mut intervals = Intervals::new(asked.interval, plan.warm_up);
+            intervals.begin(begin);
+            Measured::new(*direction, plan.load(number), counted, intervals)
+        };
+        let directions = plan.mode.directions();
+        let heard = Heard {
+            offset,
+            asked: None,
+            measured: directions.iter().map(measured).collect(),
+            book: Book::new(plan.load(number).len()),
+            lanes: Vec::new(),
+            cpu: CpuTime::default(),
+            done: false,
+        };
+        let over = directions.iter().map(|_| watch::Sender::new(false)).collect();
+        Link { number, connection, heard: Mutex::new(heard), over }
     };
-    let same_host = greet(&connection, plan, &server).await?;
-    let heard = Mutex::new(Heard {
-        offset: Offset::new(same_host),
-        arrived: vec![Vec::new(); plan.sources.len()],
-        intervals: Intervals::new(asked.interval, plan.warm_up, lines),
-        ..Heard::default()
-    });
-    timeout(ANSWER, compare_clocks(&connection, &heard))
-        .await
-        .map_err(|_| PerfError::Silent { server: server.clone() })??;
-    let lanes = (1 + asked.lanes.len()) * if plan.layered { 2 } else { 1 };
-    wait_for_lanes(&connection, lanes).await;
-    let is_low = |lane: &LaneStats| lane.layer == Layer::Low && lane.usable;
-    if plan.layered && !connection.stats().lanes.iter().any(is_low) {
-        let first = connection.remote_addr().map_or(0, |addr| addr.port());
-        return Err(PerfError::NoLowLane { server, port: first.saturating_add(1) });
-    }
-    let (outcome, end) = load(&connection, plan, &heard, &server, asked.idle_timeout).await?;
-    if end == End::Lost || timeout(FAREWELL, connection.close()).await.is_err() {
-        connection.abort();
-    }
-    Ok((outcome, end))
+    let run = Run {
+        plan: plan.clone(),
+        server: asked.addr.remote.clone(),
+        links: (0..).zip(opened).map(link).collect(),
+        span,
+        idle: asked.idle_timeout,
+        news: Notify::new(),
+        cpu: CpuTime::now(),
+        server_path: path.filter(|_| plan.mode.is_reverse()),
+        printed: lines.filter(|_| asked.interval.is_some()),
+        lines: Mutex::new((String::new(), vec![Vec::new(); plan.mode.directions().len()])),
+    };
+    let run = Arc::new(run);
+    let loaded = load(&run).await;
+    let lost = matches!(loaded, Ok((_, End::Lost)));
+    close(run.links.iter().map(|link| link.connection.clone()), lost).await;
+    loaded
 }
 
 /// Waits until all lanes are usable, up to [`FAREWELL`]; further lanes follow the first.
@@ -368,107 +498,46 @@ enum End {
     Lost,
 }
 
-/// Sends everything planned, and waits for it to arrive. If the run is cut short, the outcome has
-/// the measurements until then and the reason.
-async fn load(
-    connection: &Connection,
-    plan: &Plan,
-    heard: &Mutex<Heard>,
-    server: &str,
-    idle: Duration,
-) -> Result<(Outcome, End), PerfError> {
-    let releases: Releases = Arc::new(Mutex::new(vec![Vec::new(); plan.sources.len()]));
-    let mut stream = Seed::new(plan.seed).stream("perf/filling");
-    let filling: Vec<u8> = (0..FILLING / 8).flat_map(|_| stream.next_u64().to_be_bytes()).collect();
-    let span = Span::new(plan.duration);
-    let over = watch::Sender::new(false);
-    let mut sending = Sending {
-        connection: connection.clone(),
-        span,
-        releases: Arc::clone(&releases),
-        filling: filling.into(),
-        mixer: None,
-        over: over.clone(),
-    };
-    let counted = Counted {
-        from: i128::from(span.begin_ns) + ns(plan.warm_up),
-        to: i128::from(span.begin_ns) + ns(plan.duration),
-    };
-    {
-        let mut heard = lock(heard);
-        heard.cpu_before = CpuTime::now();
-        heard.intervals.begin(span.begin_ns.into());
-        if plan.bytes.is_some() && plan.warm_up.is_zero() {
-            // A limited amount may have arrived before the first report.
-            let none = vec![Total::default(); plan.sources.len() + 1];
-            heard.first = Some((span.begin_ns.into(), none));
+/// Sends everything planned, lets the server send, and waits for all of it to arrive. If the run is
+/// cut short, the outcome has the measurements until then and the reason.
+async fn load(run: &Arc<Run>) -> Result<(Outcome, End), PerfError> {
+    let mut generator = Generator::default();
+    for link in &run.links {
+        if run.plan.mode.is_reverse() {
+            say(&link.connection, &Request::Start).await?;
         }
-    }
-    let mut tasks = JoinSet::new();
-    let bulk_index = u8::try_from(plan.sources.len()).unwrap_or(u8::MAX);
-    let bulk_level = plan.bulk.map(|bulk| plan.level(bulk.priority));
-    if plan.stream == StreamName::Rr {
-        let wholes = sending.mixed();
-        let bulk = plan.bulk.map(|bulk| (bulk_index, bulk));
-        // The mixer ends when all senders are dropped, so it must not hold one itself.
-        let mixing = Sending { mixer: None, ..sending.clone() };
-        tasks.spawn(mixing.mix(wholes, plan.level(Priority::P2), bulk));
-    } else if let (Some(bulk), Some(level)) = (plan.bulk, bulk_level) {
-        tasks.spawn(sending.clone().bulk(Bulk {
-            index: bulk_index,
-            spec: bulk,
-            level,
-            backlog: plan.backlog,
-            bitrate: plan.bitrate,
-            bytes: plan.bytes,
-            unreliable: plan.unreliable,
-        }));
-    }
-    for (index, spec) in (0u8..).zip(&plan.sources) {
-        let mut draw = Seed::new(plan.seed).stream(&format!("perf/source/{index}"));
-        let period = u64::try_from(spec.period.as_nanos()).unwrap_or(u64::MAX);
-        let phase = Duration::from_nanos(draw.below(period));
-        let reserved = plan.reserves();
-        if reserved {
-            let source = Source::new(spec.period, spec.size, connection.now() + phase);
-            let jitter = JITTER.min(spec.period / 4);
-            let declared = connection.reserve(SourceKey(index.into()), source.with_jitter(jitter));
-            declared.map_err(|error: ReserveError| PerfError::Reserve(error))?;
-        }
-        let redundancy = if plan.path == PathName::CwrRed && plan.engine == EngineName::Quic {
-            Redundancy::EveryLane
-        } else {
-            Redundancy::Once
+        let mut heard = lock(&link.heard);
+        let Some(forward) = heard.of(Direction::Forward) else { continue };
+        let origin = Origin {
+            connection: &link.connection,
+            direction: Direction::Forward,
+            number: link.number,
+            path: run.plan.own_path(),
+            backlog: run.plan.backlog,
         };
-        let level = plan.level(spec.priority);
-        tasks.spawn(sending.clone().periodic(Periodic {
-            index,
-            spec: *spec,
-            phase,
-            level,
-            reserved,
-            redundancy,
-        }));
+        let released = Arc::clone(&forward.released);
+        generator.add(&origin, &forward.load, run.span, released, link.over[0].clone())?;
     }
-    drop(sending);
-    let finished = Notify::new();
-    let mut watched = Vec::new();
-    let listening = listen(connection, heard, counted, &releases, &finished, server, idle);
-    tokio::pin!(listening);
+    let mut listening = JoinSet::new();
+    for index in 0..run.links.len() {
+        let run = Arc::clone(run);
+        listening.spawn(async move { listen(&run, index).await });
+    }
     let work = async {
-        watch(connection, plan, span, heard, &mut tasks, &mut watched, over.subscribe()).await?;
-        // The server reads the urgent end of the data before bulk data that it has received.
-        let bulk = plan.bytes.filter(|_| *over.borrow()).unwrap_or_default();
-        drain(heard, &releases, bulk, &mut tasks, &finished).await?;
-        finish(connection, heard, &finished, server, LINGER).await
+        watch(run, &mut generator).await?;
+        drain(run, &mut generator).await?;
+        finish(run, LINGER).await
     };
     let cut = tokio::select! {
         done = work => done.err(),
-        // `listen` ends only when nothing more can be received.
-        error = &mut listening => Some(error),
+        // `listen` ends only when nothing more can be received on its connection.
+        Some(ended) = listening.join_next() => Some(match ended {
+            Ok(error) => error,
+            Err(error) => GeneratorError::from(error).into(),
+        }),
         error = interrupted() => Some(error),
     };
-    tasks.shutdown().await;
+    generator.stop().await;
     let end = match cut {
         None | Some(PerfError::Unconfirmed { .. }) => End::Planned,
         Some(PerfError::Interrupted) => End::Interrupted,
@@ -478,80 +547,68 @@ async fn load(
         // Data that arrived since the last report is worth a short wait. The result is marked
         // incomplete in either case.
         tokio::select! {
-            _ = finish(connection, heard, &finished, server, FAREWELL) => {}
-            _ = listening => {}
+            _ = finish(run, FAREWELL) => {}
+            _ = listening.join_next() => {}
         }
     }
-    let lanes = watched.into_iter().filter_map(Watched::outcome).collect();
+    listening.shutdown().await;
     let cut = cut.map(|error| error.to_string());
-    Ok((outcome(plan, &lock(heard), &lock(&releases), counted, lanes, cut), end))
+    Ok((outcome(run, cut), end))
 }
 
-fn ns(span: Duration) -> i128 {
-    i128::try_from(span.as_nanos()).unwrap_or(i128::MAX)
-}
-
-/// Processes messages of the server until the connection ends, or until the server is silent for
-/// `idle`. A server reports ten times a second.
-async fn listen(
-    connection: &Connection,
-    heard: &Mutex<Heard>,
-    counted: Counted,
-    releases: &Releases,
-    finished: &Notify,
-    server: &str,
-    idle: Duration,
-) -> PerfError {
+/// Processes messages of the server until the connection ends, or until the server is silent for too
+/// long. A server reports ten times a second.
+async fn listen(run: &Run, index: usize) -> PerfError {
+    let link = &run.links[index];
     loop {
-        let reply = match timeout(idle, hear(connection)).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(error)) => return error,
-            Err(_) => return PerfError::Quiet { server: server.to_owned(), idle: shown_span(idle) },
+        let received = match timeout(run.idle, link.connection.recv()).await {
+            Ok(Ok(received)) => received,
+            Ok(Err(error)) => return error.into(),
+            Err(_) => {
+                return PerfError::Quiet { server: run.server.clone(), idle: shown_span(run.idle) };
+            }
         };
-        let now = clock::now();
-        let mut heard = lock(heard);
-        match reply {
-            Reply::Pong { number, received, answered } => {
-                // Only a reply to the latest request has a known time of sending. Others are
-                // ignored.
-                if let Some((_, sent)) = heard.asked.take_if(|(asked, _)| *asked == number) {
-                    heard.offset.learn(Exchange { sent, received, answered, returned: now });
-                }
-            }
-            Reply::Report(report) => {
-                heard.report(report, counted, releases);
-                finished.notify_waiters();
-            }
-            Reply::Welcome { .. } | Reply::Refused(_) => return PerfError::Lost(Closed::ByPeer),
+        match run.take(link, &received.bytes) {
+            Ok(false) => {}
+            // The server may close this connection while others go on.
+            Ok(true) => return std::future::pending().await,
+            Err(error) => return error,
         }
     }
 }
 
-/// Samples of one lane.
-#[derive(Clone, Debug, Default)]
-struct Watched {
-    first: Option<LaneStats>,
-    last: Option<LaneStats>,
-    looks: u64,
-    srtt: Duration,
-    cwnd: u64,
-    unsent: u64,
-    most_unsent: u64,
+impl Link {
+    /// Marks the server's part as over, once it has sent a limited amount that has arrived.
+    fn check_end(&self) {
+        let mut heard = lock(&self.heard);
+        let Heard { measured, book, .. } = &mut *heard;
+        let parts = measured.iter().zip(&self.over);
+        for (reverse, over) in parts.filter(|(measured, _)| measured.direction == Direction::Reverse) {
+            let limit = reverse.load.bulk.and_then(|bulk| bulk.bytes);
+            let arrived = book.totals().last().map_or(0, |total| total.bytes);
+            if reverse.has_ended() && limit.is_some_and(|limit| arrived >= limit.get()) {
+                over.send_if_modified(|over| !std::mem::replace(over, true));
+            }
+        }
+        // Totals at the moment at which the last byte has arrived, as the run ends there.
+        if self.over.last().is_some_and(|over| *over.borrow()) {
+            heard.look();
+        }
+    }
 }
 
-/// Samples the lanes, draws progress and exchanges clock readings, until the end. The samples in
-/// `watched` remain even if this future is dropped.
-async fn watch(
-    connection: &Connection,
-    plan: &Plan,
-    span: Span,
-    heard: &Mutex<Heard>,
-    tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
-    watched: &mut Vec<Watched>,
-    mut over: watch::Receiver<bool>,
-) -> Result<(), PerfError> {
-    let spinner = !lock(heard).intervals.prints();
-    let bar = if spinner { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+/// Resolves once limited amounts have been delivered on all connections and in all directions.
+async fn all_over(run: &Run) {
+    for over in run.links.iter().flat_map(|link| &link.over) {
+        // The sender lives as long as the run.
+        let _ = over.subscribe().wait_for(|over| *over).await;
+    }
+}
+
+/// Samples the lanes, draws progress and exchanges clock readings, until the end.
+async fn watch(run: &Run, generator: &mut Generator) -> Result<(), PerfError> {
+    let (plan, span) = (&run.plan, run.span);
+    let bar = if run.printed.is_none() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }
@@ -559,213 +616,233 @@ async fn watch(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut pinged = span.begin;
     let mut number = FIRST_PINGS;
+    let over = all_over(run);
+    tokio::pin!(over);
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             () = sleep_until(span.end) => break,
-            _ = over.wait_for(|over| *over) => break,
+            () = &mut over => break,
             // A source that has sent all its messages may end early.
-            Some(ended) = tasks.join_next() => {
-                joined(ended)?;
+            Some(ended) = generator.next() => {
+                ended?;
                 continue;
             }
         }
         let now = Instant::now();
-        let stats = connection.stats();
-        if now >= span.begin + plan.warm_up {
-            for lane in &stats.lanes {
-                // Lanes may disappear, and new ones may appear.
-                match watched.iter_mut().find(|watched| watched.last.is_some_and(|last| last.id == lane.id)) {
-                    Some(watched) => watched.look(*lane),
-                    None => watched.push(Watched::begin(*lane)),
-                }
-            }
-        }
+        run.look();
         if now >= pinged + PINGS {
             pinged = now;
             number += 1;
-            lock(heard).asked = Some((number, clock::now()));
-            say(connection, &Request::Ping { number }).await?;
+            for link in &run.links {
+                lock(&link.heard).asked = Some((number, clock::now()));
+                say(&link.connection, &Request::Ping { number }).await?;
+            }
         }
-        let srtts: Vec<String> =
-            stats.lanes.iter().map(|lane| format!("{:.1}", lane.srtt.as_secs_f64() * 1e3)).collect();
-        let mut heard = lock(heard);
-        let report = heard.recent.back().copied();
         // A sample just after the end belongs to the last interval.
-        let ran = (now - span.begin).min(plan.duration);
-        heard.intervals.look(ran, report, &stats.lanes);
-        bar.set_message(format!(
-            "{:.1} of {} · {:.2} Mbit/s · {} messages · srtt {} ms",
-            (now - span.begin).as_secs_f64(),
-            shown_span(plan.duration),
-            heard.rate(),
-            heard.arrivals,
-            srtts.join(", ")
-        ));
+        run.finish_interval((now - span.begin).min(plan.duration), false);
+        bar.set_message(run.progress(now));
         bar.tick();
     }
-    let mut heard = lock(heard);
-    let report = heard.recent.back().copied();
-    let ran = (Instant::now() - span.begin).min(plan.duration);
-    heard.intervals.finish(ran, report, &connection.stats().lanes);
+    run.look();
+    run.finish_interval((Instant::now() - span.begin).min(plan.duration), true);
     Ok(())
 }
 
-fn joined(
-    ended: Result<Result<(), marcato_net::SendError>, tokio::task::JoinError>,
-) -> Result<(), PerfError> {
-    match ended {
-        Ok(sent) => Ok(sent?),
-        Err(error) => Err(PerfError::Usage(format!("a task of the generator failed: {error}"))),
+impl Run {
+    /// Takes a message of the server, and returns whether it is its last.
+    fn take(&self, link: &Link, message: &[u8]) -> Result<bool, PerfError> {
+        let now = clock::now();
+        let wrong = |error| PerfError::Data { server: self.server.clone(), error };
+        let reply = Reply::decode(message)?;
+        let mut heard = lock(&link.heard);
+        match reply {
+            Reply::Pong { number, received, answered } => {
+                // Only a reply to the latest request has a known time of sending. Others are
+                // ignored.
+                if let Some((_, sent)) = heard.asked.take_if(|(asked, _)| *asked == number) {
+                    heard.offset.learn(Exchange { sent, received, answered, returned: now });
+                }
+                Ok(false)
+            }
+            Reply::Report(report) => {
+                heard.report(report);
+                let done = heard.done;
+                drop(heard);
+                link.check_end();
+                self.news.notify_waiters();
+                Ok(done)
+            }
+            Reply::Data(piece) => {
+                let whole = heard.book.take(&piece, message.len() as u64).map_err(wrong)?;
+                let offset = heard.offset.clone();
+                let reverse = heard.of(Direction::Reverse).ok_or(BookError::Source).map_err(wrong)?;
+                if whole {
+                    reverse.reverse_arrival(piece.source, piece.sequence, piece.released, now, &offset);
+                }
+                let ended = reverse.has_ended();
+                drop(heard);
+                if ended {
+                    link.check_end();
+                    self.news.notify_waiters();
+                }
+                Ok(false)
+            }
+            Reply::Welcome { .. } | Reply::Refused(_) => {
+                Err(PerfError::Lost(Closed::ByPeer(CloseReason::default())))
+            }
+        }
+    }
+
+    /// Samples the data that has arrived from the server, and the lanes of this end.
+    fn look(&self) {
+        for link in &self.links {
+            let lanes = link.lanes(Direction::Forward);
+            let mut heard = lock(&link.heard);
+            heard.look();
+            if let Some(forward) = heard.of(Direction::Forward) {
+                forward.look(clock::now(), &lanes);
+            }
+        }
+    }
+
+    /// Ends the current interval if its time is over or the run ends, and prints its lines.
+    fn finish_interval(&self, ran: Duration, ends: bool) {
+        let several = self.links.len() > 1;
+        let mut lines = lock(&self.lines);
+        let (text, sums) = &mut *lines;
+        let before = text.len();
+        for (direction, sums) in self.plan.mode.directions().iter().zip(sums) {
+            let (mut parts, mut times) = (Vec::new(), Vec::new());
+            for link in &self.links {
+                let lanes = link.lanes(*direction);
+                let mut heard = lock(&link.heard);
+                let Some(measured) = heard.of(*direction) else { continue };
+                let latest = measured.latest();
+                if (ends || measured.intervals.is_due(ran))
+                    && let Some(took) = measured.intervals.finish(ran, latest, &lanes)
+                {
+                    times.extend(took);
+                    parts.extend(measured.intervals.finished().last().cloned());
+                }
+            }
+            let name = match (self.plan.mode, several) {
+                (Mode::Both, true) => format!(" {direction}"),
+                (Mode::Both, false) => direction.to_string(),
+                (Mode::Forward | Mode::Reverse, _) => String::new(),
+            };
+            for (number, part) in (1..).zip(&parts).filter(|_| several) {
+                *text += &part.line(&format!("[{number}{name}] "), true);
+            }
+            if let Some(sum) = Interval::sum(&parts, times) {
+                let label = match (several, name.is_empty()) {
+                    (true, _) => format!("[all{name}] "),
+                    (false, true) => String::new(),
+                    (false, false) => format!("[{name}] "),
+                };
+                *text += &sum.line(&label, !several);
+                sums.push(sum);
+            }
+        }
+        if let Some(printed) = self.printed.as_ref().filter(|_| text.len() > before) {
+            // The receiver lives as long as the run.
+            let _ = printed.send(text[before..].to_owned());
+        }
+    }
+
+    /// Returns the line that shows the progress.
+    fn progress(&self, now: Instant) -> String {
+        let (mut rate, mut arrivals, mut srtts) = (0.0, 0, Vec::new());
+        for link in &self.links {
+            let heard = lock(&link.heard);
+            for measured in &heard.measured {
+                rate += measured.rate();
+                arrivals += measured.arrivals();
+            }
+            let lanes = link.connection.stats().lanes;
+            srtts.extend(lanes.iter().map(|lane| format!("{:.1}", lane.srtt.as_secs_f64() * 1e3)));
+        }
+        format!(
+            "{:.1} of {} · {rate:.2} Mbit/s · {arrivals} messages · srtt {} ms",
+            (now - self.span.begin).as_secs_f64(),
+            shown_span(self.plan.duration),
+            srtts.join(", ")
+        )
     }
 }
 
-/// Waits for data in flight and for this much bulk data, up to [`LINGER`].
-async fn drain(
-    heard: &Mutex<Heard>,
-    releases: &Releases,
-    bulk: Bytes,
-    tasks: &mut JoinSet<Result<(), marcato_net::SendError>>,
-    reported: &Notify,
-) -> Result<(), PerfError> {
+/// Waits for data in flight, up to [`LINGER`], and for all of a limited amount that has ended the
+/// run: the server reads the urgent end of the data before bulk data that it has received.
+async fn drain(run: &Run, generator: &mut Generator) -> Result<(), PerfError> {
     let until = Instant::now() + LINGER;
     let all = async {
-        while let Some(ended) = tasks.join_next().await {
-            joined(ended)?;
+        while let Some(ended) = generator.next().await {
+            ended?;
         }
         loop {
-            let news = reported.notified();
-            let sent: usize = lock(releases).iter().map(Vec::len).sum();
-            let all = {
-                let heard = lock(heard);
-                heard.arrivals >= sent && heard.last_source >= bulk.get()
-            };
-            if all {
+            let news = run.news.notified();
+            tokio::pin!(news);
+            // News between the look and the wait must not be lost.
+            news.as_mut().enable();
+            if run.links.iter().all(Link::is_complete) {
                 return Ok::<_, PerfError>(());
             }
             news.await;
         }
     };
-    if let Ok(result) = tokio::time::timeout_at(until, all).await {
+    if let Ok(result) = timeout_at(until, all).await {
         result?;
     }
-    tasks.shutdown().await;
+    generator.stop().await;
     Ok(())
 }
 
-/// Announces the end of the data, and waits for the server's last report.
-async fn finish(
-    connection: &Connection,
-    heard: &Mutex<Heard>,
-    reported: &Notify,
-    server: &str,
-    patience: Duration,
-) -> Result<(), PerfError> {
-    say(connection, &Request::Finish).await?;
+/// Announces the end of the run, and waits for the server's last reports.
+async fn finish(run: &Run, patience: Duration) -> Result<(), PerfError> {
+    for link in &run.links {
+        say(&link.connection, &Request::Finish).await?;
+    }
     let last = async {
         loop {
-            let news = reported.notified();
-            if lock(heard).done {
+            let news = run.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            if run.links.iter().all(|link| lock(&link.heard).done) {
                 return;
             }
             news.await;
         }
     };
-    timeout(patience, last).await.map_err(|_| PerfError::Unconfirmed { server: server.to_owned() })
+    timeout(patience, last).await.map_err(|_| PerfError::Unconfirmed { server: run.server.clone() })
 }
 
-impl Watched {
-    fn begin(lane: LaneStats) -> Self {
-        let mut watched = Self::default();
-        watched.look(lane);
-        watched
-    }
-
-    fn look(&mut self, lane: LaneStats) {
-        self.first.get_or_insert(lane);
-        self.last = Some(lane);
-        self.looks += 1;
-        self.srtt += lane.srtt;
-        self.cwnd += lane.cwnd.get();
-        self.unsent += lane.backlog.get();
-        self.most_unsent = self.most_unsent.max(lane.backlog.get());
-    }
-
-    fn outcome(self) -> Option<LaneOutcome> {
-        let (first, last) = (self.first?, self.last?);
-        let mean = |sum: u64| Bytes::new(sum / self.looks.max(1));
-        Some(LaneOutcome {
-            local: last.local,
-            remote: last.remote,
-            layer: last.layer,
-            srtt_ms: self.srtt.as_secs_f64() * 1e3 / self.looks.max(1) as f64,
-            cwnd: mean(self.cwnd),
-            unsent: mean(self.unsent),
-            most_unsent: Bytes::new(self.most_unsent),
-            packets: last.sent.saturating_sub(first.sent),
-            lost: last.lost.saturating_sub(first.lost),
-        })
-    }
-}
-
-fn outcome(
-    plan: &Plan,
-    heard: &Heard,
-    releases: &[Vec<u64>],
-    counted: Counted,
-    lanes: Vec<LaneOutcome>,
-    cut: Option<String>,
-) -> Outcome {
-    let offset = &heard.offset;
-    let sources = plan.sources.iter().zip(releases).zip(&heard.arrived).map(|((spec, released), arrived)| {
-        let count = |(_, released): &(usize, &u64)| i128::from(**released) >= counted.from;
-        let took = |(sequence, released): (usize, &u64)| {
-            let arrived = arrived.get(sequence).copied().flatten();
-            match arrived {
-                Some(at) => Some((offset.ours(at) - i128::from(*released)) as f64 / 1e6),
-                // In a run that was cut short, a missing message might still have arrived, so it is
-                // not counted as infinite.
-                None => cut.is_none().then_some(f64::INFINITY),
-            }
-        };
-        let sent = released.iter().enumerate().filter(count).count();
-        let mct_ms = released.iter().enumerate().filter(count).filter_map(took).collect();
-        let begin = counted.to - ns(plan.duration);
-        let row = |(sequence, released): (usize, &u64)| {
-            let since = (i128::from(*released) - begin) as f64 / 1e9;
-            (since, took((sequence, released)).filter(|took| took.is_finite()))
-        };
-        let raw = plan.raw.then(|| released.iter().enumerate().filter(count).map(row).collect());
-        SourceOutcome { spec: *spec, sent, mct_ms, raw }
-    });
-    let (seconds, bytes) = match (&heard.first, &heard.last) {
-        (Some((from, before)), Some((to, after))) => {
-            let gained =
-                after.iter().zip(before).map(|(after, before)| after.bytes.saturating_sub(before.bytes));
-            ((to - from) as f64 / 1e9, gained.collect())
+fn outcome(run: &Run, cut: Option<String>) -> Outcome {
+    let connection = |(number, link): (usize, &Link)| {
+        let heard = lock(&link.heard);
+        let offset = &heard.offset;
+        let flow = |measured: &Measured| measured.outcome(number, offset, cut.is_some(), run.plan.raw);
+        ConnectionOutcome {
+            flows: heard.measured.iter().map(flow).collect(),
+            clock: Clock {
+                shared: offset.is_shared(),
+                offset_ms: offset.offset_ns() as f64 / 1e6,
+                error_ms: offset.error_ns() as f64 / 1e6,
+                exchanges: offset.exchanges(),
+            },
         }
-        _ => (0.0, Vec::new()),
     };
-    let priorities = plan.sources.iter().map(|source| source.priority);
-    let priorities = priorities.chain(plan.bulk.map(|bulk| bulk.priority));
-    let mut by_priority = [0; Priority::COUNT];
-    for (priority, bytes) in priorities.zip(bytes) {
-        by_priority[priority.index()] += bytes;
-    }
+    let connections = (1..).zip(&run.links).map(connection).collect();
+    // All connections are of one process at the server, which reports its CPU time on each.
+    let server = run.links.iter().map(|link| lock(&link.heard).cpu);
+    let server = server.max_by_key(|cpu| cpu.user + cpu.system).unwrap_or_default();
+    let (lines, intervals) = lock(&run.lines).clone();
     Outcome {
-        plan: plan.clone(),
-        sources: sources.collect(),
-        seconds,
-        by_priority: by_priority.map(Bytes::new),
-        lanes,
-        clock: Clock {
-            shared: offset.is_shared(),
-            offset_ms: offset.offset_ns() as f64 / 1e6,
-            error_ms: offset.error_ns() as f64 / 1e6,
-            exchanges: offset.exchanges(),
-        },
-        cpu: [CpuTime::now().since(heard.cpu_before), heard.cpu_server],
-        intervals: heard.intervals.finished().to_vec(),
+        plan: run.plan.clone(),
+        server_path: run.server_path,
+        connections,
+        intervals,
+        lines,
+        cpu: [CpuTime::now().since(run.cpu), server],
         cut,
     }
 }

@@ -1,17 +1,27 @@
 //! `marcato perf`: a generator of periodic messages and background data (CWR §III-A), with its
-//! measurements.
+//! measurements, in either direction or both.
 
+mod book;
+mod bounds;
 mod client;
 mod clock;
 mod cpu;
 mod daemon;
+mod direction;
+mod generator;
 mod interval;
+mod lane;
+pub mod load;
+mod measured;
 mod outcome;
 pub(crate) mod plan;
 pub mod protocol;
 pub(crate) mod quantity;
+mod released;
+pub mod scheduler;
 mod send;
 mod server;
+mod service;
 
 use std::fs::File;
 use std::io;
@@ -60,18 +70,14 @@ pub(crate) enum PerfError {
     #[error("{0}{mend}", mend = mend(.0))]
     Connect(#[from] ConnectError),
     #[error(
-        "{server} already serves its maximum number of clients: try again later, or raise its --max-clients"
-    )]
-    Busy { server: String },
-    #[error(
         "no low lane to {server} could be opened: start its `marcato perf server` with --layered, and \
          allow udp port {port} in both directions; a network may also drop packets marked DSCP LE"
     )]
     NoLowLane { server: String, port: u16 },
-    #[error("{server} has another version of marcato perf: update one of the two ends")]
-    Version { server: String },
-    #[error("{server} does not understand this client: check that it runs `marcato perf server`")]
-    Refused { server: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the data of {server} is wrong: {error}")]
+    Data { server: String, error: book::BookError },
     #[error("{server} accepts the connection but sends nothing: check that it runs `marcato perf server`")]
     Silent { server: String },
     #[error("the connection ended before the run did: {0}")]
@@ -89,6 +95,8 @@ pub(crate) enum PerfError {
     Incomplete(String),
     #[error("cannot send: {0}")]
     Send(#[from] SendError),
+    #[error("cannot send: {0}")]
+    Generator(#[from] generator::GeneratorError),
     #[error("cannot reserve room for the sources: {0}")]
     Reserve(#[from] ReserveError),
     #[error("the server's answer is wrong: {0}")]

@@ -11,9 +11,12 @@ use serde_json::{Value, json};
 
 use super::PerfError;
 use super::cpu::CpuTime;
+use super::direction::{Direction, Mode};
 use super::interval::Interval;
-use super::plan::{EngineName, Plan, SourceSpec, StreamName};
+use super::load::SourceSpec;
+use super::plan::{EngineName, Plan};
 use super::quantity::{shown_size, shown_span};
+use super::scheduler::{PathName, StreamName};
 use crate::table::Table;
 
 /// Version of the JSON document. It changes when a key changes its meaning or is removed.
@@ -21,10 +24,18 @@ const FORMAT: u32 = 1;
 /// Largest number of points of a distribution in the JSON document.
 const MOST_POINTS: usize = 1000;
 
-/// Definition of the measured quantity, for readers who have only the result.
-const MCT: &str = "Message completion time, one way: from the release of a message at the client to the \
-                   moment at\nwhich the server's application has all of it, including the wait before the \
-                   connection";
+/// Returns the definition of the measured quantity, for readers who have only the result.
+fn definition(mode: Mode) -> String {
+    let (sender, receiver) = match mode {
+        Mode::Both => ("sender", "receiver"),
+        Mode::Forward => Direction::Forward.ends(),
+        Mode::Reverse => Direction::Reverse.ends(),
+    };
+    format!(
+        "Message completion time, one way: from the release of a message at the {sender} to the moment \
+         at\nwhich the {receiver}'s application has all of it, including the wait before the connection"
+    )
+}
 
 /// Result of the comparison of the two clocks.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +49,15 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    fn json(&self) -> Value {
+        json!({
+            "shared": self.shared,
+            "offset_ms": self.offset_ms,
+            "error_ms": self.error_ms,
+            "exchanges": self.exchanges,
+        })
+    }
+
     fn words(&self) -> String {
         if self.shared {
             return "both ends are on one host and read one clock".to_owned();
@@ -67,6 +87,8 @@ pub(crate) struct SourceOutcome {
 /// Results of one lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneOutcome {
+    /// Number of its connection, counted from 1.
+    pub(crate) connection: usize,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) layer: Layer,
@@ -83,23 +105,60 @@ impl LaneOutcome {
     fn loss(&self) -> f64 {
         if self.packets == 0 { 0.0 } else { self.lost as f64 / self.packets as f64 }
     }
+
+    fn json(&self) -> Value {
+        json!({
+            "connection": self.connection,
+            "local": self.local.map(|addr| addr.to_string()),
+            "remote": self.remote.map(|addr| addr.to_string()),
+            "layer": self.layer.name(),
+            "srtt_ms": self.srtt_ms,
+            "cwnd_bytes": self.cwnd.get(),
+            "packets": self.packets,
+            "lost": self.lost,
+            "loss": self.loss(),
+            "unsent_bytes": {"mean": self.unsent.get(), "max": self.most_unsent.get()},
+        })
+    }
+}
+
+/// Results of one direction, of a connection or of all.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub(crate) direction: Direction,
+    pub(crate) sources: Vec<SourceOutcome>,
+    /// Length of the interval in which bytes were counted.
+    pub(crate) seconds: f64,
+    /// Rate received in it.
+    pub(crate) mbit_per_s: [f64; Priority::COUNT],
+    /// Lanes of the sender.
+    pub(crate) lanes: Vec<LaneOutcome>,
+    /// Intervals, if they were asked for.
+    pub(crate) intervals: Vec<Interval>,
+}
+
+/// Results of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionOutcome {
+    /// Results of each direction.
+    pub(crate) flows: Vec<Flow>,
+    pub(crate) clock: Clock,
 }
 
 /// Result of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) plan: Plan,
-    pub(crate) sources: Vec<SourceOutcome>,
-    /// Length of the interval in which bytes were counted.
-    pub(crate) seconds: f64,
-    /// Bytes received in it.
-    pub(crate) by_priority: [Bytes; Priority::COUNT],
-    pub(crate) lanes: Vec<LaneOutcome>,
-    pub(crate) clock: Clock,
+    /// Lane scheduler of the server, if it sends over QUIC.
+    pub(crate) server_path: Option<PathName>,
+    /// Results of each connection.
+    pub(crate) connections: Vec<ConnectionOutcome>,
+    /// Intervals of all connections together, for each direction.
+    pub(crate) intervals: Vec<Vec<Interval>>,
+    /// Lines of the intervals.
+    pub(crate) lines: String,
     /// CPU time of the client and of the server during the run.
     pub(crate) cpu: [CpuTime; 2],
-    /// Intervals, if they were asked for.
-    pub(crate) intervals: Vec<Interval>,
     /// Reason for an early end; `None` if the run was complete.
     pub(crate) cut: Option<String>,
 }
@@ -142,173 +201,107 @@ impl SourceOutcome {
     }
 }
 
-impl Outcome {
-    fn mbps(&self, bytes: Bytes) -> f64 {
-        if self.seconds > 0.0 { bytes.get() as f64 * 8.0 / 1e6 / self.seconds } else { 0.0 }
+/// Returns a completion time in ms for readers.
+fn shown_time(took: Option<f64>) -> String {
+    match took {
+        Some(took) if took.is_finite() => format!("{took:.2}"),
+        Some(_) => "never".to_owned(),
+        None => "–".to_owned(),
+    }
+}
+
+impl SourceOutcome {
+    /// Returns the columns of the source in CSV.
+    fn csv(&self) -> String {
+        let SourceSpec { period, size, priority } = self.spec;
+        let (period, size) = (period.as_secs_f64() * 1e3, size.get());
+        let mut csv = format!("{},{priority},{period},{size},{},{}", self.spec, self.sent, self.arrived());
+        for (_, percentile) in PERCENTILES {
+            let took = self.mct_ms.percentile(percentile).filter(|took| took.is_finite());
+            csv += &took.map_or_else(|| ",".to_owned(), |took| format!(",{took}"));
+        }
+        csv
     }
 
-    fn total(&self) -> Bytes {
-        self.by_priority.iter().copied().sum()
+    /// Adds the same source of another connection.
+    fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        let all = self.mct_ms.sorted().iter().chain(other.mct_ms.sorted());
+        self.mct_ms = all.copied().collect();
+        if let (Some(raw), Some(others)) = (&mut self.raw, &other.raw) {
+            raw.extend(others);
+            raw.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        }
+    }
+}
+
+impl Flow {
+    /// Adds the flow of another connection in the same direction.
+    fn add(&mut self, other: &Self) {
+        for (source, other) in self.sources.iter_mut().zip(&other.sources) {
+            source.add(other);
+        }
+        self.seconds = self.seconds.max(other.seconds);
+        for (rate, other) in self.mbit_per_s.iter_mut().zip(other.mbit_per_s) {
+            *rate += other;
+        }
+        self.lanes.extend(&other.lanes);
+    }
+
+    fn total(&self) -> f64 {
+        self.mbit_per_s.iter().sum()
     }
 
     /// Returns the priorities that were sent, with the rate received and the share of each.
-    fn shares(&self) -> impl Iterator<Item = (Priority, f64, f64)> {
+    fn shares(&self, plan: &Plan) -> Vec<(Priority, f64, f64)> {
         let sent = |priority: &Priority| {
-            self.plan.sources.iter().any(|source| source.priority == *priority)
-                || self.plan.bulk.is_some_and(|bulk| bulk.priority == *priority)
+            plan.sources.iter().any(|source| source.priority == *priority)
+                || plan.bulk.is_some_and(|bulk| bulk.priority == *priority)
         };
-        let total = self.total().get().max(1) as f64;
-        Priority::ALL.into_iter().filter(sent).map(move |priority| {
-            let bytes = self.by_priority[priority.index()];
-            (priority, self.mbps(bytes), bytes.get() as f64 / total)
-        })
-    }
-
-    fn debt(&self) -> &'static str {
-        match self.plan.stream {
-            StreamName::Pfifo => "strict",
-            StreamName::Cats => "marcato",
-            StreamName::Rr | StreamName::Fifo => "none: one level",
-        }
-    }
-
-    pub(crate) fn to_json(&self) -> String {
-        let Plan {
-            engine,
-            sources,
-            bulk,
-            bitrate,
-            bytes,
-            unreliable,
-            path,
-            layered,
-            stream,
-            duration,
-            warm_up,
-            backlog,
-            seed,
-            raw: _,
-        } = &self.plan;
-        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
-        let throughput: Vec<Value> = self
-            .shares()
-            .map(|(priority, mbps, share)| {
-                json!({"priority": priority.to_string(), "mbit_per_s": mbps, "share": share})
-            })
-            .collect();
-        let lanes: Vec<Value> = self
-            .lanes
-            .iter()
-            .map(|lane| {
-                json!({
-                    "local": lane.local.map(|addr| addr.to_string()),
-                    "remote": lane.remote.map(|addr| addr.to_string()),
-                    "layer": lane.layer.name(),
-                    "srtt_ms": lane.srtt_ms,
-                    "cwnd_bytes": lane.cwnd.get(),
-                    "packets": lane.packets,
-                    "lost": lane.lost,
-                    "loss": lane.loss(),
-                    "unsent_bytes": {"mean": lane.unsent.get(), "max": lane.most_unsent.get()},
-                })
-            })
-            .collect();
-        let document = json!({
-            "perf": FORMAT,
-            "version": VERSION,
-            "commit": COMMIT,
-            "complete": self.cut.is_none(),
-            "incomplete_because": self.cut,
-            "seed": seed,
-            "config": {
-                "engine": engine.to_string(),
-                "sources": sources,
-                "bulk": bulk.map(|bulk| bulk.to_string()),
-                "bitrate_bit_per_s": bitrate.map(Rate::as_bps),
-                "bytes": bytes.map(Bytes::get),
-                "unreliable": *unreliable,
-                "path_scheduler": (*engine == EngineName::Quic).then(|| path.to_string()),
-                "layered": *layered,
-                "stream_scheduler": stream.to_string(),
-                "debt": self.debt(),
-                "duration_s": duration.as_secs_f64(),
-                "warm_up_s": warm_up.as_secs_f64(),
-                "backlog_bytes": backlog.get(),
-            },
-            "measured": MCT.replace('\n', " "),
-            "clock": {
-                "shared": self.clock.shared,
-                "offset_ms": self.clock.offset_ms,
-                "error_ms": self.clock.error_ms,
-                "exchanges": self.clock.exchanges,
-            },
-            "sources": self.sources.iter().map(SourceOutcome::json).collect::<Vec<_>>(),
-            "throughput": {
-                "seconds": self.seconds,
-                "mbit_per_s": self.mbps(self.total()),
-                "by_priority": throughput,
-            },
-            "lanes": lanes,
-            "cpu_s": {"client": self.cpu[0].json(), "server": self.cpu[1].json()},
-            "intervals": self.intervals.iter().map(Interval::json).collect::<Vec<_>>(),
-        });
-        // Strings, finite numbers and maps with string keys cannot fail to serialise.
-        serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
-    }
-
-    /// Returns the result as text, without the intervals, which have been printed before.
-    pub(crate) fn to_text(&self) -> String {
-        let plan = &self.plan;
-        let mut text = format!("marcato perf {VERSION} ({COMMIT}), seed {}\n", plan.seed);
-        let scheduler = match plan.engine {
-            EngineName::Tcp => String::new(),
-            EngineName::Quic if plan.layered => format!(", paths {} in two layers", plan.path),
-            EngineName::Quic => format!(", paths {}", plan.path),
+        let total = self.total();
+        let share = |priority: Priority| {
+            let rate = self.mbit_per_s[priority.index()];
+            (priority, rate, if total > 0.0 { rate / total } else { 0.0 })
         };
-        let end = plan.bytes.map_or(String::new(), |bytes| format!(" or {} of bulk", shown_size(bytes)));
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{}{scheduler}, streams {}, {}{end} of which {} to warm up, at most {} waiting in each level",
-            plan.engine,
-            plan.stream,
-            shown_span(plan.duration),
-            shown_span(plan.warm_up),
-            shown_size(plan.backlog)
-        );
-        if let Some(reason) = &self.cut {
-            let _ = writeln!(
-                text,
-                "\nINCOMPLETE: {reason}.\nPercentiles are of the messages that had arrived by then."
-            );
-        }
-        let _ = writeln!(text, "\nMessages, in ms. {MCT};\n{}", self.clock.words());
+        Priority::ALL.into_iter().filter(sent).map(share).collect()
+    }
+
+    /// Returns the flow's tables.
+    fn to_text(&self, plan: &Plan) -> String {
         let mut table = Table::new(["source", "sent", "arrived", "p50", "p99", "p99.9", "max"]).words(1);
         for source in &self.sources {
-            let took = |percentile| match source.mct_ms.percentile(percentile) {
-                Some(took) if took.is_finite() => format!("{took:.2}"),
-                Some(_) => "never".to_owned(),
-                None => "–".to_owned(),
-            };
+            let took = |percentile| shown_time(source.mct_ms.percentile(percentile));
             let mut row =
                 vec![source.spec.to_string(), source.sent.to_string(), source.arrived().to_string()];
             row.extend(PERCENTILES.map(|(_, percentile)| took(percentile)));
             table.row(row);
         }
-        text += &table.to_string();
+        let mut text = table.to_string();
         text += &self.tails();
-        let _ = writeln!(text, "\nThroughput at the server over {:.2} s", self.seconds);
+        let (_, receiver) = self.direction.ends();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "\nThroughput at the {receiver} over {:.2} s", self.seconds);
         let mut table = Table::new(["priority", "Mbit/s", "share"]).words(1);
-        for (priority, mbps, share) in self.shares() {
+        for (priority, mbps, share) in self.shares(plan) {
             table.row([priority.to_string(), format!("{mbps:.3}"), format!("{:.1} %", share * 100.0)]);
         }
-        table.row(["all".to_owned(), format!("{:.3}", self.mbps(self.total())), String::new()]);
+        table.row(["all".to_owned(), format!("{:.3}", self.total()), String::new()]);
         text += &table.to_string();
-        let _ = writeln!(text, "\nLanes, means over time");
+        let whose = if self.direction == Direction::Reverse { " of the server" } else { "" };
+        let _ = writeln!(text, "\nLanes{whose}, means over time");
         let header = ["lane", "srtt ms", "cwnd B", "packets", "lost", "loss", "unsent B", "most unsent B"];
         let mut table = Table::new(header).words(1);
-        for (number, lane) in self.lanes.iter().enumerate() {
-            let name = lane.remote.map_or_else(|| number.to_string(), |remote| format!("{number} {remote}"));
+        // Lanes are numbered within their connection.
+        let mut before = (0, 0);
+        for lane in &self.lanes {
+            let number = if before.0 == lane.connection { before.1 + 1 } else { 0 };
+            before = (lane.connection, number);
+            let name = if plan.connections > 1 {
+                format!("{}.{number}", lane.connection)
+            } else {
+                number.to_string()
+            };
+            let name = lane.remote.map_or_else(|| name.clone(), |remote| format!("{name} {remote}"));
             let name = if lane.layer == Layer::Low { name + " low" } else { name };
             table.row([
                 name,
@@ -321,29 +314,7 @@ impl Outcome {
                 lane.most_unsent.get().to_string(),
             ]);
         }
-        text += &table.to_string();
-        let [client, server] = self.cpu.map(CpuTime::words);
-        let _ = writeln!(text, "\nCPU time in s: client {client}, server {server}");
-        text
-    }
-
-    /// Returns a line for each source; `complete` is the same in all of them.
-    pub(crate) fn to_csv(&self) -> String {
-        let mut csv = String::from("source,priority,period_ms,size_bytes,sent,arrived");
-        PERCENTILES.iter().for_each(|(name, _)| csv += &format!(",{name}_ms"));
-        csv += ",complete\n";
-        for source in &self.sources {
-            let SourceSpec { period, size, priority } = source.spec;
-            let (period, size) = (period.as_secs_f64() * 1e3, size.get());
-            csv +=
-                &format!("{},{priority},{period},{size},{},{}", source.spec, source.sent, source.arrived());
-            for (_, percentile) in PERCENTILES {
-                let took = source.mct_ms.percentile(percentile).filter(|took| took.is_finite());
-                csv += &took.map_or_else(|| ",".to_owned(), |took| format!(",{took}"));
-            }
-            csv += if self.cut.is_none() { ",true\n" } else { ",false\n" };
-        }
-        csv
+        text + &table.to_string()
     }
 
     /// Returns the tails of the distributions: the share of messages slower than each of several
@@ -369,15 +340,261 @@ impl Outcome {
         format!("\nCCDF of message completion times\n{table}")
     }
 
+    /// Returns the keys of the JSON document that describe this flow.
+    fn json(&self, plan: &Plan) -> [(&'static str, Value); 4] {
+        let by_priority: Vec<Value> = self
+            .shares(plan)
+            .into_iter()
+            .map(|(priority, mbps, share)| {
+                json!({"priority": priority.to_string(), "mbit_per_s": mbps, "share": share})
+            })
+            .collect();
+        let throughput = json!({
+            "seconds": self.seconds,
+            "mbit_per_s": self.total(),
+            "by_priority": by_priority,
+        });
+        [
+            ("sources", self.sources.iter().map(SourceOutcome::json).collect()),
+            ("throughput", throughput),
+            ("lanes", self.lanes.iter().map(LaneOutcome::json).collect()),
+            ("intervals", self.intervals.iter().map(Interval::json).collect()),
+        ]
+    }
+}
+
+/// Returns an object with the keys of each flow: those of the first one, and for a second one those
+/// in the key `reverse`.
+fn flows_json(flows: &[Flow], plan: &Plan) -> serde_json::Map<String, Value> {
+    let object = |flow: &Flow| {
+        flow.json(plan)
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect::<serde_json::Map<_, _>>()
+    };
+    let mut all = flows.first().map(object).unwrap_or_default();
+    all.insert("reverse".to_owned(), flows.get(1).map_or(Value::Null, |flow| object(flow).into()));
+    all
+}
+
+impl Outcome {
+    /// Returns the results of each direction, of all connections together.
+    fn flows(&self) -> Vec<Flow> {
+        let Some((first, others)) = self.connections.split_first() else { return Vec::new() };
+        let mut flows = first.flows.clone();
+        for other in others {
+            for (flow, other) in flows.iter_mut().zip(&other.flows) {
+                flow.add(other);
+            }
+        }
+        for (flow, intervals) in flows.iter_mut().zip(&self.intervals) {
+            flow.intervals.clone_from(intervals);
+        }
+        flows
+    }
+
+    /// Returns the comparison of the clocks with the largest possible error of all connections.
+    fn clock(&self) -> Clock {
+        let clocks = self.connections.iter().map(|connection| connection.clock);
+        let none = Clock { shared: false, offset_ms: 0.0, error_ms: 0.0, exchanges: 0 };
+        clocks.reduce(|worst, one| if one.error_ms > worst.error_ms { one } else { worst }).unwrap_or(none)
+    }
+
+    fn debt(&self) -> &'static str {
+        match self.plan.stream {
+            StreamName::Pfifo => "strict",
+            StreamName::Cats => "marcato",
+            StreamName::Rr | StreamName::Fifo => "none: one level",
+        }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let Plan {
+            engine,
+            mode,
+            connections,
+            sources,
+            bulk,
+            bitrate,
+            bytes,
+            unreliable,
+            path,
+            layered,
+            stream,
+            duration,
+            warm_up,
+            backlog,
+            seed,
+            raw: _,
+        } = &self.plan;
+        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        let flows = self.flows();
+        let clock = self.clock();
+        let parts: Vec<Value> = self
+            .connections
+            .iter()
+            .filter(|_| *connections > 1)
+            .map(|connection| {
+                let mut part = flows_json(&connection.flows, &self.plan);
+                part.insert("clock".to_owned(), connection.clock.json());
+                part.into()
+            })
+            .collect();
+        let mut document = json!({
+            "perf": FORMAT,
+            "version": VERSION,
+            "commit": COMMIT,
+            "complete": self.cut.is_none(),
+            "incomplete_because": self.cut,
+            "seed": seed,
+            "config": {
+                "engine": engine.to_string(),
+                "sources": sources,
+                "bulk": bulk.map(|bulk| bulk.to_string()),
+                "bitrate_bit_per_s": bitrate.map(Rate::as_bps),
+                "bytes": bytes.map(Bytes::get),
+                "unreliable": *unreliable,
+                "direction": mode.to_string(),
+                "connections": connections,
+                "path_scheduler": (*engine == EngineName::Quic && mode.is_forward()).then(|| path.to_string()),
+                "server_path_scheduler": self.server_path.map(|path| path.to_string()),
+                "layered": *layered,
+                "stream_scheduler": stream.to_string(),
+                "debt": self.debt(),
+                "duration_s": duration.as_secs_f64(),
+                "warm_up_s": warm_up.as_secs_f64(),
+                "backlog_bytes": mode.is_forward().then(|| backlog.get()),
+            },
+            "measured": definition(*mode).replace('\n', " "),
+            "clock": clock.json(),
+            "cpu_s": {"client": self.cpu[0].json(), "server": self.cpu[1].json()},
+            "connections": parts,
+        });
+        if let Some(document) = document.as_object_mut() {
+            document.extend(flows_json(&flows, &self.plan));
+        }
+        // Strings, finite numbers and maps with string keys cannot fail to serialise.
+        serde_json::to_string_pretty(&document).map(|text| text + "\n").unwrap_or_default()
+    }
+
+    /// Returns the result as text, without the intervals, which have been printed before.
+    pub(crate) fn to_text(&self) -> String {
+        let plan = &self.plan;
+        let mut text = format!("marcato perf {VERSION} ({COMMIT}), seed {}\n", plan.seed);
+        let layers = if plan.layered { " in two layers" } else { "" };
+        let own = plan.own_path().filter(|_| plan.mode.is_forward());
+        let scheduler = match (own, self.server_path) {
+            (None, None) => String::new(),
+            (Some(path), None) | (None, Some(path)) => format!(", paths {path}{layers}"),
+            (Some(own), Some(server)) => format!(", paths {own} and at the server {server}{layers}"),
+        };
+        let scheduler = match (plan.mode, plan.connections) {
+            (Mode::Forward, 1) => scheduler,
+            (mode, connections) => format!(" {mode} over {connections} connections{scheduler}")
+                .replace("over 1 connections", "over 1 connection"),
+        };
+        let end = plan.bytes.map_or(String::new(), |bytes| format!(" or {} of bulk", shown_size(bytes)));
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "{}{scheduler}, streams {}, {}{end} of which {} to warm up",
+            plan.engine,
+            plan.stream,
+            shown_span(plan.duration),
+            shown_span(plan.warm_up),
+        );
+        if plan.mode.is_forward() {
+            let _ = write!(text, ", at most {} waiting in each level", shown_size(plan.backlog));
+        }
+        text += "\n";
+        if let Some(reason) = &self.cut {
+            let _ = writeln!(
+                text,
+                "\nINCOMPLETE: {reason}.\nPercentiles are of the messages that had arrived by then."
+            );
+        }
+        let _ = writeln!(text, "\nMessages, in ms. {};\n{}", definition(plan.mode), self.clock().words());
+        for flow in self.flows() {
+            if plan.mode == Mode::Both {
+                let (sender, receiver) = flow.direction.ends();
+                let _ = writeln!(text, "\nFrom the {sender} to the {receiver}");
+            }
+            text += &flow.to_text(plan);
+        }
+        text += &self.connections_text();
+        let [client, server] = self.cpu.map(CpuTime::words);
+        let _ = writeln!(text, "\nCPU time in s: client {client}, server {server}");
+        text
+    }
+
+    /// Returns a table of the connections, if there are several.
+    fn connections_text(&self) -> String {
+        if self.connections.len() < 2 {
+            return String::new();
+        }
+        let header = ["connection", "direction", "Mbit/s", "sent", "arrived", "p50", "p99", "max", "lost"];
+        let mut table = Table::new(header).words(2);
+        for (number, connection) in (1..).zip(&self.connections) {
+            for flow in &connection.flows {
+                let all: Samples =
+                    flow.sources.iter().flat_map(|source| source.mct_ms.sorted()).copied().collect();
+                let took = |percentile| shown_time(all.percentile(percentile));
+                let sum =
+                    |of: fn(&SourceOutcome) -> usize| flow.sources.iter().map(of).sum::<usize>().to_string();
+                let lost: u64 = flow.lanes.iter().map(|lane| lane.lost).fold(0, u64::saturating_add);
+                table.row([
+                    format!("{number}"),
+                    flow.direction.to_string(),
+                    format!("{:.3}", flow.total()),
+                    sum(|source| source.sent),
+                    sum(SourceOutcome::arrived),
+                    took(Percentile::P50),
+                    took(Percentile::P99),
+                    took(Percentile::MAX),
+                    lost.to_string(),
+                ]);
+            }
+        }
+        format!("\nConnections, messages of all sources in ms\n{table}")
+    }
+
+    /// Returns a line for each source, over all connections and, if there are several, of each;
+    /// `complete` is the same in all of them.
+    pub(crate) fn to_csv(&self) -> String {
+        let mut csv = String::from("source,priority,period_ms,size_bytes,sent,arrived");
+        PERCENTILES.iter().for_each(|(name, _)| csv += &format!(",{name}_ms"));
+        csv += ",complete,direction,connection\n";
+        let mut add = |flows: &[Flow], connection: &str| {
+            for flow in flows {
+                for source in &flow.sources {
+                    let (complete, direction) = (self.cut.is_none(), flow.direction);
+                    csv += &format!("{},{complete},{direction},{connection}\n", source.csv());
+                }
+            }
+        };
+        add(&self.flows(), "all");
+        for (number, connection) in (1..).zip(&self.connections).filter(|_| self.connections.len() > 1) {
+            add(&connection.flows, &format!("{number}"));
+        }
+        csv
+    }
+
     /// Returns the distributions as a figure.
     pub(crate) fn to_svg(&self) -> String {
-        let few = self.sources.iter().map(|source| source.mct_ms.len()).max().unwrap_or(0).max(10);
+        let flows = self.flows();
+        let sources =
+            || flows.iter().flat_map(|flow| flow.sources.iter().map(|source| (flow.direction, source)));
+        let few = sources().map(|(_, source)| source.mct_ms.len()).max().unwrap_or(0).max(10);
         let axis = Axis::new("message completion time, one way", "ms");
-        let name = |source: &SourceOutcome| source.spec.to_string();
+        let name = |direction: Direction, source: &SourceOutcome| match self.plan.mode {
+            Mode::Both => format!("{} {direction}", source.spec),
+            Mode::Forward | Mode::Reverse => source.spec.to_string(),
+        };
         let chart = LineChart::ccdf("CCDF of message completion times", axis, true).down_to(1.0 / few as f64);
-        let series =
-            |source: &SourceOutcome| Series::ccdf(name(source), source.mct_ms.sorted().iter().copied());
-        self.sources.iter().fold(chart, |chart, source| chart.series(series(source))).to_svg()
+        let series = |(direction, source): (Direction, &SourceOutcome)| {
+            Series::ccdf(name(direction, source), source.mct_ms.sorted().iter().copied())
+        };
+        sources().fold(chart, |chart, source| chart.series(series(source))).to_svg()
     }
 
     /// Writes the requested files: `result.json`, `result.csv`, `result.txt` and `mct.svg` into a
@@ -389,8 +606,7 @@ impl Outcome {
         if let Some(out) = out {
             file(&out.join("result.json"), &self.to_json())?;
             file(&out.join("result.csv"), &self.to_csv())?;
-            let lines: String = self.intervals.iter().map(Interval::line).collect();
-            file(&out.join("result.txt"), &(lines + &self.to_text()))?;
+            file(&out.join("result.txt"), &(self.lines.clone() + &self.to_text()))?;
             file(&out.join("mct.svg"), &self.to_svg())?;
         }
         svg.map_or(Ok(()), |path| file(path, &self.to_svg()))
@@ -416,12 +632,37 @@ pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), Perf
 mod tests {
     use std::time::Duration;
 
-    use super::super::plan::PathName;
     use super::*;
+
+    fn flow(direction: Direction, spec: SourceSpec, mct_ms: Samples) -> Flow {
+        let lane = LaneOutcome {
+            connection: 1,
+            local: None,
+            remote: Some(([192, 0, 2, 1], 4433).into()),
+            layer: Layer::High,
+            srtt_ms: 12.5,
+            cwnd: Bytes::kb(20),
+            unsent: Bytes::kb(1),
+            most_unsent: Bytes::kb(3),
+            packets: 1000,
+            lost: 5,
+        };
+        let raw = Some(mct_ms.sorted().iter().map(|took| (*took, Some(*took))).collect());
+        Flow {
+            direction,
+            sources: vec![SourceOutcome { spec, sent: mct_ms.len(), mct_ms, raw }],
+            seconds: 8.0,
+            mbit_per_s: [0.25, 0.0, 0.0, 0.0, 0.75],
+            lanes: vec![lane],
+            intervals: vec![],
+        }
+    }
 
     fn outcome(mct_ms: impl IntoIterator<Item = f64>) -> Outcome {
         let plan = Plan {
             engine: EngineName::Quic,
+            mode: Mode::Forward,
+            connections: 1,
             sources: vec!["100ms:10kB".parse().unwrap()],
             bulk: Some("p4".parse().unwrap()),
             bitrate: None,
@@ -436,40 +677,92 @@ mod tests {
             seed: 7,
             raw: false,
         };
-        let mct_ms: Samples = mct_ms.into_iter().collect();
-        let sources = vec![SourceOutcome { spec: plan.sources[0], sent: mct_ms.len(), mct_ms, raw: None }];
-        let kb = |kb| Bytes::kb(kb);
-        let by_priority = [kb(250), kb(0), kb(0), kb(0), kb(750)];
-        let lane = LaneOutcome {
-            local: None,
-            remote: Some(([192, 0, 2, 1], 4433).into()),
-            layer: Layer::High,
-            srtt_ms: 12.5,
-            cwnd: kb(20),
-            unsent: kb(1),
-            most_unsent: kb(3),
-            packets: 1000,
-            lost: 5,
-        };
         let clock = Clock { shared: false, offset_ms: 12.0, error_ms: 0.25, exchanges: 20 };
+        let flow = flow(Direction::Forward, plan.sources[0], mct_ms.into_iter().collect());
         Outcome {
             plan,
-            sources,
-            seconds: 8.0,
-            by_priority,
-            lanes: vec![lane],
-            clock,
+            server_path: None,
+            connections: vec![ConnectionOutcome { flows: vec![flow], clock }],
+            intervals: vec![vec![]],
+            lines: String::new(),
             cpu: [CpuTime::default(); 2],
-            intervals: vec![],
             cut: None,
         }
     }
 
     #[test]
+    fn connections_are_summed_and_shown_one_by_one() {
+        let mut run = outcome([1.0, 3.0]);
+        let spec = run.plan.sources[0];
+        run.plan.connections = 2;
+        let mut second = run.connections[0].clone();
+        second.clock.error_ms = 0.75;
+        second.flows = vec![flow(Direction::Forward, spec, [2.0, 9.0].into_iter().collect())];
+        second.flows[0].lanes[0].connection = 2;
+        run.connections.push(second);
+        let json: Value = serde_json::from_str(&run.to_json()).unwrap();
+        let source = &json["sources"][0];
+        assert_eq!((&source["sent"], &source["mct_ms"]["p50"]), (&4.into(), &2.0.into()));
+        assert_eq!(source["raw"], json!([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [9.0, 9.0]]));
+        assert_eq!(
+            (&json["throughput"]["mbit_per_s"], &json["clock"]["error_ms"]),
+            (&2.0.into(), &0.75.into())
+        );
+        assert_eq!(json["lanes"].as_array().unwrap().len(), 2);
+        let parts = json["connections"].as_array().unwrap();
+        assert_eq!((parts.len(), &parts[1]["sources"][0]["mct_ms"]["max"]), (2, &9.0.into()));
+        assert_eq!(
+            (&parts[0]["throughput"]["mbit_per_s"], &parts[0]["reverse"]),
+            (&1.0.into(), &Value::Null)
+        );
+        let text = run.to_text();
+        for said in ["forward over 2 connections", "connection  direction", "  2.0 192.0.2.1:4433"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+        let last: Vec<String> =
+            run.to_csv().lines().map(|line| line.rsplit(',').next().unwrap().to_owned()).collect();
+        assert_eq!(last, ["connection", "all", "1", "2"]);
+    }
+
+    #[test]
+    fn both_directions_are_shown_with_their_ends() {
+        let mut run = outcome([1.0]);
+        run.plan.mode = Mode::Both;
+        run.server_path = Some(PathName::Lowrtt);
+        let mut reverse = flow(Direction::Reverse, run.plan.sources[0], [5.0].into_iter().collect());
+        reverse.lanes[0].remote = None;
+        run.connections[0].flows.push(reverse);
+        run.intervals.push(vec![]);
+        let json: Value = serde_json::from_str(&run.to_json()).unwrap();
+        assert_eq!(json["reverse"]["sources"][0]["mct_ms"]["max"], 5.0);
+        assert_eq!((&json["sources"][0]["mct_ms"]["max"], &json["connections"]), (&1.0.into(), &json!([])));
+        assert_eq!(json["config"]["server_path_scheduler"], "lowrtt");
+        let text = run.to_text();
+        for said in [
+            "quic bidir over 1 connection, paths cwr and at the server lowrtt",
+            "From the client to the server",
+            "From the server to the client",
+            "Throughput at the client",
+            "Lanes of the server",
+            "release of a message at the sender",
+        ] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+        assert!(run.to_csv().ends_with(",true,reverse,all\n"));
+        assert!(run.to_svg().contains("100ms:10kB:p0 reverse"));
+        run.plan.mode = Mode::Reverse;
+        run.connections[0].flows.remove(0);
+        let json: Value = serde_json::from_str(&run.to_json()).unwrap();
+        assert_eq!((&json["sources"][0]["mct_ms"]["max"], &json["reverse"]), (&5.0.into(), &Value::Null));
+        assert_eq!(json["config"]["path_scheduler"], Value::Null);
+        assert!(run.to_text().contains("release of a message at the server"));
+    }
+
+    #[test]
     fn a_run_that_was_cut_short_is_marked_in_every_format() {
         let mut cut = outcome([1.0, 3.0]);
-        cut.sources[0].sent = 5;
-        assert!(!cut.to_text().contains("INCOMPLETE") && cut.to_csv().ends_with(",true\n"));
+        cut.connections[0].flows[0].sources[0].sent = 5;
+        assert!(!cut.to_text().contains("INCOMPLETE") && cut.to_csv().ends_with(",true,forward,all\n"));
         cut.cut = Some("interrupted".to_owned());
         let json: Value = serde_json::from_str(&cut.to_json()).unwrap();
         assert_eq!((&json["complete"], &json["incomplete_because"]), (&false.into(), &"interrupted".into()));
@@ -481,8 +774,9 @@ mod tests {
         assert!(text.contains("INCOMPLETE: interrupted.") && !text.contains("never"), "{text}");
         assert_eq!(
             cut.to_csv(),
-            "source,priority,period_ms,size_bytes,sent,arrived,p50_ms,p99_ms,p99_9_ms,max_ms,complete\n\
-             100ms:10kB:p0,P0,100,10000,5,2,1,3,3,3,false\n"
+            "source,priority,period_ms,size_bytes,sent,arrived,p50_ms,p99_ms,p99_9_ms,max_ms,complete,\
+             direction,connection\n\
+             100ms:10kB:p0,P0,100,10000,5,2,1,3,3,3,false,forward,all\n"
         );
     }
 

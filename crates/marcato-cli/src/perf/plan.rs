@@ -11,22 +11,18 @@ use marcato_quic::{PathScheduler, SessionConfig};
 use marcato_sched::Debt;
 use marcato_sched::conductor;
 use marcato_sched::schedule::CwrConfig;
-use marcato_units::{Bytes, Priority, Rate};
+use marcato_units::{Bytes, Rate};
 
 use super::SILENCE;
-use super::protocol::{MAX_DATA_HEADER, MAX_SOURCES};
-use super::quantity::{priority, shown_size, shown_span, size, span};
+use super::direction::Mode;
+use super::load::{BulkLoad, BulkSpec, Load, SHORTEST, SourceSpec};
+use super::protocol::MAX_SOURCES;
+use super::scheduler::{PathName, StreamName};
 
 /// Default port.
 pub(crate) const PORT: u16 = 4433;
-/// Shortest message: it must hold the header of its piece.
-pub(crate) const SHORTEST: Bytes = Bytes::new(32);
-/// Longest message that `marcato perf server` accepts as a whole.
-const LONGEST: Bytes = Bytes::new(16_000_000);
-/// Largest number of messages of one source. Each takes 16 bytes of memory.
-const MOST_MESSAGES: u128 = 10_000_000;
-
-const _: () = assert!(MAX_DATA_HEADER as u64 <= SHORTEST.get());
+/// Most bytes of each level that wait before a connection, unless an option says otherwise.
+pub(crate) const BACKLOG: Bytes = Bytes::new(1_000_000);
 
 /// Transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,51 +42,14 @@ impl From<EngineName> for marcato_net::Engine {
     }
 }
 
-/// Lane scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PathName {
-    /// The fastest lane with room
-    Lowrtt,
-    /// One lane after the other
-    Rr,
-    /// Room in the congestion window is reserved for each source (CWR)
-    Cwr,
-    /// As cwr, on all lanes, and each message on all of them (CWR+RED)
-    CwrRed,
-}
-
-/// Order in which messages are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StreamName {
-    /// The Conductor: by priority, with debts
-    Cats,
-    /// By priority, strictly; first come, first served within one
-    Pfifo,
-    /// A packet of each message in turn, whatever its priority
-    Rr,
-    /// First come, first served, whatever the priority
-    Fifo,
-}
-
-impl fmt::Display for PathName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lowrtt => "lowrtt",
-            Self::Rr => "rr",
-            Self::Cwr => "cwr",
-            Self::CwrRed => "cwr-red",
-        })
-    }
-}
-
-impl fmt::Display for StreamName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cats => "cats",
-            Self::Pfifo => "pfifo",
-            Self::Rr => "rr",
-            Self::Fifo => "fifo",
-        })
+impl From<PathName> for PathScheduler {
+    fn from(name: PathName) -> Self {
+        match name {
+            PathName::Lowrtt => Self::LowRtt,
+            PathName::Rr => Self::RoundRobin,
+            PathName::Cwr => Self::Cwr(CwrConfig::marcato()),
+            PathName::CwrRed => Self::CwrRed(CwrConfig::marcato()),
+        }
     }
 }
 
@@ -101,69 +60,6 @@ impl fmt::Display for EngineName {
             Self::Quic => "quic",
         })
     }
-}
-
-/// Periodic source: a message of this size in each period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SourceSpec {
-    pub(crate) period: Duration,
-    pub(crate) size: Bytes,
-    pub(crate) priority: Priority,
-}
-
-impl FromStr for SourceSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let (period, bytes, level) = match parts[..] {
-            [period, bytes] => (period, bytes, "p0"),
-            [period, bytes, level] => (period, bytes, level),
-            _ => return Err("write PERIOD:SIZE or PERIOD:SIZE:PRIORITY, for example 100ms:10kB:p0".into()),
-        };
-        let source = Self { period: span(period)?, size: sendable(bytes)?, priority: priority(level)? };
-        if source.period < Duration::from_micros(100) {
-            return Err(format!("a period of {period} is too short: give at least 100us"));
-        }
-        Ok(source)
-    }
-}
-
-impl fmt::Display for SourceSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (period, size) = (shown_span(self.period), shown_size(self.size));
-        write!(f, "{period}:{size}:p{}", self.priority.index())
-    }
-}
-
-/// Endless background data, in messages of this size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BulkSpec {
-    pub(crate) priority: Priority,
-    pub(crate) size: Bytes,
-}
-
-impl FromStr for BulkSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (level, bytes) = text.split_once(':').unwrap_or((text, "64kB"));
-        Ok(Self { priority: priority(level)?, size: sendable(bytes)? })
-    }
-}
-
-impl fmt::Display for BulkSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}:{}", self.priority.index(), shown_size(self.size))
-    }
-}
-
-fn sendable(text: &str) -> Result<Bytes, String> {
-    let bytes = size(text)?;
-    if !(SHORTEST..=LONGEST).contains(&bytes) {
-        return Err(format!("give messages of 32B to 16MB, not {text}"));
-    }
-    Ok(bytes)
 }
 
 /// Path to the server, as written on the command line.
@@ -237,11 +133,14 @@ impl LaneSpec {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) engine: EngineName,
+    pub(crate) mode: Mode,
+    /// Number of connections. Each has all sources, and its part of a limited amount.
+    pub(crate) connections: u8,
     pub(crate) sources: Vec<SourceSpec>,
     pub(crate) bulk: Option<BulkSpec>,
     /// Rate of the bulk data; `None` for as much as fits.
     pub(crate) bitrate: Option<Rate>,
-    /// Amount of bulk data after whose delivery the run ends.
+    /// Amount of bulk data in each direction after whose delivery the run ends.
     pub(crate) bytes: Option<Bytes>,
     /// Set if bulk data is sent in unreliable messages.
     pub(crate) unreliable: bool,
@@ -285,6 +184,16 @@ pub(crate) enum PlanError {
         "unreliable bulk data may be lost, so its delivery ends no run: leave --bytes or --unreliable out"
     )]
     UnreliableBytes,
+    #[error(
+        "{option} is of the end that sends: leave it out with --reverse, and give it to `marcato perf server`"
+    )]
+    ServerSends { option: &'static str },
+    #[error(
+        "a server has no strict priorities to send with: use --stream-scheduler cats, fifo or rr with --reverse and --bidir"
+    )]
+    StrictServer,
+    #[error("{bytes} bytes are too few for {connections} connections: give at least {SHORTEST} for each")]
+    TooFewBytes { bytes: u64, connections: u8 },
     #[error("--listen takes no @{local}: give the address to listen at alone")]
     LocalListen { local: IpAddr },
     #[error(
@@ -295,17 +204,26 @@ pub(crate) enum PlanError {
 }
 
 impl Plan {
-    /// Returns the level at which messages of this priority are offered.
-    pub(crate) fn level(&self, priority: Priority) -> Priority {
-        match self.stream {
-            StreamName::Cats | StreamName::Pfifo => priority,
-            StreamName::Rr | StreamName::Fifo => Priority::P2,
-        }
+    /// Returns the client's lane scheduler; `None` over TCP.
+    pub(crate) fn own_path(&self) -> Option<PathName> {
+        (self.engine == EngineName::Quic).then_some(self.path)
     }
 
-    /// Returns whether the sources have reservations in the congestion window.
-    pub(crate) fn reserves(&self) -> bool {
-        self.engine == EngineName::Quic && matches!(self.path, PathName::Cwr | PathName::CwrRed)
+    /// Returns the load of a connection, counted from 0, in each direction.
+    pub(crate) fn load(&self, number: u8) -> Load {
+        // The first connections have the rest of an amount that cannot be divided.
+        let part = |bytes: Bytes| {
+            let (all, of) = (bytes.get(), u64::from(self.connections.max(1)));
+            Bytes::new(all / of + u64::from(u64::from(number) < all % of))
+        };
+        let bulk = self.bulk.map(|spec| BulkLoad {
+            spec,
+            bitrate: self.bitrate,
+            bytes: self.bytes.map(part),
+            unreliable: self.unreliable,
+        });
+        let (stream, duration, seed) = (self.stream, self.duration, self.seed);
+        Load { stream, duration, seed, sources: self.sources.clone(), bulk }
     }
 
     pub(crate) fn check(&self, lanes: usize) -> Result<(), PlanError> {
@@ -317,8 +235,7 @@ impl Plan {
         if duration <= warm_up {
             return Err(PlanError::NothingLeft { duration, warm_up });
         }
-        let many = |source: &&SourceSpec| duration.as_nanos() / source.period.as_nanos() > MOST_MESSAGES;
-        if let Some(&source_) = self.sources.iter().find(many) {
+        if let Some(source_) = self.load(0).endless() {
             return Err(PlanError::TooManyMessages { source_ });
         }
         if self.engine == EngineName::Tcp && self.layered {
@@ -346,7 +263,16 @@ impl Plan {
         if self.unreliable && self.bytes.is_some() {
             return Err(PlanError::UnreliableBytes);
         }
-        if self.stream == StreamName::Rr && self.reserves() {
+        if let Some(bytes) = self.bytes.map(Bytes::get)
+            && bytes < SHORTEST.get() * u64::from(self.connections)
+        {
+            return Err(PlanError::TooFewBytes { bytes, connections: self.connections });
+        }
+        if self.mode.is_reverse() && self.stream == StreamName::Pfifo {
+            return Err(PlanError::StrictServer);
+        }
+        let reserves = self.mode.is_forward() && self.own_path().is_some_and(PathName::reserves);
+        if self.stream == StreamName::Rr && reserves {
             return Err(PlanError::PiecesReserved);
         }
         Ok(())
@@ -358,18 +284,10 @@ impl Plan {
             StreamName::Pfifo => Debt::strict(),
             _ => Debt::marcato(),
         };
-        let longest = self.sources.iter().map(|source| source.size);
-        let longest = longest.chain(self.bulk.map(|bulk| bulk.size)).max().unwrap_or_default();
-        let path_scheduler = match self.path {
-            PathName::Lowrtt => PathScheduler::LowRtt,
-            PathName::Rr => PathScheduler::RoundRobin,
-            PathName::Cwr => PathScheduler::Cwr(CwrConfig::marcato()),
-            PathName::CwrRed => PathScheduler::CwrRed(CwrConfig::marcato()),
-        };
         let mut config = Config::new(self.engine.into()).layered(self.layered);
         config.conductor = conductor::Config::with_debt(debt);
-        config.limits = Limits { queued: self.backlog.max(longest * 2), ..config.limits };
-        config.quic.session = SessionConfig { path_scheduler, ..config.quic.session };
+        config.limits = Limits { queued: self.backlog.max(self.load(0).longest() * 2), ..config.limits };
+        config.quic.session = SessionConfig { path_scheduler: self.path.into(), ..config.quic.session };
         config.quic.handshake_timeout = connect_timeout;
         config.tcp.handshake_timeout = connect_timeout;
         config.quic.session.idle_timeout = SILENCE;
@@ -385,6 +303,8 @@ mod tests {
     fn plan() -> Plan {
         Plan {
             engine: EngineName::Quic,
+            mode: Mode::Forward,
+            connections: 1,
             sources: vec!["100ms:10kB".parse().unwrap()],
             bulk: Some("p4".parse().unwrap()),
             bitrate: None,
@@ -399,22 +319,6 @@ mod tests {
             seed: 1,
             raw: false,
         }
-    }
-
-    #[test]
-    fn sources_are_read_as_they_are_shown() {
-        for text in ["100ms:10kB:p0", "20ms:33B:p1", "1.5s:2.5MB:p4"] {
-            assert_eq!(text.parse::<SourceSpec>().unwrap().to_string(), text);
-        }
-        assert_eq!("100ms:10kB".parse::<SourceSpec>().unwrap().to_string(), "100ms:10kB:p0");
-        assert_eq!("p4".parse::<BulkSpec>().unwrap().to_string(), "p4:64kB");
-        assert_eq!("p3:1MB".parse::<BulkSpec>().unwrap().to_string(), "p3:1MB");
-        for wrong in
-            ["100ms", "100ms:10kB:p0:x", "10kB:100ms", "0s:10kB", "100ms:1B", "100ms:17MB", "1us:1kB"]
-        {
-            assert!(wrong.parse::<SourceSpec>().is_err(), "{wrong}");
-        }
-        assert!("64kB".parse::<BulkSpec>().is_err());
     }
 
     #[test]
@@ -467,5 +371,19 @@ mod tests {
         assert!(refused(long, 1).contains("10 million"));
         let many = Plan { sources: vec![plan().sources[0]; 64], ..plan() };
         assert!(refused(many, 1).contains("at most 64"));
+        let strict = Plan { mode: Mode::Both, stream: StreamName::Pfifo, ..plan() };
+        assert!(refused(strict, 1).contains("cats, fifo or rr"));
+        let few = Plan { bytes: Some(Bytes::new(63)), connections: 2, ..plan() };
+        assert!(refused(few, 1).contains("at least 32 B"));
+    }
+
+    #[test]
+    fn connections_share_an_amount_and_nothing_else() {
+        let plan = Plan { bytes: Some(Bytes::new(1000)), connections: 3, ..plan() };
+        let parts: Vec<u64> =
+            (0..3).filter_map(|number| plan.load(number).bulk?.bytes).map(Bytes::get).collect();
+        assert_eq!(parts, [334, 333, 333]);
+        assert_eq!(plan.load(2).sources, plan.sources);
+        assert_eq!(Plan { bytes: None, ..plan }.load(2).bulk.unwrap().bytes, None);
     }
 }

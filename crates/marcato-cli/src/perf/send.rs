@@ -1,7 +1,7 @@
 //! Senders: periodic sources, background data, and a mixer for packets of several messages in turn.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use marcato_net::{Connection, Message, MessageHandle, SendError};
@@ -13,8 +13,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::clock;
-use super::plan::{BulkSpec, SHORTEST, SourceSpec};
+use super::load::{BulkSpec, SHORTEST, SourceSpec};
 use super::protocol::Piece;
+use super::released::Released;
 
 /// Length of mixed pieces: the payload of a QUIC packet of the smallest size.
 const PIECE: Bytes = Bytes::new(1120);
@@ -45,19 +46,12 @@ impl Span {
     }
 }
 
-/// Release times of the messages of each source in ns, by sequence number.
-pub(crate) type Releases = Arc<Mutex<Vec<Vec<u64>>>>;
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// State that all senders share.
 #[derive(Clone)]
 pub(crate) struct Sending {
     pub(crate) connection: Connection,
     pub(crate) span: Span,
-    pub(crate) releases: Releases,
+    pub(crate) released: Arc<Released>,
     /// Incompressible data with which messages are filled.
     pub(crate) filling: Arc<[u8]>,
     /// Channel to the mixer; `None` if messages are sent directly.
@@ -71,6 +65,8 @@ pub(crate) struct Sending {
 pub(crate) struct Whole {
     source: u8,
     sequence: u64,
+    /// Release in ns of [`clock::now`].
+    released: u64,
     len: Bytes,
 }
 
@@ -78,13 +74,19 @@ pub(crate) struct Whole {
 ///
 /// Dropping this cancels them, so that an interrupted run closes its connection as quickly as a
 /// complete one.
-struct Waiting(VecDeque<MessageHandle>);
+struct Waiting {
+    source: u8,
+    messages: VecDeque<(MessageHandle, Bytes)>,
+    released: Arc<Released>,
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        for handle in &self.0 {
+        for (handle, len) in &self.messages {
             // A message that has been sent completely cannot be cancelled.
-            let _ = handle.cancel();
+            if handle.cancel().is_ok() {
+                self.released.take_back(self.source, *len);
+            }
         }
     }
 }
@@ -138,8 +140,8 @@ impl Sending {
         body
     }
 
-    fn whole(&self, source: u8, sequence: u64, len: Bytes) -> Vec<u8> {
-        self.body(&Piece { source, sequence, offset: 0, total: len.get() }, len)
+    fn whole(&self, Whole { source, sequence, released, len }: Whole) -> Vec<u8> {
+        self.body(&Piece { source, sequence, released, offset: 0, total: len.get() }, len)
     }
 
     /// Sends a message in each period, until the end.
@@ -163,13 +165,14 @@ impl Sending {
                     _ = over.wait_for(|over| *over) => break,
                 }
             };
-            lock(&self.releases)[usize::from(index)].push(released);
+            self.released.push(index, released, spec.size);
+            let whole = Whole { source: index, sequence, released, len: spec.size };
             if let Some(mixer) = &self.mixer {
                 // A closed channel means that the connection has ended, which is reported
                 // elsewhere.
-                let _ = mixer.send(Whole { source: index, sequence, len: spec.size }).await;
+                let _ = mixer.send(whole).await;
             } else {
-                let mut message = Message::new(self.whole(index, sequence, spec.size))
+                let mut message = Message::new(self.whole(whole))
                     .with_priority(source.level)
                     .with_redundancy(source.redundancy);
                 if source.reserved {
@@ -189,7 +192,8 @@ impl Sending {
         // needed.
         let size = bulk.spec.size;
         let most = usize::try_from(bulk.backlog.get() / size.get()).unwrap_or(usize::MAX) + 2;
-        let mut waiting = Waiting(VecDeque::new());
+        let (source, released) = (bulk.index, Arc::clone(&self.released));
+        let mut waiting = Waiting { source, messages: VecDeque::new(), released };
         let mut sent = Bytes::ZERO;
         let end = sleep_until(self.span.end);
         tokio::pin!(end);
@@ -203,21 +207,23 @@ impl Sending {
             if bulk.unreliable {
                 len = len.min(self.connection.max_unreliable().unwrap_or(len));
             }
-            let message = Message::new(self.whole(bulk.index, sequence, len)).with_priority(bulk.level);
-            let message = if bulk.unreliable { message.unreliable() } else { message };
             let offer = async {
                 if let Some(rate) = bulk.bitrate {
                     sleep_until(self.span.begin + rate.transmission_time(sent)).await;
                 }
+                let whole = Whole { source, sequence, released: clock::now(), len };
+                let message = Message::new(self.whole(whole)).with_priority(bulk.level);
+                let message = if bulk.unreliable { message.unreliable() } else { message };
                 self.connection.send(message).await
             };
             tokio::select! {
-                handle = offer => waiting.0.push_back(handle?),
+                handle = offer => waiting.messages.push_back((handle?, len)),
                 () = &mut end => return Ok(()),
             }
             sent += len;
-            if waiting.0.len() > most
-                && let Some(mut oldest) = waiting.0.pop_front()
+            self.released.count(source, len);
+            if waiting.messages.len() > most
+                && let Some((mut oldest, _)) = waiting.messages.pop_front()
                 && bulk.bytes.is_some()
             {
                 delivered(&mut oldest).await;
@@ -225,7 +231,7 @@ impl Sending {
             tokio::task::consume_budget().await;
         }
         tokio::select! {
-            () = async { for handle in &mut waiting.0 { delivered(handle).await } } => {}
+            () = async { for (handle, _) in &mut waiting.messages { delivered(handle).await } } => {}
             () = &mut end => return Ok(()),
         }
         self.over.send_replace(true);
@@ -273,7 +279,8 @@ impl Sending {
             let mut quota = (left * 2 + PIECE * 4).get().saturating_sub(at.queued.bytes.get());
             while quota > 0 {
                 if let (Some((source, spec)), None, true) = (bulk, bulk_open, running) {
-                    let whole = Whole { source, sequence: bulk_sent, len: spec.size };
+                    let whole = Whole { source, sequence: bulk_sent, released: clock::now(), len: spec.size };
+                    self.released.count(source, spec.size);
                     bulk_open = Some(enter(whole, &mut open, &mut order));
                     bulk_sent += 1;
                 }
@@ -281,6 +288,7 @@ impl Sending {
                 let Some(&(whole, offset)) = open.get(&front.stream.0) else { break };
                 if bulk_open == Some(front.stream.0) && !running {
                     // The rest of a background message is worthless after the end.
+                    self.released.take_back(whole.source, whole.len);
                     order.reset(front.stream);
                     open.remove(&front.stream.0);
                     continue;
@@ -291,6 +299,7 @@ impl Sending {
                 let piece = Piece {
                     source: whole.source,
                     sequence: whole.sequence,
+                    released: whole.released,
                     offset: offset.get(),
                     total: whole.len.get(),
                 };

@@ -1,36 +1,33 @@
-//! `marcato perf server`: receives data from clients, and reports arrival times to them.
+//! `marcato perf server`: receives data from clients and reports arrival times to them, and sends
+//! the data that clients ask for.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use marcato_net::{
-    Closed, Config, Connection, Endpoint, Limits, LocalAddress, Message, Received, ServerSecurity,
-};
+use marcato_net::{Config, Connection, Endpoint, Limits, LocalAddress, ServerSecurity};
 use marcato_quic::Identity;
 use marcato_report::AtomicFile;
-use marcato_units::{Bytes, Priority};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use super::cpu::CpuTime;
+use super::bounds::Bounds;
 use super::plan::{EngineName, PlanError};
-use super::protocol::{
-    Arrival, Hello, MAX_ARRIVALS, Piece, Refusal, Reply, Report, Request, SourceKind, Total,
-};
-use super::{PerfError, SILENCE, clock};
+use super::protocol::{Refusal, Total};
+use super::released::lock;
+use super::service::{PATIENCE, Served, refuse, serve_one};
+use super::{PerfError, SILENCE};
 use crate::Status;
 use crate::arguments::PerfServer;
 use crate::output;
 
-/// Interval of reports to a client.
-const REPORTS: Duration = Duration::from_millis(100);
-/// Time limit for a client's first message after connecting, and for its close after the end.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest number of partly received messages. One more ends the run.
-const MOST_OPEN: usize = 4096;
+/// Time for which a connection waits for a place. A client that has just ended frees its places
+/// within a round trip, and the next one may follow at once.
+const PLACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     if asked.daemon && !asked.detached {
@@ -77,8 +74,8 @@ async fn serve(
     let mut endpoints = Vec::new();
     for engine in engines {
         let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
-        // The server sends only reports and short replies, so a small queue suffices.
-        config.limits = Limits { queued: Bytes::new(1 << 20), ..config.limits };
+        config.limits = Limits { queued: asked.backlog, ..config.limits };
+        config.quic.session.path_scheduler = asked.path_scheduler.into();
         // More connections are accepted than served, so that surplus clients receive a refusal
         // instead of waiting.
         config.quic.session.idle_timeout = SILENCE;
@@ -125,41 +122,22 @@ async fn serve(
     }
 
     let places = Arc::new(Semaphore::new(asked.max_clients));
+    let runs = Arc::new(Runs::default());
     let (done, mut served) = mpsc::channel::<(String, bool)>(64);
     for (engine, endpoint) in endpoints {
-        let (places, done) = (Arc::clone(&places), done.clone());
+        let bounds = Bounds {
+            duration: asked.max_duration,
+            bitrate: asked.max_bitrate,
+            backlog: asked.backlog,
+            connections: asked.max_clients,
+            path: (engine == EngineName::Quic).then_some(asked.path_scheduler),
+        };
+        let (places, runs, done) = (Arc::clone(&places), Arc::clone(&runs), done.clone());
+        let desk = Arc::new(Desk { engine, bounds, places, runs, served: AtomicU64::new(0), done });
         tokio::spawn(async move {
-            let mut number = 0u64;
             while let Ok(connection) = endpoint.accept().await {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    // The limit of connections bounds the refusals in progress. Further connections
-                    // are cut off.
-                    tokio::spawn(async move {
-                        let _ = timeout(PATIENCE, refuse(&connection, Refusal::Busy)).await;
-                    });
-                    continue;
-                };
-                number += 1;
-                let (who, done) = (format!("{engine} client {number}"), done.clone());
-                tokio::spawn(async move {
-                    let began = Instant::now();
-                    let addr = connection.remote_addr();
-                    let addr = addr.map_or_else(|| "an unknown address".to_owned(), |addr| addr.to_string());
-                    let _ = done.send((format!("{who}: connected from {addr}\n"), false)).await;
-                    let served = client(&connection).await;
-                    let seconds = began.elapsed().as_secs_f64();
-                    let line = match served {
-                        Ok(totals) => {
-                            let messages: u64 = totals.iter().map(|total| total.messages).sum();
-                            let bytes: u64 = totals.iter().map(|total| total.bytes).sum();
-                            format!("{who}: {addr}, {seconds:.2} s, {messages} messages, {bytes} bytes\n")
-                        }
-                        Err(error) => format!("{who}: {addr}, {seconds:.2} s, {error}\n"),
-                    };
-                    drop(connection);
-                    drop(place);
-                    let _ = done.send((line, true)).await;
-                });
+                let desk = Arc::clone(&desk);
+                tokio::spawn(async move { desk.serve(connection).await });
             }
         });
     }
@@ -173,161 +151,92 @@ async fn serve(
     Ok(Status::Ok)
 }
 
-/// Reason why a client was not served to its end.
-#[derive(Debug, thiserror::Error)]
-enum ClientError {
-    #[error(transparent)]
-    Protocol(#[from] super::protocol::ProtocolError),
-    #[error("it said something before it said who it is, or twice")]
-    Order,
-    #[error("it sent data of a source that it has not announced")]
-    Source,
-    #[error("it left more than {MOST_OPEN} messages unfinished")]
-    TooManyOpen,
-    #[error("it did not answer in time")]
-    Silent,
-    #[error(transparent)]
-    Closed(#[from] Closed),
-    #[error(transparent)]
-    Send(#[from] marcato_net::SendError),
+/// State that the connections of one engine share.
+struct Desk {
+    engine: EngineName,
+    bounds: Bounds,
+    /// Free places, over all engines.
+    places: Arc<Semaphore>,
+    runs: Arc<Runs>,
+    /// Number of connections that got a place.
+    served: AtomicU64,
+    /// Lines of the log; set with those that end a run.
+    done: mpsc::Sender<(String, bool)>,
 }
 
-async fn say(connection: &Connection, reply: &Reply) -> Result<(), marcato_net::SendError> {
-    let mut out = Vec::new();
-    reply.encode(&mut out);
-    connection.send(Message::new(out).with_priority(Priority::P0)).await.map(drop)
-}
-
-async fn refuse(connection: &Connection, refusal: Refusal) {
-    if say(connection, &Reply::Refused(refusal)).await.is_ok() {
-        // The client closes the connection after it has read the refusal.
-        let _ = connection.close().await;
+impl Desk {
+    /// Serves a connection, or refuses it if no place becomes free.
+    async fn serve(&self, connection: Connection) {
+        // The limit of connections bounds those that wait here. Further ones are cut off.
+        let Ok(Ok(place)) = timeout(PLACE, Arc::clone(&self.places).acquire_owned()).await else {
+            let _ = timeout(PATIENCE, refuse(&connection, Refusal::Busy)).await;
+            return;
+        };
+        let number = self.served.fetch_add(1, Ordering::Relaxed) + 1;
+        let who = format!("{} client {number}", self.engine);
+        let began = Instant::now();
+        let addr = connection.remote_addr();
+        let addr = addr.map_or_else(|| "an unknown address".to_owned(), |addr| addr.to_string());
+        let _ = self.done.send((format!("{who}: connected from {addr}\n"), false)).await;
+        let mut nonce = None;
+        let greeted = |hello: &[u8; 16]| {
+            self.runs.enter(*hello);
+            nonce = Some(*hello);
+        };
+        let served = serve_one(&connection, &self.bounds, greeted).await;
+        let seconds = began.elapsed().as_secs_f64();
+        let line = match served {
+            Ok(served) => format!("{who}: {addr}, {seconds:.2} s{}\n", words(&served)),
+            Err(error) => format!("{who}: {addr}, {seconds:.2} s, {error}\n"),
+        };
+        drop(connection);
+        drop(place);
+        let ended = nonce.is_none_or(|nonce| self.runs.leave(nonce));
+        let _ = self.done.send((line, ended)).await;
     }
 }
 
-/// Serves one client to its end.
-async fn client(connection: &Connection) -> Result<Vec<Total>, ClientError> {
-    let first = timeout(PATIENCE, connection.recv()).await.map_err(|_| ClientError::Silent)??;
-    let hello = match Request::decode(&first.bytes) {
-        Ok(Request::Hello(hello)) => hello,
-        Ok(_) => return Err(ClientError::Order),
-        Err(error) => {
-            let version = matches!(error, super::protocol::ProtocolError::Version { .. });
-            let refusal = if version { Refusal::Version } else { Refusal::Protocol };
-            let _ = timeout(PATIENCE, refuse(connection, refusal)).await;
-            return Err(error.into());
-        }
+/// Returns what was received and sent, for the log.
+fn words(served: &Served) -> String {
+    let mut words = String::new();
+    if served.connections > 1 {
+        // Writing to a string cannot fail.
+        let _ = write!(words, ", connection {} of {}", served.number + 1, served.connections);
+    }
+    let sum = |totals: &[Total]| {
+        let messages: u64 = totals.iter().map(|total| total.messages).sum();
+        let bytes: u64 = totals.iter().map(|total| total.bytes).sum();
+        format!(", {messages} messages, {bytes} bytes")
     };
-    let mut book = Book::new(&hello);
-    say(connection, &Reply::Welcome { host: clock::host_mark(&hello.nonce) }).await?;
-    let mut ticks = interval(REPORTS);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = Instant::now();
-    loop {
-        tokio::select! {
-            received = connection.recv() => {
-                heard = Instant::now();
-                match book.take(&received?, clock::now())? {
-                    Next::Nothing => {}
-                    Next::Say(reply) => say(connection, &reply).await?,
-                    Next::End => break,
-                }
-                // A full report is sent at once, which bounds the memory that a client can claim.
-                if book.arrivals.len() >= MAX_ARRIVALS {
-                    say(connection, &Reply::Report(book.report(false))).await?;
-                }
-            }
-            _ = ticks.tick() => say(connection, &Reply::Report(book.report(false))).await?,
-            () = sleep((heard + SILENCE).saturating_duration_since(Instant::now())) => {
-                return Err(ClientError::Silent);
-            }
-        }
+    match &served.sent {
+        None => words + &sum(&served.received),
+        Some(sent) if served.received.is_empty() => words + &sum(sent) + " sent",
+        Some(sent) => words + &sum(&served.received) + " received" + &sum(sent) + " sent",
     }
-    say(connection, &Reply::Report(book.report(true))).await?;
-    let _ = timeout(PATIENCE, connection.closed()).await;
-    Ok(book.totals)
 }
 
-/// Server's state of a run. A client can grow it to at most [`MOST_OPEN`] messages and
-/// [`MAX_ARRIVALS`] arrivals.
-struct Book {
-    kinds: Vec<SourceKind>,
-    /// CPU time of this process when the run began.
-    cpu: CpuTime,
-    totals: Vec<Total>,
-    arrivals: Vec<Arrival>,
-    /// Bytes received of each incomplete message.
-    open: HashMap<(u8, u64), u64>,
-}
+/// Open connections of each run, by its nonce. The limit of clients bounds their number.
+#[derive(Debug, Default)]
+struct Runs(Mutex<HashMap<[u8; 16], usize>>);
 
-/// Action that follows a request.
-enum Next {
-    Nothing,
-    Say(Reply),
-    End,
-}
-
-impl Book {
-    fn new(hello: &Hello) -> Self {
-        Self {
-            kinds: hello.sources.clone(),
-            cpu: CpuTime::now(),
-            totals: vec![Total::default(); hello.sources.len()],
-            arrivals: Vec::new(),
-            open: HashMap::new(),
-        }
+impl Runs {
+    fn enter(&self, nonce: [u8; 16]) {
+        *lock(&self.0).entry(nonce).or_default() += 1;
     }
 
-    fn take(&mut self, received: &Received, at: u64) -> Result<Next, ClientError> {
-        match Request::decode(&received.bytes)? {
-            Request::Hello(_) => Err(ClientError::Order),
-            Request::Ping { number } => {
-                Ok(Next::Say(Reply::Pong { number, received: at, answered: clock::now() }))
-            }
-            Request::Data(piece) => {
-                self.piece(piece, received.bytes.len() as u64, at).map(|()| Next::Nothing)
-            }
-            Request::Finish => Ok(Next::End),
+    /// Counts the end of a connection, and returns whether it was the last of its run.
+    ///
+    /// A client opens all connections before it begins, so the first does not end before the last
+    /// has begun.
+    fn leave(&self, nonce: [u8; 16]) -> bool {
+        let mut runs = lock(&self.0);
+        let Some(open) = runs.get_mut(&nonce) else { return true };
+        *open -= 1;
+        if *open > 0 {
+            return false;
         }
-    }
-
-    fn piece(&mut self, piece: Piece, len: u64, at: u64) -> Result<(), ClientError> {
-        let source = usize::from(piece.source);
-        let total = self.totals.get_mut(source).ok_or(ClientError::Source)?;
-        total.bytes += len;
-        // The decoder refuses pieces that extend beyond their message, so complete messages have
-        // exactly their length.
-        if len < piece.total {
-            let key = (piece.source, piece.sequence);
-            if !self.open.contains_key(&key) && self.open.len() >= MOST_OPEN {
-                return Err(ClientError::TooManyOpen);
-            }
-            let so_far = self.open.entry(key).or_default();
-            *so_far += len;
-            if *so_far < piece.total {
-                return Ok(());
-            }
-            self.open.remove(&key);
-        }
-        total.messages += 1;
-        if self.kinds[source].each {
-            self.arrivals.push(Arrival { source: piece.source, sequence: piece.sequence, at });
-        }
-        Ok(())
-    }
-
-    fn report(&mut self, last: bool) -> Report {
-        let arrivals = std::mem::take(&mut self.arrivals);
-        let CpuTime { user, system } = CpuTime::now().since(self.cpu);
-        let us = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        Report {
-            at: clock::now(),
-            last,
-            user: us(user),
-            system: us(system),
-            totals: self.totals.clone(),
-            arrivals,
-        }
+        runs.remove(&nonce);
+        true
     }
 }
 
@@ -335,37 +244,23 @@ impl Book {
 mod tests {
     use super::*;
 
-    fn book() -> Book {
-        let sources = vec![SourceKind { each: true }, SourceKind { each: false }];
-        Book::new(&Hello { nonce: [0; 16], host: [0; 16], sources })
-    }
-
-    fn piece(source: u8, sequence: u64, offset: u64, total: u64) -> Piece {
-        Piece { source, sequence, offset, total }
+    #[test]
+    fn a_run_ends_with_its_last_connection() {
+        let runs = Runs::default();
+        let (one, other) = ([1; 16], [2; 16]);
+        [one, other, one].into_iter().for_each(|nonce| runs.enter(nonce));
+        assert_eq!([runs.leave(one), runs.leave(other), runs.leave(one)], [false, true, true]);
+        assert!(lock(&runs.0).is_empty());
     }
 
     #[test]
-    fn a_message_arrives_once_all_its_pieces_have_in_any_order() {
-        let mut book = book();
-        book.piece(piece(0, 0, 600, 1000), 400, 10).unwrap();
-        book.piece(piece(0, 1, 0, 500), 500, 20).unwrap();
-        assert_eq!(book.arrivals, [Arrival { source: 0, sequence: 1, at: 20 }]);
-        book.piece(piece(0, 0, 0, 1000), 600, 30).unwrap();
-        book.piece(piece(1, 0, 0, 64), 64, 40).unwrap();
-        let report = book.report(true);
-        assert_eq!(report.arrivals.len(), 2, "bulk is counted and not reported");
-        assert_eq!(report.totals, [Total { messages: 2, bytes: 1500 }, Total { messages: 1, bytes: 64 }]);
-        assert!(book.open.is_empty() && book.report(false).arrivals.is_empty());
-    }
-
-    #[test]
-    fn what_a_client_can_make_grow_is_bounded() {
-        let mut book = book();
-        for sequence in 0..MOST_OPEN as u64 {
-            book.piece(piece(0, sequence, 0, 100), 50, 0).unwrap();
-        }
-        assert!(matches!(book.piece(piece(0, 1 << 40, 0, 100), 50, 0), Err(ClientError::TooManyOpen)));
-        book.piece(piece(0, 7, 50, 100), 50, 0).unwrap();
-        assert!(matches!(book.piece(piece(2, 0, 0, 100), 50, 0), Err(ClientError::Source)));
+    fn the_log_says_what_went_in_each_direction() {
+        let total = |messages, bytes| vec![Total { messages, bytes }];
+        let mut served = Served { number: 0, connections: 1, received: total(3, 300), sent: None };
+        assert_eq!(words(&served), ", 3 messages, 300 bytes");
+        served.sent = Some(total(2, 20));
+        assert_eq!(words(&served), ", 3 messages, 300 bytes received, 2 messages, 20 bytes sent");
+        (served.received, served.number, served.connections) = (vec![], 1, 4);
+        assert_eq!(words(&served), ", connection 2 of 4, 2 messages, 20 bytes sent");
     }
 }

@@ -1,5 +1,6 @@
 //! Task that drives the sessions of a hub: receives and sends datagrams, and dispatches events.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,12 +10,12 @@ use bytes::BytesMut;
 use marcato_quic::{Arrival, Event, Piece, SessionId, SocketId};
 use marcato_stream::{Answer, Head};
 use marcato_units::Time;
-use marcato_wire::{Ecn, ErrorCode};
-use tokio::sync::mpsc;
+use marcato_wire::{Ecn, ErrorCode, Manner};
 
+use super::drivers::{Passed, Seat};
 use super::port::Port;
 use super::slab::Slabs;
-use super::{Entry, FINISHED, Hub, State, closed};
+use super::{Entry, FINISHED, Hub, State, close, closed};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::event::ConnectionEvent;
@@ -38,6 +39,8 @@ struct Driver {
     output: Vec<u8>,
     /// Empty buffers for output.
     spare: Vec<Vec<u8>>,
+    /// Empty queue for datagrams that other drivers hand over.
+    passed: VecDeque<Passed>,
 }
 
 pub(super) async fn drive(hub: Arc<Hub>) {
@@ -48,17 +51,22 @@ pub(super) async fn drive(hub: Arc<Hub>) {
         input: Slabs::default(),
         output: Vec::new(),
         spare: Vec::new(),
+        passed: VecDeque::new(),
     };
     driver.follow(&mut lock(&Arc::clone(&driver.hub).state));
     loop {
         tokio::task::consume_budget().await;
-        let read = driver.read();
+        let read = driver.read() | driver.take_passed();
         let wrote = driver.flush() | driver.write();
+        if read {
+            // What has arrived is in the processor's cache. Applications on this thread take it now.
+            tokio::task::yield_now().await;
+        }
         if read || wrote {
             continue;
         }
         let (over, timeout) = driver.look();
-        if over {
+        if over && driver.hub.seat.as_ref().is_none_or(Seat::rest) {
             return;
         }
         driver.wait(timeout).await;
@@ -97,24 +105,47 @@ impl Driver {
         any
     }
 
-    /// Hands datagrams received on a socket to the sessions.
+    /// Hands datagrams received on a socket to the sessions, or to the drivers of theirs.
     fn hand_over(&mut self, socket: usize, incoming: Option<Incoming>) {
         let Some(Incoming { from, to, len, segment, tos }) = incoming else { return };
         let Ok(socket) = u8::try_from(socket).map(SocketId) else { return };
-        let datagrams = self.input.take(len);
+        let mut datagrams = self.input.take(len);
+        let arrival = Arrival { socket, from, to, ecn: Ecn::from_bits(tos), segment };
+        let Some(seat) = &self.hub.seat else { return self.handle(arrival, datagrams) };
+        // Datagrams received together may belong to several connections of one client.
+        while !datagrams.is_empty() {
+            let (len, owner) = seat.run(&datagrams, segment);
+            let run = datagrams.split_to(len);
+            match owner {
+                Some(owner) => seat.pass(owner, arrival, &run),
+                None => self.handle(arrival, run),
+            }
+        }
+    }
+
+    /// Hands datagrams to the sessions of this driver.
+    fn handle(&self, arrival: Arrival, datagrams: BytesMut) {
         let now = self.hub.now();
         let mut state = lock(&self.hub.state);
-        // A peer whose handshake completes is sure of a place in the application's queue.
-        let room = state.accepted.as_ref().map_or(0, mpsc::Sender::capacity);
-        state.endpoint.set_room(room);
-        let arrival = Arrival { socket, from, to, ecn: Ecn::from_bits(tos), segment };
         if self.input.is_lent_out() {
-            for datagram in datagrams.chunks(segment.max(1)) {
+            for datagram in datagrams.chunks(arrival.segment.max(1)) {
                 state.endpoint.handle_datagrams(now, arrival, BytesMut::from(datagram));
             }
         } else {
             state.endpoint.handle_datagrams(now, arrival, datagrams);
         }
+    }
+
+    /// Handles the datagrams that other drivers have handed over. Returns whether there were any.
+    fn take_passed(&mut self) -> bool {
+        let Some(seat) = &self.hub.seat else { return false };
+        seat.take(&mut self.passed);
+        let any = !self.passed.is_empty();
+        for Passed { arrival, datagram } in self.passed.drain(..) {
+            let now = self.hub.now();
+            lock(&self.hub.state).endpoint.handle_datagrams(now, arrival, datagram);
+        }
+        any
     }
 
     /// Follows changes of the hub's sockets.
@@ -206,9 +237,16 @@ impl Driver {
         });
         let at = timeout.map(|at| self.hub.epoch + at.since(Time::ZERO));
         let sleep = tokio::time::sleep_until(at.unwrap_or(self.hub.epoch).into());
+        let passed = async {
+            match &self.hub.seat {
+                Some(seat) => seat.woken().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = ready => {}
             () = self.hub.wake.notified() => {}
+            () = passed => {}
             () = sleep, if at.is_some() => {}
         }
     }
@@ -245,7 +283,7 @@ impl Hub {
             any = true;
             self.event(state, now, id, event);
             // The last message that it sent may have been delivered.
-            if state.connections.get(&id).is_some_and(|entry| entry.finishing && entry.tickets.is_empty()) {
+            if state.connections.get(&id).is_some_and(Entry::ends) {
                 state.attention.push(id);
             }
         }
@@ -257,12 +295,17 @@ impl Hub {
             if paused {
                 any |= Self::pull(state, now, id);
             }
-            let finished = |entry: &Entry| entry.finishing && entry.tickets.is_empty();
-            if state.connections.get(&id).is_some_and(finished)
+            let entry = state.connections.get(&id).filter(|entry| entry.ends());
+            let reason = entry.and_then(|entry| entry.finishing.clone());
+            if let Some(reason) = reason
                 && let Some(session) = state.endpoint.session(id)
                 && session.finish_reports()
             {
-                session.close(now, ErrorCode::NoError, FINISHED);
+                if reason.is_none() {
+                    session.close(now, ErrorCode::NoError, FINISHED);
+                } else {
+                    close(session, now, Manner::Closed, &reason);
+                }
                 state.end(id, Closed::Local);
                 any = true;
             }
@@ -271,7 +314,8 @@ impl Hub {
     }
 
     fn event(self: &Arc<Self>, state: &mut State, now: Time, id: SessionId, event: Event) {
-        if event == Event::Connected && !state.connections.contains_key(&id) {
+        // Early data is for an application that has the connection.
+        if matches!(event, Event::Connected | Event::Early) && !state.connections.contains_key(&id) {
             return self.connected(state, now, id);
         }
         let Some(entry) = state.connections.get_mut(&id) else { return };
@@ -283,9 +327,16 @@ impl Hub {
                 if let Some(connecting) = entry.connecting.take() {
                     let _ = connecting.send(Ok(()));
                 }
+                // All messages may leave now, not only early ones.
+                entry.quic.shared.room.notify_waiters();
+                entry.quic.shared.readable.notify_waiters();
             }
             // Reading may have been paused for reports, which have left.
             Event::Readable => {
+                Self::pull(state, now, id);
+            }
+            Event::Finished => {
+                entry.peer_finished = true;
                 Self::pull(state, now, id);
             }
             Event::Reported { message, fate } => entry.reported(message, fate),
@@ -335,10 +386,14 @@ impl Hub {
 
     /// Creates the connection of a peer that has connected.
     fn connected(self: &Arc<Self>, state: &mut State, now: Time, id: SessionId) {
+        // One with early data may have been accepted, and have ended, before its handshake is
+        // complete.
+        let Some(pending) = state.endpoint.take_pending(id) else { return };
         let permit = state.accepted.clone().and_then(|accepted| accepted.try_reserve_owned().ok());
         match permit {
             Some(permit) => {
                 let quic = self.adopt(state, id, None);
+                *lock(&quic.pending) = Some(pending);
                 if let Some(session) = state.endpoint.peek(id) {
                     quic.established(session);
                 }
@@ -370,7 +425,12 @@ impl Hub {
             // Reading also gives the engine room, so it may have packets to send even if no piece
             // was returned.
             any = true;
-            let Some(piece) = session.read(now) else { break None };
+            let Some(piece) = session.read(now) else {
+                if entry.peer_finished {
+                    inbound.finish();
+                }
+                break None;
+            };
             if let Err(overrun) = inbound.piece(head(&piece), &piece.bytes, piece.last) {
                 break Some(overrun);
             }
@@ -397,6 +457,7 @@ impl Hub {
             match answer {
                 Answer::Report(report) => session.report(report.number, report.fate),
                 Answer::End { exchange, reason } => session.end_exchange(exchange, reason),
+                Answer::Hold { priority, held } => session.hold(priority, held),
             }
             any = true;
         }
@@ -406,5 +467,8 @@ impl Hub {
 
 /// Head of the message that a piece belongs to.
 const fn head(piece: &Piece) -> Head {
-    Head::new(piece.message, piece.priority).with_report(piece.report).with_exchange(piece.exchange)
+    Head::new(piece.message, piece.priority)
+        .with_report(piece.report)
+        .with_exchange(piece.exchange)
+        .with_early(piece.early)
 }

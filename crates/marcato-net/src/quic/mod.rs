@@ -1,47 +1,55 @@
 //! Multipath QUIC: sessions of `marcato-quic` over UDP sockets, one for each lane.
 //!
-//! One task drives all sessions that share sockets. The [`Hub`] holds them, and the state for the
-//! application's handles.
+//! One task, a driver, drives all sessions that share sockets. The [`Hub`] holds them, and the state
+//! for the application's handles. A listening endpoint may have several drivers.
 
 mod backlog;
 mod driver;
+mod drivers;
+mod listener;
 mod port;
+mod program;
 mod slab;
 mod socket;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use marcato_quic::{
-    LaneRequest, LaneState, LocalSocket, LongId, MessageId, Session, SessionConfig, SessionId, SocketId,
+    LaneRequest, LaneState, LocalSocket, LongId, MessageId, Pending, Session, SessionConfig, SessionId,
+    SocketId,
 };
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{Pool, Ticket as _};
+use marcato_stream::{CloseReason, Pool, Ticket as _};
 use marcato_units::{Bytes, Layer, Priority, Time};
-use marcato_wire::{ErrorCode, Fate};
-use rustls::{ClientConfig, ServerConfig};
+use marcato_wire::{ErrorCode, Fate, Manner};
+use rustls::AlertDescription;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
 use crate::config::{Config, Engine, LaneConfig, Limits, LocalAddress, Remote};
 use crate::connection::{Connection, Message};
-use crate::endpoint::EndpointStats;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError, ListenError,
     NotDelivered, ReserveError, SendError,
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
-use crate::stats::{ConnectionStats, LaneStats};
-use crate::tls::{self, Handshake};
+use crate::stats::{ConnectionStats, EarlyStats, LaneStats};
+use crate::tls::{self, Alerted, ClientTls, Handshake};
+use drivers::Seat;
+pub(crate) use listener::Listener;
 use socket::Socket;
 
 /// Reason sent to a peer when all messages have been delivered.
 const FINISHED: &str = "finished";
 /// Reason sent to a peer when the application aborts a connection.
 const ABORTED: &str = "aborted";
+
+/// Reason for the end of a connection with early data whose handshake does not end.
+const LATE: &str = "the handshake took too long";
 
 /// Sessions that share sockets.
 pub(crate) struct Hub {
@@ -56,6 +64,8 @@ pub(crate) struct Hub {
     buffer: Bytes,
     /// Set if this is the client's end of its connections.
     client: bool,
+    /// Place of its driver, if the endpoint has several.
+    seat: Option<Seat>,
 }
 
 struct State {
@@ -84,7 +94,10 @@ struct Entry {
     /// Tickets of messages with a receipt, until the peer reports about them.
     receipts: HashMap<MessageId, Ticket>,
     unfinished: [usize; Priority::COUNT],
-    finishing: bool,
+    /// Reason for the end of the connection, once it shall end when everything is delivered.
+    finishing: Option<CloseReason>,
+    /// Set when the peer sends no more messages. Those that have arrived may not have been read.
+    peer_finished: bool,
     /// Set when reading has stopped because the application takes nothing.
     paused: bool,
     /// Set when the application has taken something since.
@@ -103,66 +116,43 @@ pub(crate) struct Quic {
     key: u64,
     /// Statistics at its end.
     last: Mutex<Option<ConnectionStats>>,
+    /// Place among the peers that wait for the application, until it accepts this one.
+    pending: Mutex<Option<Pending>>,
+}
+
+/// Returns the configuration of an endpoint with these sockets.
+fn endpoint_config(config: &Config, sockets: &[Arc<Socket>]) -> marcato_quic::EndpointConfig {
+    let local = |socket: &Arc<Socket>| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
+    let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
+    endpoint.max_sessions = config.quic.max_connections;
+    endpoint.validate_addresses = config.quic.validate_addresses;
+    endpoint.reset_key.clone_from(&config.quic.reset_key);
+    endpoint.max_handshakes = config.quic.max_handshakes;
+    endpoint.max_handshakes_per_address = config.quic.max_handshakes_per_address;
+    endpoint.handshake_timeout = Some(config.quic.handshake_timeout);
+    endpoint
 }
 
 impl Hub {
-    fn new(
-        sockets: Vec<Arc<Socket>>,
-        config: &Config,
-        accepted: Option<mpsc::Sender<Connection>>,
-    ) -> Result<Arc<Self>, marcato_quic::EndpointError> {
+    /// Creates the hub of a client.
+    fn new(sockets: Vec<Arc<Socket>>, config: &Config) -> Result<Arc<Self>, marcato_quic::EndpointError> {
         let epoch = Instant::now();
-        let local =
-            |socket: &Arc<Socket>| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
-        let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
-        endpoint.max_sessions = config.quic.max_connections;
-        endpoint.validate_addresses = config.quic.validate_addresses;
-        endpoint.reset_key.clone_from(&config.quic.reset_key);
-        endpoint.max_handshakes = config.quic.max_handshakes;
-        endpoint.max_handshakes_per_address = config.quic.max_handshakes_per_address;
-        endpoint.handshake_timeout = Some(config.quic.handshake_timeout);
-        let client = accepted.is_none();
+        let endpoint = marcato_quic::Endpoint::new(endpoint_config(config, &sockets), epoch)?;
+        let pool = Pool::new(config.limits.memory);
         Ok(Arc::new(Self {
-            state: Mutex::new(State {
-                endpoint: marcato_quic::Endpoint::new(endpoint, epoch)?,
-                sockets,
-                changes: 0,
-                connections: HashMap::new(),
-                attention: Vec::new(),
-                discarded: 0,
-                shared: false,
-                accepted,
-                next_key: 0,
-            }),
+            state: Mutex::new(State::new(endpoint, sockets)),
             wake: Notify::new(),
             epoch,
             limits: config.limits,
-            pool: Pool::new(config.limits.memory),
+            pool,
             buffer: config.quic.socket_buffer,
-            client,
+            client: true,
+            seat: None,
         }))
     }
 
     fn now(&self) -> Time {
         Time::ZERO + self.epoch.elapsed()
-    }
-
-    fn stats(&self) -> EndpointStats {
-        let state = lock(&self.state);
-        let stats = state.endpoint.stats();
-        EndpointStats {
-            connections: state.connections.len(),
-            handshakes: stats.handshakes,
-            held: self.pool.held(),
-            // The session's endpoint counts a peer as accepted when its handshake begins.
-            accepted: stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64),
-            refused: stats.refused,
-            retried: stats.retried,
-            failed: stats.failed,
-            stray: stats.stray,
-            discarded: state.discarded,
-            crowded: stats.crowded,
-        }
     }
 
     /// Creates the connection of a session.
@@ -180,6 +170,7 @@ impl Hub {
             id,
             key,
             last: Mutex::new(None),
+            pending: Mutex::new(None),
         });
         let entry = Entry {
             key,
@@ -187,7 +178,8 @@ impl Hub {
             tickets: HashMap::new(),
             receipts: HashMap::new(),
             unfinished: [0; Priority::COUNT],
-            finishing: false,
+            finishing: None,
+            peer_finished: false,
             paused: false,
             noticed: false,
             span: tracing::debug_span!("connection", key),
@@ -199,6 +191,20 @@ impl Hub {
 }
 
 impl State {
+    fn new(endpoint: marcato_quic::Endpoint, sockets: Vec<Arc<Socket>>) -> Self {
+        Self {
+            endpoint,
+            sockets,
+            changes: 0,
+            connections: HashMap::new(),
+            attention: Vec::new(),
+            discarded: 0,
+            shared: false,
+            accepted: None,
+            next_key: 0,
+        }
+    }
+
     /// Returns a socket for a lane; `None` if none has its address family, its layer and its local
     /// address. At the server, only the address of a client's socket tells the lanes of a session
     /// apart, so those of its other lanes are `taken`.
@@ -226,6 +232,9 @@ impl State {
         let Some(session) = self.endpoint.peek(id) else { return stats };
         stats.conducted = *session.conducted();
         stats.parts = session.parts();
+        let sent = session.stats();
+        stats.early =
+            EarlyStats { sent: sent.early, accepted: sent.early_accepted, rejected: sent.early_rejected };
         let client = entry.quic.hub.client;
         let lanes = session.lanes().map(|(view, state, lane)| {
             let route = session.route(view.id);
@@ -264,14 +273,26 @@ impl State {
         for (_, receipt) in entry.receipts {
             receipt.settle(Err(NotDelivered::NotTaken(closed.clone())));
         }
+        if let Some(alert) = self.endpoint.peek(id).and_then(Session::alert) {
+            let _ = entry.quic.shared.alert.set(alert.into());
+        }
         if let Some(connecting) = entry.connecting {
-            let _ = connecting.send(Err(closed.to_string()));
+            let reason = match &closed {
+                Closed::Lost { reason } => reason.clone(),
+                other => other.to_string(),
+            };
+            let _ = connecting.send(Err(reason));
         }
         entry.quic.shared.close(closed);
     }
 }
 
 impl Entry {
+    /// Returns whether the connection shall end and everything is delivered.
+    fn ends(&self) -> bool {
+        self.finishing.is_some() && self.tickets.is_empty()
+    }
+
     /// Settles the ticket for a report, if the message has one.
     fn reported(&mut self, message: Option<MessageId>, fate: Fate) {
         let Some(receipt) = message.and_then(|id| self.receipts.remove(&id)) else {
@@ -298,11 +319,19 @@ impl Entry {
     }
 }
 
+/// Closes a session with the reason of this end's application.
+fn close(session: &mut Session, now: Time, manner: Manner, reason: &CloseReason) {
+    session.close(now, ErrorCode::Application(manner, reason.code), &reason.text);
+}
+
 /// Returns the end of a connection for the application, from the reason and the peer's code.
 fn closed(reason: &str, code: Option<u64>) -> Closed {
     match code {
-        Some(code) if code == ErrorCode::NoError.get() => Closed::ByPeer,
-        _ => Closed::Lost { reason: reason.to_owned() },
+        Some(code) if code == ErrorCode::NoError.get() => Closed::ByPeer(CloseReason::default()),
+        code => match code.and_then(ErrorCode::application) {
+            Some((manner, code)) => CloseReason::received(code, reason.as_bytes()).of_peer(manner),
+            None => Closed::Lost { reason: reason.to_owned() },
+        },
     }
 }
 
@@ -330,7 +359,20 @@ impl Quic {
 
     /// Records the results of the TLS handshake.
     fn established(&self, session: &Session) {
-        let _ = self.shared.handshake.set(Handshake { peer: session.peer_identity(), alpn: session.alpn() });
+        let (peer, alpn, resumed) = (session.peer_identity(), session.alpn(), session.resumed());
+        let _ = self.shared.handshake.set(Handshake { peer, alpn, resumed });
+    }
+
+    /// Ends the connection because its handshake takes too long.
+    fn time_out(&self) {
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        if let Some((_, session)) = state.connection(self) {
+            session.close(now, ErrorCode::NoError, LATE);
+            state.end(self.id, Closed::Lost { reason: LATE.to_owned() });
+        }
+        drop(state);
+        self.hub.wake.notify_one();
     }
 
     /// Returns the error of sending on a connection that has ended or is closing here.
@@ -351,7 +393,7 @@ impl Quic {
         let len = Bytes::new(message.body.len() as u64);
         let mut state = lock(&self.hub.state);
         let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
-        if entry.finishing {
+        if entry.finishing.is_some() {
             return Err(SendError::Closed(Closed::Local));
         }
         // The session has ended, and the event of its end was not dispatched yet.
@@ -374,12 +416,15 @@ impl Quic {
         };
         let id = sent.map_err(|error| match error {
             marcato_quic::SendError::Closed => self.over(),
+            marcato_quic::SendError::Finished => SendError::Finished,
             marcato_quic::SendError::Offer(error) => SendError::from_offer(error, level),
             marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
             marcato_quic::SendError::TooLongForDatagram { limit } => {
                 SendError::TooLongForDatagram { limit: Bytes::new(limit as u64) }
             }
             marcato_quic::SendError::NoDatagrams => SendError::NoDatagrams,
+            // It waits for the handshake.
+            marcato_quic::SendError::NotEarly => SendError::Busy { priority: level },
             marcato_quic::SendError::Ended => SendError::Ended,
         })?;
         entry.span.in_scope(|| tracing::trace!(id = id.get(), priority = %level, %len, "offered"));
@@ -410,7 +455,7 @@ impl Transport for Quic {
     fn begin_long(&self) -> Result<LongId, SendError> {
         let mut state = lock(&self.hub.state);
         let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
-        if entry.finishing { Err(self.over()) } else { Ok(session.begin_long()) }
+        if entry.finishing.is_some() { Err(self.over()) } else { Ok(session.begin_long()) }
     }
 
     fn offer_part(
@@ -549,6 +594,10 @@ impl Transport for Quic {
         session.export_keying_material(out, label, context).then_some(()).ok_or(ExportError::Length { len })
     }
 
+    fn accepted(&self) {
+        *lock(&self.pending) = None;
+    }
+
     fn resume(&self) {
         let answers = lock(&self.shared.inbound).answers() > 0;
         let mut state = lock(&self.hub.state);
@@ -563,8 +612,28 @@ impl Transport for Quic {
 
     fn finish(&self) {
         let mut state = lock(&self.hub.state);
+        if let Some((_, session)) = state.connection(self) {
+            session.finish();
+        }
+        drop(state);
+        self.shared.room.notify_waiters();
+        self.hub.wake.notify_one();
+    }
+
+    fn is_early(&self) -> bool {
+        let mut state = lock(&self.hub.state);
+        state.connection(self).is_some_and(|(_, session)| session.is_early())
+    }
+
+    fn is_delivered(&self) -> bool {
+        let mut state = lock(&self.hub.state);
+        state.connection(self).is_none_or(|(entry, _)| entry.tickets.is_empty())
+    }
+
+    fn close(&self, reason: CloseReason) {
+        let mut state = lock(&self.hub.state);
         if let Some((entry, _)) = state.connection(self) {
-            entry.finishing = true;
+            entry.finishing.get_or_insert(reason);
             state.attention.push(self.id);
         }
         drop(state);
@@ -572,11 +641,14 @@ impl Transport for Quic {
         self.hub.wake.notify_one();
     }
 
-    fn abort(&self) {
+    fn abort(&self, reason: Option<CloseReason>) {
         let now = self.hub.now();
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
-            session.close(now, ErrorCode::Aborted, ABORTED);
+            match reason {
+                None => session.close(now, ErrorCode::Aborted, ABORTED),
+                Some(reason) => close(session, now, Manner::Aborted, &reason),
+            }
             state.end(self.id, Closed::Local);
         }
         drop(state);
@@ -651,91 +723,20 @@ fn with_low_lanes(config: &Config, lanes: &[LaneConfig]) -> Result<Vec<LaneConfi
     Ok(all)
 }
 
-/// Limit of the attempts to get two consecutive ports from the system.
-const PORT_PAIRS: u32 = 32;
-
-/// Returns the sockets of a server, with the implied ones for low lanes.
-fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, ListenError> {
-    let bind = |addr, layer| {
-        let socket = Socket::bind(addr, layer, config.quic.socket_buffer);
-        socket.map(Arc::new).map_err(|source| ListenError::Bind { addr, source })
-    };
-    let beside = config.quic.layered && at.iter().all(|local| local.layer == Layer::High);
-    let (mut sockets, mut low) = (Vec::new(), Vec::new());
-    for local in at {
-        let mut tries = if local.addr.port() == 0 { PORT_PAIRS } else { 1 };
-        loop {
-            let socket = bind(local.addr, local.layer)?;
-            if !beside {
-                sockets.push(socket);
-                break;
-            }
-            tries -= 1;
-            // The port after one that the system has chosen may be in use.
-            match low_address(socket.addr).map_err(ListenError::from).and_then(|addr| bind(addr, Layer::Low))
-            {
-                Ok(second) => {
-                    sockets.push(socket);
-                    low.push(second);
-                    break;
-                }
-                Err(error) if tries == 0 => return Err(error),
-                Err(_) => {}
-            }
-        }
-    }
-    sockets.extend(low);
-    Ok(sockets)
-}
-
-/// Listener, until it is dropped.
-pub(crate) struct Listener {
-    hub: Arc<Hub>,
-    pub(crate) addrs: Vec<SocketAddr>,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        lock(&self.hub.state).accepted = None;
-        self.hub.wake.notify_one();
-    }
-}
-
-impl Listener {
-    pub(crate) fn observe(&self) -> Arc<dyn Fn() -> EndpointStats + Send + Sync> {
-        let hub = Arc::clone(&self.hub);
-        Arc::new(move || hub.stats())
-    }
-
-    pub(crate) fn new(
-        config: &Config,
-        at: &[LocalAddress],
-        tls: Option<Arc<ServerConfig>>,
-        accepted: mpsc::Sender<Connection>,
-    ) -> Result<Self, ListenError> {
-        let tls = tls.ok_or(ConfigError::PlaintextQuic)?;
-        let sockets = listening(config, at)?;
-        let addrs = sockets.iter().map(|socket| socket.addr).collect();
-        let hub = Hub::new(sockets, config, Some(accepted))?;
-        lock(&hub.state).endpoint.listen_with(tls, session_config(config))?;
-        let span = tracing::debug_span!("quic", listening = ?addrs);
-        tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
-        Ok(Self { hub, addrs })
-    }
-}
-
 /// Server with everything that connecting to it needs.
 struct Wanted<'a> {
-    name: &'a str,
-    tls: Arc<ClientConfig>,
+    tls: ClientTls<'a>,
     /// Lanes, at least one, with the implied ones of the low layer.
     lanes: Vec<LaneConfig>,
     first: SocketAddr,
 }
 
 impl<'a> Wanted<'a> {
-    async fn new(config: &Config, to: &'a Remote) -> Result<Self, ConnectError> {
-        let (name, tls) = tls::client(config, &to.security).await?.ok_or(ConfigError::PlaintextQuic)?;
+    async fn new(config: &Config, to: &'a Remote, data: Data) -> Result<Self, ConnectError> {
+        let mut tls = tls::client(config, &to.security).await?.ok_or(ConfigError::PlaintextQuic)?;
+        if data == Data::Early {
+            tls.allow_early_data();
+        }
         let lanes = with_low_lanes(config, &to.lanes)?;
         let Some(first) = lanes.first().map(|lane| lane.remote) else {
             return Err(ConfigError::NoAddress.into());
@@ -745,13 +746,22 @@ impl<'a> Wanted<'a> {
             let given = lanes.len();
             return Err(ConfigError::TooManyLanes { engine: Engine::Quic, most, given }.into());
         }
-        Ok(Self { name, tls, lanes, first })
+        Ok(Self { tls, lanes, first })
     }
 }
 
-/// Connects over all lanes of `to`; returns when the first is up.
-pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-    let wanted = Wanted::new(config, to).await?;
+/// Time from which data may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    /// From the end of the handshake on.
+    Ordinary,
+    /// At once, if there is a ticket for it.
+    Early,
+}
+
+/// Connects over all lanes of `to`; returns when data may leave.
+pub(crate) async fn connect(config: &Config, to: &Remote, data: Data) -> Result<Connection, ConnectError> {
+    let wanted = Wanted::new(config, to, data).await?;
     let mut sockets = Vec::new();
     for lane in &wanted.lanes {
         let addr = lane.local.unwrap_or_else(|| any_address(lane.remote));
@@ -759,15 +769,20 @@ pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, 
         sockets.push(Arc::new(socket.map_err(|source| ConnectError::Bind { addr, source })?));
     }
     let places: Vec<SocketId> = (0..=u8::MAX).map(SocketId).take(sockets.len()).collect();
-    let hub = Hub::new(sockets, config, None)?;
+    let hub = Hub::new(sockets, config)?;
     let connecting = begin(&hub, config, &wanted, &places)?;
     let span = tracing::debug_span!("quic", remote = %wanted.first);
     tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
-    established(config, wanted.first, connecting).await
+    ready(config, &wanted, connecting).await
 }
 
-/// Connection during its handshake, with the channel that reports the end of that.
-type Connecting = (Connection, oneshot::Receiver<Result<(), String>>);
+/// Connection during its handshake.
+struct Connecting {
+    connection: Connection,
+    quic: Weak<Quic>,
+    /// Channel that reports the end of the handshake.
+    connected: oneshot::Receiver<Result<(), String>>,
+}
 
 /// Begins a session by these sockets, one for each lane.
 fn begin(
@@ -781,10 +796,11 @@ fn begin(
     let now = hub.now();
     let session = session_config(config);
     let first = places.first().copied().unwrap_or_default();
-    let tls = Arc::clone(&wanted.tls);
-    let id = state.endpoint.connect_with(now, first, wanted.first, wanted.name, tls, session)?;
+    let tls = Arc::clone(&wanted.tls.config);
+    let id = state.endpoint.connect_with(now, first, wanted.first, wanted.tls.name, tls, session)?;
     let quic = hub.adopt(&mut state, id, Some(connecting));
     // If the caller stops waiting, the connection ends with this handle.
+    let handle = Arc::downgrade(&quic);
     let connection = Connection::new(quic);
     let mut lanes = Ok(());
     if let Some(session) = state.endpoint.session(id) {
@@ -794,19 +810,48 @@ fn begin(
     drop(state);
     hub.wake.notify_one();
     lanes?;
-    Ok((connection, connected))
+    Ok(Connecting { connection, quic: handle, connected })
+}
+
+/// Waits until data may leave: for the handshake, unless there is early data.
+async fn ready(
+    config: &Config,
+    wanted: &Wanted<'_>,
+    connecting: Connecting,
+) -> Result<Connection, ConnectError> {
+    if !connecting.connection.transport().is_early() {
+        return established(config, wanted, connecting).await;
+    }
+    let Connecting { connection, quic, connected } = connecting;
+    let timeout = config.quic.handshake_timeout;
+    // A handshake that fails ends the connection.
+    tokio::spawn(async move {
+        let late = tokio::time::timeout(timeout, connected).await.is_err();
+        if let Some(quic) = quic.upgrade().filter(|_| late) {
+            quic.time_out();
+        }
+    });
+    Ok(connection)
 }
 
 /// Waits for the handshake.
 async fn established(
     config: &Config,
-    addr: SocketAddr,
-    (connection, connected): Connecting,
+    wanted: &Wanted<'_>,
+    Connecting { connection, connected, .. }: Connecting,
 ) -> Result<Connection, ConnectError> {
+    let addr = wanted.first;
     match tokio::time::timeout(config.quic.handshake_timeout, connected).await {
         Err(_) => Err(ConnectError::TimedOut { addr }),
-        Ok(Ok(Ok(()))) => Ok(connection),
-        Ok(Ok(Err(reason))) => Err(ConnectError::Ended { addr, reason }),
+        Ok(Ok(Ok(()))) => {
+            wanted.tls.check(addr, connection.transport().shared().handshake.get())?;
+            Ok(connection)
+        }
+        Ok(Ok(Err(reason))) => Err(match connection.transport().shared().alert.get() {
+            None => ConnectError::Ended { addr, reason },
+            Some(AlertDescription::NoApplicationProtocol) => ConnectError::Protocol { addr },
+            Some(alert) => ConnectError::Tls { addr, source: Alerted { alert: *alert, reason }.into() },
+        }),
         Ok(Err(_)) => Err(ConnectError::Ended { addr, reason: "its task has ended".to_owned() }),
     }
 }
@@ -823,7 +868,7 @@ impl ClientSockets {
             socket.map(Arc::new).map_err(|source| ListenError::Bind { addr: local.addr, source })
         };
         let sockets = at.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
-        let hub = Hub::new(sockets, config, None)?;
+        let hub = Hub::new(sockets, config)?;
         lock(&hub.state).shared = true;
         let span = tracing::debug_span!("quic", client = ?at);
         tokio::spawn(driver::drive(Arc::clone(&hub)).instrument(span));
@@ -834,15 +879,20 @@ impl ClientSockets {
         lock(&self.hub.state).sockets.iter().map(|socket| socket.addr).collect()
     }
 
-    pub(crate) async fn connect(&self, config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-        let wanted = Wanted::new(config, to).await?;
+    pub(crate) async fn connect(
+        &self,
+        config: &Config,
+        to: &Remote,
+        data: Data,
+    ) -> Result<Connection, ConnectError> {
+        let wanted = Wanted::new(config, to, data).await?;
         let mut places = Vec::new();
         for lane in &wanted.lanes {
             let place = lock(&self.hub.state).place(lane, &places);
             places.push(place.ok_or(ConfigError::NoSocket { remote: lane.remote })?);
         }
         let connecting = begin(&self.hub, config, &wanted, &places)?;
-        established(config, wanted.first, connecting).await
+        ready(config, &wanted, connecting).await
     }
 }
 

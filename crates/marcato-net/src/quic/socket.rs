@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::sys::{self, Incoming};
+use crate::sys::{self, Incoming, Instruction};
 
 /// DSCP LE: the lower-effort class (RFC 8622 §3).
 const DSCP_LE: u8 = 0b00_0001;
@@ -45,7 +45,28 @@ pub(super) struct Socket {
 }
 
 impl Socket {
+    /// Binds a socket to an address that no other has.
     pub(super) fn bind(addr: SocketAddr, layer: Layer, buffer: Bytes) -> io::Result<Self> {
+        Self::bound(addr, layer, buffer, false)
+    }
+
+    /// Lets further sockets share the address. The first of them was bound to it alone: two sockets
+    /// that were to share from the start would also share with those of another endpoint.
+    pub(super) fn share(&self) -> io::Result<()> {
+        sys::share_port(&SockRef::from(&self.udp))
+    }
+
+    /// Binds a further socket to the address of one that shares it.
+    pub(super) fn another(&self, buffer: Bytes) -> io::Result<Self> {
+        Self::bound(self.addr, self.layer, buffer, true)
+    }
+
+    /// Lets the kernel choose among the sockets that share the address by the owners of datagrams.
+    pub(super) fn steer(&self, program: &[Instruction]) -> io::Result<()> {
+        sys::steer(&SockRef::from(&self.udp), program)
+    }
+
+    fn bound(addr: SocketAddr, layer: Layer, buffer: Bytes, shares: bool) -> io::Result<Self> {
         let v6 = addr.is_ipv6();
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
         let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -54,6 +75,9 @@ impl Socket {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
+        if shares {
+            sys::share_port(&SockRef::from(&socket))?;
+        }
         socket.bind(&addr.into())?;
         // The system grants less if its limit is lower.
         let size = usize::try_from(buffer.get()).unwrap_or(usize::MAX);

@@ -4,8 +4,9 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use marcato_identity::explain_alert;
-use marcato_stream::{PeerError, Reader, chunk};
+use marcato_stream::{CloseReason, PeerError, Reader, chunk};
 use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_wire::Manner;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -100,7 +101,8 @@ struct Driver {
     low_water: u32,
     liveness: Liveness,
     times: Times,
-    /// Set when we have ended our direction.
+    /// Set when the end of our direction is queued; `ended` when it has been handed to the socket.
+    ending: bool,
     ended: bool,
 }
 
@@ -130,11 +132,17 @@ pub(super) async fn drive(
         low_water: 0,
         liveness,
         times: Times { check, linger: None, progress: None, patience: None },
+        ending: false,
         ended: false,
     };
     let closed = match driver.run().await {
         Ok(closed) => closed,
-        Err(stop) => Closed::Lost { reason: stop.to_string() },
+        Err(stop) => {
+            if let Stop::Tls(rustls::Error::AlertReceived(alert)) = &stop {
+                let _ = tcp.shared.alert.set(*alert);
+            }
+            Closed::Lost { reason: stop.to_string() }
+        }
     };
     tracing::debug!(%closed, "over");
     // The socket closes before its end is reported.
@@ -177,7 +185,7 @@ impl Driver {
             if self.is_over(full)? {
                 return Ok(Closed::Local);
             }
-            let reading = self.ended || !full || self.is_declining();
+            let reading = self.ended || !full || self.is_declining() || self.is_aborting();
             let mut read = false;
             if reading {
                 match self.stream.try_read(&mut self.input) {
@@ -191,9 +199,14 @@ impl Driver {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     // The peer has received all its data, and does not wait for us.
-                    Err(_) if self.ended => return Ok(Closed::Local),
+                    Err(_) if self.ended || self.is_aborting() => return Ok(Closed::Local),
                     Err(error) => return Err(error.into()),
                 }
+            }
+            if read {
+                // What has arrived is in the processor's cache. Applications on this thread take it
+                // now.
+                tokio::task::yield_now().await;
             }
             if wrote || read {
                 continue;
@@ -248,7 +261,8 @@ impl Driver {
     /// reading has to stop for the application.
     fn is_over(&mut self, full: bool) -> Result<bool, Stop> {
         let now = Instant::now();
-        if self.ended {
+        let phase = lock(&self.tcp.state).phase;
+        if self.ended || phase == Phase::Aborting {
             let linger = *self.times.linger.get_or_insert(now + self.config.linger);
             // Whatever the peer still sends, it has taken all our data.
             self.times.progress = None;
@@ -265,7 +279,7 @@ impl Driver {
             };
             self.times.check = now + next;
         }
-        if lock(&self.tcp.state).phase != Phase::Finishing {
+        if phase != Phase::Finishing {
             return Ok(false);
         }
         // The receipts that closing waits for come after messages that the application may never
@@ -304,6 +318,11 @@ impl Driver {
         lock(&self.tcp.shared.inbound).is_declining()
     }
 
+    /// Returns whether the application aborts the connection, and only the reason is still sent.
+    fn is_aborting(&self) -> bool {
+        lock(&self.tcp.state).phase == Phase::Aborting
+    }
+
     fn is_full(&self) -> bool {
         let receipts = lock(&self.tcp.state).sender.receipts();
         let mut inbound = lock(&self.tcp.shared.inbound);
@@ -326,20 +345,30 @@ impl Driver {
         if self.pipe.is_pending() || self.ended {
             return Ok(any);
         }
-        self.queue_answers();
-        let now = self.tcp.now();
-        let (wanted, done, quiet) = {
-            let state = lock(&self.tcp.state);
-            let done = state.phase == Phase::Finishing && state.sender.is_idle();
-            (state.sender.wants_write(), done, state.sender.is_quiet(now, self.config.chunk.quiet_after))
-        };
-        if done {
-            self.pipe.queue_end();
-            self.pipe.flush(&self.stream)?;
-            // TLS's closing alert is a few bytes. If even they do not fit, the peer is not reading
-            // anyway.
+        if self.ending {
             SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write)?;
             self.ended = true;
+            return Ok(true);
+        }
+        self.queue_answers();
+        let now = self.tcp.now();
+        let (wanted, end, quiet) = {
+            let state = lock(&self.tcp.state);
+            let end = match state.phase {
+                Phase::Finishing if state.sender.is_idle() => Some((Manner::Closed, state.reason.clone())),
+                Phase::Aborting => Some((Manner::Aborted, state.reason.clone())),
+                _ => None,
+            };
+            (state.sender.wants_write(), end, state.sender.is_quiet(now, self.config.chunk.quiet_after))
+        };
+        if let Some((manner, reason)) = end {
+            if manner == Manner::Aborted || !reason.is_none() {
+                self.chunk.clear();
+                reason.write(manner, &mut self.chunk);
+                self.pipe.queue(&mut self.chunk)?;
+            }
+            self.pipe.queue_end();
+            self.ending = true;
             return Ok(true);
         }
         if !wanted || !self.is_writable()? {
@@ -407,6 +436,7 @@ impl Driver {
             if *ended { Ok(()) } else { Ok(reader.feed(bytes, &mut inbound, &mut state.sender)?) }
         })?;
         drop((inbound, state));
+        let over = over || matches!(reader.closed(), Some(Closed::Aborted(_)));
         tcp.shared.readable.notify_waiters();
         tcp.shared.room.notify_waiters();
         Ok(over)
@@ -414,19 +444,24 @@ impl Driver {
 
     /// Determines the outcome once the peer sends nothing more.
     fn at_end(&self) -> Result<Closed, Stop> {
-        if self.ended {
+        if self.ended || self.is_aborting() {
             return Ok(Closed::Local);
+        }
+        let announced = self.reader.closed();
+        if let Some(aborted @ Closed::Aborted(_)) = announced {
+            return Ok(aborted);
         }
         if !self.reader.is_between_frames() || lock(&self.tcp.shared.inbound).open_messages() > 0 {
             return Err(Stop::CutShort);
         }
-        Ok(Closed::ByPeer)
+        Ok(announced.unwrap_or_else(|| Closed::ByPeer(CloseReason::default())))
     }
 
     fn at_eof(&self) -> Result<Closed, Stop> {
         // RFC 8446 §6.1: each side must send close_notify before it closes. Without it, the end of
         // the data may have been cut off.
-        if self.pipe.is_tls() && !self.ended {
+        let aborted = matches!(self.reader.closed(), Some(Closed::Aborted(_)));
+        if self.pipe.is_tls() && !self.ended && !self.is_aborting() && !aborted {
             return Err(Stop::Truncated);
         }
         self.at_end()

@@ -18,7 +18,7 @@ use std::time::Instant;
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{LongId, Pool, Sender};
+use marcato_stream::{CloseReason, LongId, Pool, Sender};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, Error as TlsError};
@@ -62,6 +62,8 @@ pub(crate) struct Tcp {
 struct State {
     sender: Sender<Ticket>,
     phase: Phase,
+    /// Reason for the end that is given to the peer.
+    reason: CloseReason,
     /// Stream, until the connection has ended.
     stream: Option<Arc<TcpStream>>,
     /// Last statistics of the lane.
@@ -74,8 +76,10 @@ enum Phase {
     Open,
     /// No messages are accepted; those queued are delivered.
     Finishing,
-    /// The application aborts the connection.
+    /// The application aborts the connection, and gives the peer no reason.
     Aborted,
+    /// The application aborts the connection: the reason is all that is still sent.
+    Aborting,
     Over,
 }
 
@@ -95,6 +99,7 @@ impl Tcp {
             state: Mutex::new(State {
                 sender: Sender::new(config.conductor, config.limits)?,
                 phase: Phase::Open,
+                reason: CloseReason::default(),
                 stream: Some(Arc::clone(&stream)),
                 last: None,
             }),
@@ -260,19 +265,35 @@ impl Transport for Tcp {
     }
 
     fn finish(&self) {
+        lock(&self.state).sender.finish();
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
+
+    fn is_delivered(&self) -> bool {
+        lock(&self.state).sender.unfinished() == [0; Priority::COUNT]
+    }
+
+    fn close(&self, reason: CloseReason) {
         let mut state = lock(&self.state);
         if state.phase == Phase::Open {
             state.phase = Phase::Finishing;
+            state.reason = reason;
         }
         drop(state);
         self.shared.room.notify_waiters();
         self.wake.notify_one();
     }
 
-    fn abort(&self) {
+    fn abort(&self, reason: Option<CloseReason>) {
         let mut state = lock(&self.state);
-        if state.phase != Phase::Over {
-            state.phase = Phase::Aborted;
+        match (state.phase, reason) {
+            (Phase::Over | Phase::Aborting, Some(_)) | (Phase::Over, None) => {}
+            (_, Some(reason)) => {
+                state.phase = Phase::Aborting;
+                state.reason = reason;
+            }
+            (_, None) => state.phase = Phase::Aborted,
         }
         drop(state);
         self.wake.notify_one();
@@ -286,7 +307,14 @@ impl Transport for Tcp {
         let parts = state.sender.parts();
         drop(state);
         let lane = stream.map(|stream| self.lane(&stream)).or(last);
-        ConnectionStats { lanes: lane.into_iter().collect(), conducted, parts, unfinished, received }
+        ConnectionStats {
+            lanes: lane.into_iter().collect(),
+            conducted,
+            parts,
+            unfinished,
+            received,
+            ..ConnectionStats::default()
+        }
     }
 }
 
@@ -317,9 +345,10 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
     let addr = lane.remote;
     let tls = match tls::client(config, &remote.security).await? {
         None => None,
-        Some((name, tls)) => {
-            let server = ServerName::try_from(name.to_owned());
-            Some((tls, server.map_err(|_| ConfigError::Name { name: name.to_owned() })?))
+        Some(tls) => {
+            let name = tls.name.to_owned();
+            let server = ServerName::try_from(name.clone()).map_err(|_| ConfigError::Name { name })?;
+            Some((tls, server))
         }
     };
     let unreachable = |source| ConnectError::Unreachable { addr, source };
@@ -339,7 +368,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
             })?;
             return Ok((stream, Pipe::plain()));
         };
-        let stream = TlsConnector::from(tls).connect(server, stream).await;
+        let stream = TlsConnector::from(Arc::clone(&tls.config)).connect(server, stream).await;
         let stream = stream.map_err(|source| match of_tls(&source) {
             Some(TlsError::InvalidMessage(_)) => ConnectError::NotTls { addr },
             Some(TlsError::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
@@ -352,7 +381,9 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
         if connection.alpn_protocol().is_none() {
             return Err(ConnectError::Protocol { addr });
         }
-        Ok((stream, Pipe::tls(connection.into())))
+        let pipe = Pipe::tls(connection.into());
+        tls.check(addr, pipe.handshake().as_ref())?;
+        Ok((stream, pipe))
     };
     let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::sync::{Arc, Mutex};
 
 use marcato_identity::PeerIdentity;
-use rustls::Connection;
+use rustls::{Connection, HandshakeKind};
 use tokio::net::TcpStream;
 
 use crate::shared::lock;
@@ -51,7 +51,8 @@ impl Pipe {
         let connection = lock(connection);
         let chain = connection.peer_certificates().map(<[_]>::to_vec);
         let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
-        Some(Handshake { peer: chain.and_then(PeerIdentity::new), alpn })
+        let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+        Some(Handshake { peer: chain.and_then(PeerIdentity::new), alpn, resumed })
     }
 
     /// Returns the TLS connection; `None` in plaintext.

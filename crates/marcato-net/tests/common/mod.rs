@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes as Payload;
 use marcato_net::{
-    ClientSecurity, Closed, Config, Connection, Endpoint, LocalAddress, Remote, ServerSecurity,
+    ClientSecurity, CloseReason, Closed, Config, Connection, Endpoint, EndpointStats, LocalAddress, Remote,
+    ServerSecurity,
 };
 use marcato_quic::{Identity, Trust};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -56,6 +57,20 @@ pub(crate) async fn pair(config: &Config) -> (Connection, Connection, Server) {
     (client.unwrap(), accepted.unwrap(), server)
 }
 
+/// Waits until the endpoint's statistics satisfy `wanted`.
+pub(crate) async fn until(endpoint: &Endpoint, wanted: impl Fn(&EndpointStats) -> bool) -> EndpointStats {
+    within(async {
+        loop {
+            let stats = endpoint.stats();
+            if wanted(&stats) {
+                return stats;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
 /// Exchanges hellos with the other end of a plain TCP connection.
 pub(crate) async fn greet(peer: &mut TcpStream) {
     peer.write_all(b"marcato/1\n").await.unwrap();
@@ -99,7 +114,7 @@ pub(crate) fn number_of(bytes: &[u8]) -> u64 {
 /// Closes both ends, and checks that both report a regular end.
 pub(crate) async fn close(client: Connection, server: Connection) {
     let (ours, theirs) = within(async { tokio::join!(client.close(), server.closed()) }).await;
-    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer));
+    assert_eq!((ours, theirs), (Ok(()), Closed::ByPeer(CloseReason::default())));
 }
 
 /// Defines each of these as a test over each engine.

@@ -25,6 +25,8 @@ pub(super) struct Assembly {
     /// Set if its sender asks for a report.
     pub(super) report: bool,
     pub(super) exchange: Exchange,
+    /// Set if bytes of it arrived before the handshake was complete.
+    pub(super) early: bool,
     /// End of the message, once a frame with LAST has given it.
     end: Option<u64>,
     /// Set if a frame with payload gave the end. All frames with payload that end there then need
@@ -51,6 +53,7 @@ impl Assembly {
             priority: first.priority,
             report: first.report,
             exchange: first.exchange,
+            early: false,
             end: None,
             end_has_payload: false,
             reach: 0,

@@ -82,6 +82,8 @@ struct Hint {
 pub struct Inbox {
     side: Side,
     limits: InboxLimits,
+    /// Set while the handshake is not complete.
+    early: bool,
     /// Streams with missing bytes.
     streams: BTreeMap<u64, Stream>,
     /// Streams that are finished or no longer needed, by their number within their kind.
@@ -107,6 +109,7 @@ impl Inbox {
         Self {
             side,
             limits,
+            early: false,
             streams: BTreeMap::new(),
             closed: Default::default(),
             control: None,
@@ -119,6 +122,12 @@ impl Inbox {
             counters: InboxCounters::default(),
             failed: None,
         }
+    }
+
+    /// Sets whether what is added from now on is early data, added before the handshake is complete
+    /// (RFC 8446 §2.3). Initially it is not.
+    pub fn set_early(&mut self, early: bool) {
+        self.early = early;
     }
 
     /// Accepts `bytes` that arrived on `stream`; their first has the given `offset` in the stream.
@@ -159,7 +168,8 @@ impl Inbox {
     pub fn read(&mut self) -> Option<Piece> {
         let &(priority, number) = self.readable.first()?;
         let message = self.messages.get_mut(&number)?;
-        let (before, report, exchange) = (message.held(), message.report, message.exchange);
+        let (before, report, exchange, early) =
+            (message.held(), message.report, message.exchange, message.early);
         let (offset, bytes, last) = message.read();
         self.load.replace(before, message.held());
         if last || !message.is_readable() {
@@ -176,10 +186,16 @@ impl Inbox {
             priority,
             report,
             exchange,
+            early,
             offset: ByteCount::new(offset),
             bytes,
             last,
         })
+    }
+
+    /// Returns whether [`read`](Self::read) would return a piece: bytes, or the end of a message.
+    pub fn is_readable(&self) -> bool {
+        !self.readable.is_empty()
     }
 
     /// Takes the next action, in the order in which they arose. Poll until `None` after each input.
@@ -452,6 +468,14 @@ impl Inbox {
                 self.counters.ended += 1;
                 self.actions.push_back(Action::Ended { exchange, reason });
             }
+            (Kind::Control, Frame::Finish) => {
+                stream.cursor = start;
+                self.actions.push_back(Action::Finished);
+            }
+            (Kind::Control, Frame::Hold { priority, held }) => {
+                stream.cursor = start;
+                self.actions.push_back(Action::Held { priority, held });
+            }
             _ => return Err(misplaced),
         }
         // One chunk may contain many of these frames, so the limit is checked after each.
@@ -511,6 +535,7 @@ impl Inbox {
             Entry::Vacant(new) => new.insert(Assembly::new(&frame)),
         };
         message.admit(&frame)?;
+        message.early |= self.early;
         message.carriers.insert(id);
         if message.carriers.len() > self.limits.streams_per_message {
             return Err(limit(InboxLimit::StreamsPerMessage, self.limits.streams_per_message));
@@ -667,6 +692,7 @@ impl Inbox {
             self.counters.late += ByteCount::new(length(&bytes));
             return Ok(());
         };
+        message.early |= self.early;
         let before = message.held();
         let len = length(&bytes);
         let new = message.insert(offset, bytes);

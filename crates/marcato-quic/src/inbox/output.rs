@@ -15,6 +15,8 @@ pub struct Piece {
     pub report: bool,
     /// Part of the message in an exchange.
     pub exchange: Exchange,
+    /// Set if bytes of the message arrived before the handshake was complete.
+    pub early: bool,
     /// Offset in the message: the end of the piece before.
     pub offset: ByteCount,
     /// Content; empty only if `last`.
@@ -69,6 +71,15 @@ pub enum Action {
         exchange: u64,
         /// Reason for its end.
         reason: EndReason,
+    },
+    /// The peer sent FINISH: it begins no more messages, and all its messages have arrived.
+    Finished,
+    /// The peer sent HOLD: it wants no more data of this level for now, or wants it again.
+    Held {
+        /// Level concerned.
+        priority: Priority,
+        /// Set to hold the level.
+        held: bool,
     },
 }
 

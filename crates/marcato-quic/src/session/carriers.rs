@@ -119,17 +119,20 @@ impl Session {
             return None;
         };
         let id = self.outbox.number(key)?;
+        let early = self.is_restricted();
         let message = self.outbox.get(key)?;
         let (priority, base) = (message.priority, message.base());
         let (report, exchange) = (message.report, message.exchange);
+        let len = Bytes::new(message.payload(run).len() as u64);
         if message.awaits_report() && message.is_new() {
             self.reports.expect(id, message.id);
         }
+        self.stats.early += u64::from(early && message.is_new());
         let frame = Frame::Message(MessageFrame {
             id,
             priority: self.outbox.announced_priority(key)?,
             offset: Bytes::new(base + run.start),
-            len: Bytes::new(run.len()),
+            len,
             last,
             receipt: reuse,
             report,
@@ -160,10 +163,8 @@ impl Session {
     /// is the last.
     pub(super) fn write(&mut self, key: Key, stream: StreamId, chunk: Run) -> Written {
         let Some(message) = self.outbox.get_mut(key) else { return Written::Refused };
-        let (Ok(start), Ok(end)) = (usize::try_from(chunk.start), usize::try_from(chunk.end)) else {
-            return Written::Refused;
-        };
-        let body = message.body.slice(start..end);
+        let body = message.payload(chunk);
+        let is_empty = message.body.is_empty();
         let single = self.config.streams == StreamUse::PerMessage || message.part.is_some();
         let Some(carrier) = message.carrier_mut(stream) else { return Written::Refused };
         let header = carrier.header.clone();
@@ -175,7 +176,8 @@ impl Session {
         };
         let of_header = taken.min(header.len());
         carrier.header = header.slice(of_header..);
-        let written = (taken - of_header) as u64;
+        // An empty message has left with its header.
+        let written = if is_empty && carrier.header.is_empty() { 1 } else { (taken - of_header) as u64 };
         carrier.written += written;
         let finished = carrier.written == carrier.run.end;
         if finished && (single || carrier.role == Role::Repair) {

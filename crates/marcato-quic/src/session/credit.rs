@@ -1,4 +1,4 @@
-//! Flow-control credit that the peer grants: for data, and for streams.
+//! Flow control by the peer: credit for data and for streams, and levels that it holds.
 
 use marcato_units::{Priority, PrioritySet};
 
@@ -7,6 +7,8 @@ use marcato_units::{Priority, PrioritySet};
 pub(super) struct Credit {
     /// Priorities of which the engine may accept data.
     levels: PrioritySet,
+    /// Priorities that the peer does not hold.
+    free: PrioritySet,
     /// Set when the peer allows no more streams. Messages that already have one continue.
     no_streams: bool,
     stops: u64,
@@ -14,7 +16,7 @@ pub(super) struct Credit {
 
 impl Default for Credit {
     fn default() -> Self {
-        Self { levels: PrioritySet::ALL, no_streams: false, stops: 0 }
+        Self { levels: PrioritySet::ALL, free: PrioritySet::ALL, no_streams: false, stops: 0 }
     }
 }
 
@@ -32,9 +34,14 @@ impl Credit {
         self.levels = PrioritySet::ALL;
     }
 
-    /// Returns the priorities of which the engine may accept data.
+    /// Records that the peer holds a level, or releases it. docs/wire.md, "Frames".
+    pub(super) fn hold(&mut self, level: Priority, held: bool) {
+        self.free = self.free.with_if(!held, level);
+    }
+
+    /// Returns the priorities of which the engine may accept data, and the peer holds none.
     pub(super) const fn levels(&self) -> PrioritySet {
-        self.levels
+        self.levels.and(self.free)
     }
 
     /// Records that the peer allows no more streams.
@@ -78,6 +85,17 @@ mod tests {
         credit.stop(Priority::P0);
         credit.stop(Priority::P4);
         credit.resume();
+        assert_eq!(credit.levels(), PrioritySet::ALL);
+    }
+
+    #[test]
+    fn a_held_level_stays_held_when_credit_comes() {
+        let mut credit = Credit::default();
+        credit.hold(Priority::P4, true);
+        credit.stop(Priority::P4);
+        credit.resume();
+        assert_eq!(credit.levels(), PrioritySet::ALL.without(Priority::P4));
+        credit.hold(Priority::P4, false);
         assert_eq!(credit.levels(), PrioritySet::ALL);
     }
 

@@ -10,6 +10,9 @@ pub enum SendError {
     /// The session is closed.
     #[error("the session is closed: open another")]
     Closed,
+    /// This end has finished sending.
+    #[error("this end has finished sending: send before, or on another session")]
+    Finished,
     /// The Conductor refused the message.
     #[error(transparent)]
     Offer(#[from] OfferError),
@@ -29,6 +32,12 @@ pub enum SendError {
     /// The peer accepts no DATAGRAM frames.
     #[error("the peer accepts no unreliable messages: send it reliably")]
     NoDatagrams,
+    /// The handshake is not complete, and early data was begun, which the message must not be part
+    /// of.
+    #[error(
+        "before the handshake is complete only reliable messages marked idempotent may leave: send it after"
+    )]
+    NotEarly,
     /// The message was completed or abandoned, so it takes no further part.
     #[error("the message is complete or was abandoned: begin another")]
     Ended,

@@ -21,6 +21,9 @@ use crate::event::Event;
 use crate::lane::{Lane, Load};
 use crate::outbox::{Key, Run};
 
+/// Largest number of bytes in a batch: UDP's limit, which holds for all segments together.
+const LONGEST_BATCH: u64 = 65_507;
+
 /// Chunk chosen as the next to be sent.
 #[derive(Clone, Copy)]
 struct Next {
@@ -162,6 +165,7 @@ impl Session {
         let grant = self.conductor.grant_among(now, Bytes::new(len), among)?;
         let message = self.outbox.remove(key)?;
         self.scheduler.message_complete(now, message.id.get());
+        self.finish_if_empty();
         let mut frame = BytesMut::with_capacity(UNRELIABLE_HEADER + message.body.len());
         frame.put_u8(Unreliable { priority: message.priority, body: &message.body }.header());
         frame.put_slice(&message.body);
@@ -289,6 +293,7 @@ impl Session {
         // A batch is one grant, and no grant may exceed the level's high watermark.
         let watermarks = self.conductor.rules().watermarks[level.index()];
         let mtu = self.lanes.get(lane).map_or(Bytes::new(1), |lane| lane.gate.mtu()).get().max(1);
+        let most = usize::try_from(LONGEST_BATCH / mtu).map_or(most, |packets| packets.min(most));
         let most = watermarks.map_or(most, |marks| {
             usize::try_from(marks.high.get() / mtu).map_or(most, |packets| packets.min(most))
         });

@@ -238,10 +238,16 @@ impl Session {
         }
         match event {
             EngineEvent::Connected => {
+                if self.phase.is_early() {
+                    self.end_early();
+                }
                 self.phase.advance(Phase::Established);
                 self.events.push_back(Event::Connected);
             }
             EngineEvent::HandshakeConfirmed => {
+                if self.phase.is_early() {
+                    self.end_early();
+                }
                 self.phase.advance(Phase::Confirmed);
             }
             EngineEvent::ConnectionLost { reason } => {
@@ -249,6 +255,7 @@ impl Session {
                     ConnectionError::ApplicationClosed(close) => Some(close.error_code.into_inner()),
                     _ => None,
                 };
+                self.alert = crypto::alert(&reason);
                 self.over(crypto::end(&reason), code);
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
@@ -350,9 +357,13 @@ impl Session {
         }
         let event = if complete { Event::Delivered(message.id) } else { Event::Declined(message.id) };
         self.events.push_back(event);
+        self.finish_if_empty();
     }
 
     pub(super) fn read_stream(&mut self, now: Time, stream: StreamId) {
+        if !self.phase.is_open() {
+            self.receive_early();
+        }
         if !self.inbox.wants_data() {
             if !self.unread.contains(&stream) {
                 self.unread.push_back(stream);
@@ -406,7 +417,7 @@ impl Session {
             self.act(now);
             self.end_stream(stream);
         }
-        if self.inbox.load().unread_pieces > 0 && self.events.back() != Some(&Event::Readable) {
+        if self.inbox.is_readable() && self.events.back() != Some(&Event::Readable) {
             self.events.push_back(Event::Readable);
         }
     }
@@ -441,6 +452,11 @@ impl Session {
                 }
                 Action::Ended { exchange, reason } => {
                     self.events.push_back(Event::ExchangeEnded { exchange, reason });
+                }
+                Action::Finished => self.events.push_back(Event::Finished),
+                Action::Held { priority, held } => {
+                    self.credit.hold(priority, held);
+                    self.send.request_look();
                 }
                 Action::Reset { message, code } => {
                     self.events.push_back(Event::GivenUp { message, code });

@@ -39,7 +39,8 @@ impl Session {
         lane.managed = self.manages(request.layer);
         lane.announced_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
         // The peer may have sent the status before the path was validated.
-        lane.peer_backup = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
+        lane.peer_status = self.conn.remote_path_status(path);
+        lane.peer_backup = lane.peer_status == Some(PathStatus::Backup);
         lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
         lane.pace(now);
         self.lanes.insert(lane);
@@ -139,9 +140,16 @@ impl Session {
                     self.lanes.remove(lane);
                 }
             }
-            PathEvent::RemoteStatus { id, status, .. } => {
+            PathEvent::RemoteStatus { id, .. } => {
+                // The engine also reports frames that are out of date.
+                let Some(status) = self.conn.remote_path_status(id) else { return };
                 let Some(id) = self.lanes.of_path(id) else { return };
                 let Some(lane) = self.lanes.get_mut(id) else { return };
+                // And it reports frames that were retransmitted. Taken for an echo, such a frame
+                // would return a dead lane to service.
+                if lane.peer_status.replace(status) == Some(status) {
+                    return;
+                }
                 // The peer echoes our own status.
                 let backup = status == PathStatus::Backup && !lane.announced_backup;
                 if lane.peer_backup != backup {

@@ -12,6 +12,9 @@ mod carriers;
 mod credit;
 mod datagrams;
 mod duplicate;
+mod early;
+#[cfg(test)]
+mod early_rules;
 mod error;
 mod feed;
 mod input;
@@ -39,7 +42,7 @@ use std::sync::Arc;
 
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
-use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Removals, Removed, Tally};
+use marcato_sched::conductor::{self, CancelError, MessageId, OfferError, Removal, Removals, Removed, Tally};
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
@@ -70,7 +73,7 @@ use datagrams::Datagrams;
 use duplicate::Duplicate;
 use note_streams::NoteStreams;
 use notes::Notes;
-use phase::Phase;
+use phase::{Finish, Phase};
 use repairs::Repairs;
 use reports::Reports;
 use send_state::SendState;
@@ -107,8 +110,11 @@ pub struct Session {
     send: SendState,
     credit: Credit,
     phase: Phase,
+    finish: Finish,
     /// Reason and code of the session's end.
     ended: Option<(String, Option<u64>)>,
+    /// TLS alert that ended it.
+    alert: Option<u8>,
     /// Control stream, once the peer has allowed it.
     control: Option<StreamId>,
     notes: Notes,
@@ -176,6 +182,8 @@ impl Session {
             credit: Credit::default(),
             phase: Phase::default(),
             ended: None,
+            finish: Finish::default(),
+            alert: None,
             control: None,
             notes: Notes::default(),
             reports: Reports::default(),
@@ -195,6 +203,7 @@ impl Session {
             config,
         };
         session.adopt(now, noq_proto::PathId::ZERO, 0, first, LaneState::Up);
+        session.begin_early();
         if session.config.reopen.is_some() && side == Side::Client {
             session.keeper.keep(first);
         }
@@ -209,12 +218,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the session is closed, the message is empty or too long, or a limit of queued or
+    /// If the session is closed or finished, the message is too long, or a limit of queued or
     /// unacknowledged messages, or of awaited reports, is reached. Less urgent messages of which nothing has left make room
     /// for it, and are [dropped](Event::Dropped). An unreliable message also has to fit a packet,
-    /// and the peer has to accept DATAGRAM frames.
+    /// and the peer has to accept DATAGRAM frames. While the session is [early](Self::is_early) at
+    /// a client, only reliable messages marked [idempotent](Message::idempotent) are accepted.
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
-        if !message.reliable {
+        if !message.reliable && !self.excludes(&message, false) {
             let limit = self.max_datagram().ok_or(SendError::NoDatagrams)?;
             if message.body.len() > limit {
                 return Err(SendError::TooLongForDatagram { limit });
@@ -247,7 +257,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The errors of [`send`](Self::send); also if the message was completed or abandoned.
+    /// The errors of [`send`](Self::send); also if the message was completed or abandoned, or the
+    /// part is empty and not the last.
     pub fn send_part(
         &mut self,
         now: Time,
@@ -277,6 +288,15 @@ impl Session {
         if self.phase.is_closed() {
             return Err(SendError::Closed);
         }
+        if self.finish != Finish::Open {
+            return Err(SendError::Finished);
+        }
+        if message.body.is_empty() && part.is_some_and(|part| !part.last) {
+            return Err(OfferError::Empty.into());
+        }
+        if self.excludes(&message, part.is_some()) {
+            return Err(SendError::NotEarly);
+        }
         let limit = self.config.max_unfinished;
         if message.receipt && self.reports.awaited() >= limit {
             return Err(SendError::TooManyUnfinished { limit });
@@ -284,6 +304,7 @@ impl Session {
         self.make_room(now, message.priority)?;
         let offered = message.description();
         let Message { body, priority, redundancy, source, reliable, receipt, exchange, .. } = message;
+        let len = Bytes::new(body.len() as u64);
         let id = match self.conductor.offer(now, offered) {
             Ok(id) => id,
             Err(error) => {
@@ -309,7 +330,7 @@ impl Session {
             exchange,
         });
         if let Some(part) = part {
-            self.outbox.add_part(part, id, offered.len);
+            self.outbox.add_part(part, id, len);
         }
         self.sweep(now);
         Ok(id)
@@ -423,6 +444,30 @@ impl Session {
     /// follows when the last of them has left.
     pub fn reports(&self) -> usize {
         self.reports.owed()
+    }
+
+    /// Asks the peer to hold the messages of a level, or to release them. The owner bounds these as
+    /// it does [reports](Self::report).
+    pub fn hold(&mut self, priority: Priority, held: bool) {
+        self.reports.push(Frame::Hold { priority, held });
+        self.write_notes();
+    }
+
+    /// Accepts no more messages. The peer hears of it ([`Event::Finished`]) once all are
+    /// acknowledged; the other direction goes on.
+    pub fn finish(&mut self) {
+        if self.finish == Finish::Open {
+            self.finish = Finish::Wanted;
+        }
+        self.finish_if_empty();
+    }
+
+    fn finish_if_empty(&mut self) {
+        if self.finish == Finish::Wanted && self.outbox.len() == 0 {
+            self.finish = Finish::Sent;
+            self.reports.push(Frame::Finish);
+            self.write_notes();
+        }
     }
 
     /// Ends the control stream, because the owner is about to close the session and has nothing
@@ -614,11 +659,6 @@ impl Session {
         self.conn.stats()
     }
 
-    /// Returns whether a peer began the session.
-    pub(crate) fn is_peers(&self) -> bool {
-        self.conn.side().is_server()
-    }
-
     /// Takes the sockets that data waits for because they are full.
     pub(crate) fn take_held(&mut self) -> impl Iterator<Item = SocketId> + '_ {
         let holds = std::mem::take(&mut self.holds);
@@ -706,6 +746,7 @@ impl Session {
         if let Some(id) = number.filter(|_| whole) {
             self.write_control(Frame::Reset { id, code: reason as u64 });
         }
+        self.finish_if_empty();
     }
 
     /// Writes a frame to the control stream.
@@ -721,6 +762,10 @@ impl Session {
 
     /// Hands small frames to the engine, as far as it has credit.
     fn write_notes(&mut self) {
+        // If the server rejected early data, they would be lost.
+        if self.is_restricted() {
+            return;
+        }
         let mut news = false;
         loop {
             while self.notes.takes_reports()

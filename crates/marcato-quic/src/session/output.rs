@@ -50,6 +50,9 @@ impl Session {
         max: NonZeroUsize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        if self.phase.is_early() {
+            return self.poll_early(now, buf);
+        }
         if !self.phase.is_open() {
             // The engine runs the handshake and the closing alone.
             let max = if self.conn.is_closed() { CLOSING.max(max) } else { NonZeroUsize::MIN };
@@ -92,7 +95,12 @@ impl Session {
         }
     }
 
-    fn poll_engine(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn poll_engine(
+        &mut self,
+        now: Time,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.stats.polls += 1;
         let start = buf.len();
         self.long_packets.clear();

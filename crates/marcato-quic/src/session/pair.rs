@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes as Payload, BytesMut};
@@ -14,8 +15,10 @@ use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
 use marcato_wire::{Ecn, MessageNumber};
+use rustls::ClientConfig;
 
 use super::{Message, Session, SessionStats};
+use crate::admission::Pending;
 use crate::config::SessionConfig;
 use crate::endpoint::{Endpoint, EndpointConfig, LocalSocket, ResetKey, SessionId, SocketId};
 use crate::event::Event;
@@ -69,6 +72,8 @@ pub(super) struct Received {
     pub(super) at: Time,
     pub(super) priority: Priority,
     pub(super) body: Vec<u8>,
+    /// Set if it arrived early.
+    pub(super) early: bool,
 }
 
 /// One end: its endpoint, and everything that its session reported.
@@ -177,6 +182,28 @@ impl Pair {
             in_flight: BTreeMap::new(),
             passed: Vec::new(),
         }
+    }
+
+    /// Lets the client connect once more, with a configuration of TLS that the first connections
+    /// may have used. What was recorded before is forgotten.
+    pub(super) fn connect_again(&mut self, tls: &Arc<ClientConfig>, session: &SessionConfig) {
+        let (now, to) = (self.now, address(Who::Server, 0));
+        self.ends.iter_mut().for_each(|end| {
+            end.events.clear();
+            end.partial.clear();
+            end.received.clear();
+        });
+        self.passed.clear();
+        let near = &mut self.ends[Who::Client as usize];
+        let (tls, session) = (Arc::clone(tls), session.clone());
+        let id = near.endpoint.connect_with(now, SocketId(0), to, "server", tls, session).unwrap();
+        near.id = Some(id);
+    }
+
+    /// Takes the place of the client among those that the server's application has not accepted.
+    pub(super) fn take_pending(&mut self) -> Option<Pending> {
+        let end = &mut self.ends[Who::Server as usize];
+        end.endpoint.take_pending(end.id?)
     }
 
     fn end(&self, who: Who) -> &End {
@@ -331,7 +358,7 @@ impl Pair {
             if piece.last {
                 let body = std::mem::take(partial);
                 end.partial.remove(&piece.message);
-                end.received.push(Received { at: now, priority: piece.priority, body });
+                end.received.push(Received { at: now, priority: piece.priority, body, early: piece.early });
             }
         }
         any

@@ -1,4 +1,4 @@
-//! Phase of a session, from the handshake to the end.
+//! Phase of a session, from the handshake to the end, and of its sending direction.
 
 /// Phase of a session. Phases follow in this order; a session may skip some, and never returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -6,6 +6,8 @@ pub(super) enum Phase {
     /// The engine runs the handshake alone.
     #[default]
     Handshake,
+    /// The handshake goes on, and early data leaves (at a client) or has arrived (at a server).
+    Early,
     /// The handshake is complete: messages leave.
     Established,
     /// The handshake is confirmed (RFC 9001 §4.1.2): lanes may be opened as well.
@@ -26,7 +28,12 @@ impl Phase {
         later
     }
 
-    /// Returns whether messages may leave.
+    /// Returns whether the handshake goes on with early data (RFC 8446 §2.3).
+    pub(super) const fn is_early(self) -> bool {
+        matches!(self, Self::Early)
+    }
+
+    /// Returns whether all messages may leave.
     pub(super) const fn is_open(self) -> bool {
         matches!(self, Self::Established | Self::Confirmed)
     }
@@ -42,6 +49,18 @@ impl Phase {
     }
 }
 
+/// Progress of the end of sending, while the other direction goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Finish {
+    /// Messages are accepted.
+    #[default]
+    Open,
+    /// FINISH follows once all messages are acknowledged.
+    Wanted,
+    /// FINISH has left.
+    Sent,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +71,15 @@ mod tests {
         assert!(phase.advance(Phase::Confirmed));
         assert!(!phase.advance(Phase::Established));
         assert!(phase.is_open() && phase.is_confirmed());
+    }
+
+    #[test]
+    fn early_data_does_not_open_a_session() {
+        let mut phase = Phase::default();
+        assert!(phase.advance(Phase::Early) && phase.is_early());
+        assert!(!phase.is_open() && !phase.is_confirmed());
+        assert!(phase.advance(Phase::Established) && !phase.is_early());
+        assert!(!phase.advance(Phase::Early) && phase.is_open());
     }
 
     #[test]

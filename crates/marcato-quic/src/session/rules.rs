@@ -2,13 +2,13 @@
 
 use bytes::Bytes as Payload;
 use marcato_identity::{Identity, Trust};
-use marcato_sched::conductor::MessageId;
+use marcato_sched::conductor::{MessageId, OfferError, Redundancy};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, body, message};
-use super::{MAX_NOTES, Message};
+use super::{MAX_NOTES, Message, SendError};
 use crate::config::{PathScheduler, SessionConfig, StreamUse};
 use crate::endpoint::ResetKey;
 use crate::event::{Event, LaneLoss};
@@ -37,6 +37,80 @@ fn a_message_arrives_whole_over_one_lane() {
     let received = pair.received(Server);
     assert_eq!(received.len(), 1);
     assert!(received[0].priority == Priority::P2 && received[0].body == body(300_000));
+}
+
+#[test]
+fn empty_messages_arrive_in_every_way() {
+    for streams in [StreamUse::PerMessage, StreamUse::Reuse] {
+        let config = SessionConfig { streams, ..SessionConfig::default() };
+        let mut pair = pair(&[20, 50], &config);
+        for lane in 0..2 {
+            pair.line(lane, Client).loss = 0.3;
+        }
+        let now = pair.now;
+        let all = [
+            pair.send(Client, message(Priority::P2, 0)),
+            pair.send(Client, message(Priority::P0, 0).with_redundancy(Redundancy::EveryLane)),
+            {
+                let session = pair.session(Client);
+                let long = session.begin_long();
+                let part = |len| message(Priority::P3, len);
+                let empty = session.send_part(now, long, part(0), false);
+                assert_eq!(empty, Err(SendError::Offer(OfferError::Empty)));
+                session.send_part(now, long, part(700), false).unwrap();
+                session.send_part(now, long, part(0), true).unwrap()
+            },
+        ];
+        for id in all {
+            delivery(&mut pair, id);
+        }
+        let lens: Vec<_> = pair.received(Server).iter().map(|message| message.body.len()).collect();
+        assert_eq!(lens.iter().sum::<usize>(), 700, "{lens:?}");
+        assert_eq!(lens.len(), 3);
+    }
+}
+
+/// The level continues where it stopped, also after a loss, and the others do not notice.
+#[test]
+fn a_level_that_the_peer_holds_stops_no_other() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    pair.line(0, Client).loss = 0.1;
+    let file = pair.send(Client, message(Priority::P4, 3_000_000));
+    pair.pass(Duration::from_millis(60));
+    pair.session(Server).hold(Priority::P4, true);
+    pair.pass(Duration::from_secs(2));
+    let held = pair.session(Client).queued().bytes;
+    assert!(!held.is_zero());
+    let urgent = pair.send(Client, message(Priority::P0, 30_000));
+    delivery(&mut pair, urgent);
+    assert_eq!((pair.session(Client).queued().bytes, pair.delivered(Client, file)), (held, None));
+    pair.session(Server).hold(Priority::P4, false);
+    delivery(&mut pair, file);
+    assert!(pair.received(Server).iter().map(|message| message.body.len()).eq([30_000, 3_000_000]));
+}
+
+/// The peer hears of the end only when it has everything.
+#[test]
+fn one_direction_ends_and_the_other_goes_on() {
+    let config = SessionConfig { datagrams: Some(Bytes::kb(100)), ..SessionConfig::default() };
+    let mut pair = pair(&[20], &config);
+    pair.line(0, Client).loss = 0.1;
+    let last = pair.send(Client, message(Priority::P4, 300_000));
+    pair.session(Client).finish();
+    let now = pair.now;
+    let refused = pair.session(Client).send(now, message(Priority::P0, 1));
+    assert_eq!(refused, Err(SendError::Finished));
+    pair.run_until(|pair| pair.events(Server).any(|event| *event == Event::Finished));
+    assert_eq!(pair.received(Server)[0].body.len(), 300_000);
+    delivery(&mut pair, last);
+    let back = pair.send(Server, message(Priority::P2, 50_000));
+    pair.run_until(|pair| pair.delivered(Server, back).is_some());
+    // After the last message, even one that nobody acknowledges, the end is reported at once.
+    let now = pair.now;
+    let unreliable = message(Priority::P2, 100).unreliable();
+    pair.session(Server).send(now, unreliable).unwrap();
+    pair.session(Server).finish();
+    pair.run_until(|pair| pair.events(Client).any(|event| *event == Event::Finished));
 }
 
 #[test]
@@ -83,6 +157,33 @@ fn data_on_a_dead_lane_is_repaired_on_the_other() {
     let down = |event: &Event| matches!(event, Event::LaneDown { .. });
     assert!(!pair.events(Client).any(down), "the lane was closed first");
     assert!(pair.stats(Client).reinjected > 0);
+}
+
+/// Urgent messages every 20 ms, with and without bulk data, while either lane dies.
+#[test]
+fn a_dead_lane_delays_no_urgent_message_by_250_ms() {
+    for (dead, bulk) in [(0, false), (1, false), (0, true), (1, true)] {
+        let mut pair = pair(&[40, 50], &SessionConfig::default());
+        if bulk {
+            pair.send(Client, message(Priority::P4, 4_000_000));
+        }
+        let mut sent = Vec::new();
+        for number in 0..200 {
+            if number == 25 {
+                pair.kill(dead);
+            }
+            sent.push(pair.now);
+            pair.send(Client, message(Priority::P0, 1000));
+            pair.pass(Duration::from_millis(20));
+        }
+        pair.pass(Duration::from_secs(1));
+        let urgent: Vec<_> =
+            pair.received(Server).iter().filter(|message| message.priority == Priority::P0).collect();
+        assert_eq!(urgent.len(), sent.len());
+        // Messages of one level may overtake each other, so the n-th arrival is compared.
+        let slowest = urgent.iter().zip(&sent).map(|(message, at)| message.at.since(*at)).max();
+        assert!(slowest < Some(Duration::from_millis(250)), "lane {dead}, bulk {bulk}: {slowest:?}");
+    }
 }
 
 /// A lane that was lost comes back by itself, and both ends hear of it.
@@ -494,5 +595,25 @@ fn an_end_leaves_on_a_lane_that_answers() {
             let (at, event) = pair.timed_events(to).find(closed).unwrap();
             assert!(at.since(now) <= Duration::from_millis(10), "by {by:?}, lane {dead}: {event:?}");
         }
+    }
+}
+
+/// Packets of all sizes arrive whole, and on the loopback interface the size is known at once.
+#[test]
+fn large_packets_arrive_whole_despite_losses() {
+    for (initial_mtu, loss) in [(1200, 0.05), (1472, 0.05), (4096, 0.05), (4096, 0.3)] {
+        let config = SessionConfig { initial_mtu, ..SessionConfig::default() };
+        let mut pair = pair(&[5, 2], &config);
+        for lane in 0..2 {
+            pair.line(lane, Client).loss = loss;
+        }
+        let all: Vec<_> = (0..20).map(|_| pair.send(Client, message(Priority::P4, 1 << 20))).collect();
+        for id in all {
+            delivery(&mut pair, id);
+        }
+        pair.pass(Duration::from_secs(1));
+        let received = pair.received(Server);
+        assert_eq!(received.len(), 20, "{initial_mtu}");
+        assert!(received.iter().all(|message| message.body == body(1 << 20)), "{initial_mtu}");
     }
 }

@@ -38,6 +38,13 @@ pub struct SessionStats {
     pub datagrams_received: u64,
     /// Received unreliable messages dropped because the owner did not read them in time.
     pub datagrams_dropped: u64,
+    /// Messages of which bytes, or at least a stream, were given to the engine before this client's
+    /// handshake was complete.
+    pub early: u64,
+    /// Early messages that the server has accepted as such.
+    pub early_accepted: u64,
+    /// Early messages that the server has rejected, and that were sent again after the handshake.
+    pub early_rejected: u64,
     /// Messages that expired before any part was sent and were not reported to the receiver,
     /// because too many reports were waiting.
     pub unreported: u64,

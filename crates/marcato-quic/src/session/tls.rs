@@ -1,10 +1,10 @@
 //! Results of a session's TLS handshake.
 
 use marcato_identity::PeerIdentity;
-use noq_proto::crypto::rustls::HandshakeData;
 use rustls::pki_types::CertificateDer;
 
 use super::Session;
+use crate::handshake::Results;
 
 impl Session {
     /// Returns the certificates that the peer has presented; `None` without any, or before the end
@@ -21,8 +21,26 @@ impl Session {
         self.conn.crypto_session().export_keying_material(out, label, context).is_ok()
     }
 
+    /// Returns the TLS alert with which either end has ended the session (RFC 8446 §6), if one has.
+    pub fn alert(&self) -> Option<u8> {
+        self.alert
+    }
+
     /// Returns the application's protocol that was negotiated; `None` before that.
     pub fn alpn(&self) -> Option<Vec<u8>> {
-        self.conn.crypto_session().handshake_data()?.downcast::<HandshakeData>().ok()?.protocol
+        self.handshake()?.protocol
+    }
+
+    /// Returns whether the session has resumed an earlier one of TLS (RFC 8446 §2.2); `false` before
+    /// the end of the handshake, or before early data at a server. The peer's identity is that of
+    /// the earlier one then.
+    pub fn resumed(&self) -> bool {
+        // Only a session that is resumed has early data: RFC 8446 §4.2.10.
+        let early = self.is_early() && self.conn.side().is_server();
+        early || self.handshake().is_some_and(|results| results.resumed)
+    }
+
+    fn handshake(&self) -> Option<Results> {
+        Some(*self.conn.crypto_session().handshake_data()?.downcast().ok()?)
     }
 }

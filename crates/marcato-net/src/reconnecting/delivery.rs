@@ -1,0 +1,118 @@
+//! Delivery of a message by a reconnecting client.
+
+use std::fmt;
+use std::sync::Arc;
+
+use marcato_units::Priority;
+use tokio::sync::oneshot;
+
+use super::Client;
+use super::end::Ended;
+use crate::error::{ChangeError, Closed, NotDelivered, SendError};
+
+/// Error returned when a reconnecting client does not know of a message's delivery.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Undelivered {
+    /// The message will not be delivered.
+    #[error(transparent)]
+    NotDelivered(#[from] NotDelivered),
+    /// The connection refused the message.
+    #[error(transparent)]
+    Refused(SendError),
+    /// The client ended before it had sent the message.
+    #[error("the client ended before it had sent the message: {0}")]
+    NotSent(Ended),
+    /// The message may or may not have arrived. It is not offered again: it is one to be sent [at
+    /// most once](crate::Reconnecting::send_at_most_once), it was given up meanwhile, or the client
+    /// has ended.
+    #[error("the message may or may not have arrived, and is not sent again: {0}")]
+    Uncertain(NotDelivered),
+}
+
+/// Fate of a message at its receiver.
+pub(super) type Fate = Result<(), Undelivered>;
+
+/// Fate that the application can wait for, more than once.
+#[derive(Debug)]
+pub(super) enum Awaited {
+    Pending(oneshot::Receiver<Fate>),
+    Known(Fate),
+}
+
+impl Awaited {
+    /// Waits for the fate. Cancelling loses nothing.
+    async fn wait(&mut self) -> Fate {
+        match self {
+            Self::Known(fate) => fate.clone(),
+            Self::Pending(pending) => {
+                let lost = || Closed::Lost { reason: "the client's task has ended".to_owned() };
+                let fate = pending.await.unwrap_or_else(|_| Err(Undelivered::Uncertain(lost().into())));
+                *self = Self::Known(fate.clone());
+                fate
+            }
+        }
+    }
+}
+
+/// Handle of a message that a [`Reconnecting`](crate::Reconnecting) client has accepted. Dropping
+/// it does not cancel the message.
+pub struct Delivery {
+    pub(super) id: u64,
+    pub(super) client: Arc<Client>,
+    pub(super) outcome: Awaited,
+    pub(super) report: Awaited,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("id", &self.id)
+            .field("outcome", &self.outcome)
+            .field("report", &self.report)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Delivery {
+    /// Waits until the peer's transport has all of the message, on whichever connection. It can be
+    /// called again, and cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Undelivered`], once that is certain, or once the message will not be sent again.
+    pub async fn acknowledged(&mut self) -> Result<(), Undelivered> {
+        self.outcome.wait().await
+    }
+
+    /// Waits until the peer's application has taken the message. It can be called again, and
+    /// cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NotDelivered::NoReceipt`] for a message sent without
+    /// [`with_receipt`](crate::Message::with_receipt), and the errors of
+    /// [`acknowledged`](Self::acknowledged).
+    pub async fn received(&mut self) -> Result<(), Undelivered> {
+        self.report.wait().await
+    }
+
+    /// Cancels the message, if part of it is still queued. It is not offered again then. If an
+    /// earlier connection has carried it, it may nevertheless have arrived.
+    ///
+    /// # Errors
+    ///
+    /// If all of it has been handed to the engine, or it was removed.
+    pub fn cancel(&self) -> Result<(), ChangeError> {
+        self.client.cancel(self.id)
+    }
+
+    /// Moves the queued rest of the message to another level, also for further connections.
+    ///
+    /// # Errors
+    ///
+    /// If all of it has been handed to the engine or was removed, or the level is being discarded.
+    pub fn reprioritise(&self, priority: Priority) -> Result<(), ChangeError> {
+        self.client.reprioritise(self.id, priority)
+    }
+}

@@ -1,0 +1,279 @@
+//! Task that connects, and connects again after each loss.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use marcato_identity::explain_alert;
+use marcato_units::Time;
+use tokio::sync::mpsc;
+
+use super::backoff::Backoff;
+use super::end::{Ended, is_passing};
+use super::event::ReconnectingEvent;
+use super::{Client, Phase};
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::error::{Closed, ConnectError};
+use crate::shared::{Settled, lock};
+
+/// Outcomes of messages that are processed before senders have their turn.
+const TOGETHER: usize = 64;
+
+pub(super) struct Driver {
+    pub(super) client: Arc<Client>,
+    pub(super) settled: mpsc::UnboundedReceiver<Settled>,
+    pub(super) backoff: Backoff,
+}
+
+impl Driver {
+    pub(super) async fn drive(mut self) {
+        let Err(ended) = self.run().await;
+        tracing::debug!(%ended, "over");
+        self.drain();
+        self.client.end(&ended);
+    }
+
+    async fn run(&mut self) -> Result<std::convert::Infallible, Ended> {
+        loop {
+            let connection = self.connect().await?;
+            self.backoff.up(self.client.now());
+            self.client.install(&connection);
+            let closed = self.serve(&connection).await?;
+            self.drain();
+            tracing::debug!(%closed, "lost");
+            let again = self.client.tries_again_after(&connection, &closed);
+            self.client.lost(connection, &closed);
+            if !again {
+                return Err(Ended::Peer(closed));
+            }
+            self.pause(&closed.to_string()).await?;
+        }
+    }
+
+    /// Connects, after any number of attempts.
+    async fn connect(&mut self) -> Result<Connection, Ended> {
+        loop {
+            let client = Arc::clone(&self.client);
+            let addr = client.to.clone();
+            let attempt = async { Some(Endpoint::connect(&client.config, addr).await) };
+            let end = self.backoff.gives_up_at();
+            let attempt = async {
+                tokio::select! {
+                    done = attempt => done,
+                    () = client.until(end) => None,
+                }
+            };
+            let error = match self.meanwhile(attempt).await? {
+                Some(Ok(connection)) => return Ok(connection),
+                Some(Err(error)) => Arc::new(error),
+                None => return Err(self.gave_up("the last attempt did not end in time")),
+            };
+            tracing::debug!(%error, "cannot connect");
+            self.client.failed(&error);
+            if !is_passing(&error) {
+                return Err(Ended::Refused(error));
+            }
+            self.pause(&error.to_string()).await?;
+        }
+    }
+
+    /// Waits for the next attempt after a failure.
+    async fn pause(&mut self, reason: &str) -> Result<(), Ended> {
+        let Some(next) = self.backoff.down(self.client.now()) else { return Err(self.gave_up(reason)) };
+        self.client.report(&ReconnectingEvent::NextAttempt(next));
+        let client = Arc::clone(&self.client);
+        self.meanwhile(client.until(Some(next))).await
+    }
+
+    fn gave_up(&self, reason: &str) -> Ended {
+        let limit = self.client.settings.give_up_after.unwrap_or(Duration::MAX);
+        Ended::GaveUp { limit, reason: reason.to_owned() }
+    }
+
+    /// Waits for something without a connection. Messages expire meanwhile, and the application may
+    /// end the client.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Ended> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let deadline = self.client.expire();
+            if self.client.is_done() {
+                return Err(Ended::Local);
+            }
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = self.client.wake.notified() => {}
+                () = self.client.until(deadline) => {}
+            }
+        }
+    }
+
+    /// Serves the application until the connection is lost.
+    async fn serve(&mut self, connection: &Connection) -> Result<Closed, Ended> {
+        let client = Arc::clone(&self.client);
+        let mut closed = std::pin::pin!(connection.closed());
+        loop {
+            let deadline = client.expire();
+            match client.phase() {
+                Phase::Aborted => {
+                    connection.abort();
+                    return Err(Ended::Local);
+                }
+                Phase::Finishing if client.is_done() => return self.finish(connection).await,
+                Phase::Open | Phase::Finishing => {}
+            }
+            let offered = client.offer_all();
+            let room = &connection.transport().shared().room;
+            tokio::select! {
+                settled = self.settled.recv() => {
+                    if let Some(settled) = settled {
+                        client.settle(settled);
+                    }
+                    for _ in 1..TOGETHER {
+                        let Ok(settled) = self.settled.try_recv() else { break };
+                        client.settle(settled);
+                    }
+                }
+                closed = &mut closed => return Ok(closed),
+                () = room.wait_for(|| client.offer_all().then_some(())), if !offered => {}
+                () = client.wake.notified() => {}
+                () = client.until(deadline) => {}
+            }
+        }
+    }
+
+    /// Ends the last connection after everything has been delivered.
+    async fn finish(&mut self, connection: &Connection) -> Result<Closed, Ended> {
+        let mut closing = std::pin::pin!(connection.close());
+        loop {
+            tokio::select! {
+                // The peer has all messages, so the reason for the end does not matter.
+                _ = &mut closing => return Err(Ended::Local),
+                () = self.client.wake.notified() => {
+                    if self.client.phase() == Phase::Aborted {
+                        connection.abort();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Processes the outcomes that arrived before the end of a connection.
+    fn drain(&mut self) {
+        while let Ok(settled) = self.settled.try_recv() {
+            self.client.settle(settled);
+        }
+    }
+}
+
+impl Client {
+    /// Returns the time, as of [`Reconnecting::now`](super::Reconnecting::now).
+    pub(super) fn now(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+
+    /// Waits until this time; for ever without one.
+    pub(super) async fn until(&self, at: Option<Time>) {
+        match at {
+            Some(at) => tokio::time::sleep_until(self.epoch + at.since(Time::ZERO)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives up the messages that waited for too long. Returns the time of the next one.
+    fn expire(&self) -> Option<Time> {
+        let mut state = lock(&self.state);
+        let expired = state.messages.expire(self.now());
+        let next = state.messages.next_deadline();
+        drop(state);
+        if expired {
+            self.room.notify_waiters();
+        }
+        next
+    }
+
+    fn phase(&self) -> Phase {
+        lock(&self.state).phase
+    }
+
+    /// Returns whether the application has ended the client, and nothing is left to deliver.
+    fn is_done(&self) -> bool {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Open => false,
+            Phase::Finishing => state.messages.is_empty(),
+            Phase::Aborted => true,
+        }
+    }
+
+    /// Offers what waits. Returns whether the connection has accepted all of it.
+    fn offer_all(&self) -> bool {
+        self.offer(&mut lock(&self.state))
+    }
+
+    fn settle(&self, settled: Settled) {
+        let mut state = lock(&self.state);
+        // Outcomes on an earlier connection were processed with its loss.
+        if settled.connection == state.connections {
+            state.messages.settle(settled);
+        }
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// Makes a connection the current one.
+    fn install(&self, connection: &Connection) {
+        let mut state = lock(&self.state);
+        state.connections += 1;
+        state.connection = Some(connection.clone());
+        self.offer(&mut state);
+        // A reader that subscribes now learns of it from the state, or from the event.
+        self.report(&ReconnectingEvent::Connected);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    fn failed(&self, error: &Arc<ConnectError>) {
+        lock(&self.state).failures += 1;
+        self.report(&ReconnectingEvent::Failed(Arc::clone(error)));
+    }
+
+    /// Sets the current connection aside.
+    fn lost(&self, connection: Connection, closed: &Closed) {
+        let mut state = lock(&self.state);
+        state.connection = None;
+        let discarded = state.set_aside(connection);
+        state.messages.lost(closed);
+        self.report(&ReconnectingEvent::Lost(closed.clone()));
+        if discarded > 0 {
+            self.report(&ReconnectingEvent::Discarded(discarded));
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        self.room.notify_waiters();
+    }
+
+    fn tries_again_after(&self, connection: &Connection, closed: &Closed) -> bool {
+        // With TLS 1.3, a client's handshake ends before the server has seen the client's
+        // certificate (RFC 8446 §2).
+        let alert = connection.transport().shared().alert.get();
+        let is_refused = alert.is_some_and(|alert| explain_alert((*alert).into()).is_some());
+        match closed {
+            Closed::ByPeer(_) | Closed::Aborted(_) => self.settings.after_close_by_peer,
+            _ => !is_refused,
+        }
+    }
+
+    fn end(&self, ended: &Ended) {
+        let mut state = lock(&self.state);
+        if let Some(connection) = state.connection.take() {
+            let _ = state.set_aside(connection);
+        }
+        state.messages.end(ended);
+        state.ended = Some(ended.clone());
+        drop(state);
+        lock(&self.readers).end();
+        self.changed.notify_waiters();
+        self.room.notify_waiters();
+    }
+}

@@ -1,0 +1,201 @@
+//! Peers and sessions that the endpoints of a group have admitted, and their bounds.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use marcato_stream::Network;
+
+use crate::endpoint::EndpointConfig;
+use crate::strangers::Strangers;
+
+/// Bounds that hold for all endpoints of a group together. A lock guards the counts, and is taken
+/// when a session begins, completes its handshake or ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission(Arc<Mutex<Counts>>);
+
+#[derive(Debug)]
+struct Counts {
+    max_sessions: usize,
+    max_handshakes: usize,
+    validate_addresses: bool,
+    /// Limit of `pending`.
+    room: usize,
+    sessions: usize,
+    handshakes: usize,
+    /// Peers in their handshake, and those that the owner has not accepted since.
+    pending: usize,
+    /// Clients in their handshake that have proved their address.
+    strangers: Strangers,
+}
+
+/// Result for a peer that wants to begin a session.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Admitted {
+        session: Held,
+        handshake: Held,
+        pending: Pending,
+    },
+    /// It has to prove its address first.
+    Validate,
+    /// A limit is reached.
+    Refused,
+    /// Too many handshakes of its network are in progress.
+    Crowded,
+}
+
+/// Kind of a place.
+#[derive(Debug)]
+enum Kind {
+    Session,
+    Handshake(Option<Network>),
+    Pending,
+}
+
+/// Place of a session, which is free again on drop.
+#[derive(Debug)]
+pub(crate) struct Held {
+    admission: Admission,
+    kind: Kind,
+}
+
+/// Place of a peer among those that the application has not accepted. It is free again on drop.
+#[derive(Debug)]
+pub struct Pending {
+    _held: Held,
+}
+
+impl Admission {
+    pub(crate) fn new(config: &EndpointConfig) -> Self {
+        Self(Arc::new(Mutex::new(Counts {
+            max_sessions: config.max_sessions,
+            max_handshakes: config.max_handshakes,
+            validate_addresses: config.validate_addresses,
+            room: usize::MAX,
+            sessions: 0,
+            handshakes: 0,
+            pending: 0,
+            strangers: Strangers::new(config.max_handshakes_per_address),
+        })))
+    }
+
+    /// Locks the counts, even after a panic of another thread: each change leaves them whole.
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Limits the peers in their handshake or not accepted since.
+    pub(crate) fn set_room(&self, peers: usize) {
+        self.counts().room = peers;
+    }
+
+    /// Returns a place for a session that begins here; `None` if there is none.
+    pub(crate) fn session(&self) -> Option<Held> {
+        let mut counts = self.counts();
+        if counts.sessions >= counts.max_sessions {
+            return None;
+        }
+        counts.sessions += 1;
+        Some(self.held(Kind::Session))
+    }
+
+    /// Admits a peer, if the limits allow. `network` is that of a proved address. A peer that
+    /// `may_retry` can be asked for the proof.
+    pub(crate) fn admit(&self, network: Option<Network>, may_retry: bool) -> Verdict {
+        let mut counts = self.counts();
+        if counts.sessions >= counts.max_sessions || counts.pending >= counts.room {
+            return Verdict::Refused;
+        }
+        // RFC 9000 §8.1.2: a Retry packet makes the client prove its address before the handshake.
+        // Forged handshakes take at most half of the room.
+        let validate = counts.validate_addresses
+            || counts.handshakes >= counts.max_handshakes
+            || counts.pending >= counts.room.div_ceil(2);
+        if validate && network.is_none() && may_retry {
+            return Verdict::Validate;
+        }
+        // Anyone can forge an address that was not proved, so only proved ones are counted.
+        if let Some(network) = network {
+            if !counts.strangers.has_place(network) {
+                return Verdict::Crowded;
+            }
+            counts.strangers.enter(network);
+        }
+        counts.sessions += 1;
+        counts.handshakes += 1;
+        counts.pending += 1;
+        Verdict::Admitted {
+            session: self.held(Kind::Session),
+            handshake: self.held(Kind::Handshake(network)),
+            pending: Pending { _held: self.held(Kind::Pending) },
+        }
+    }
+
+    fn held(&self, kind: Kind) -> Held {
+        Held { admission: self.clone(), kind }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut counts = self.admission.counts();
+        match self.kind {
+            Kind::Session => counts.sessions -= 1,
+            Kind::Handshake(network) => {
+                counts.handshakes -= 1;
+                network.into_iter().for_each(|network| counts.strangers.leave(network));
+            }
+            Kind::Pending => counts.pending -= 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    fn admission(limits: impl FnOnce(&mut EndpointConfig)) -> Admission {
+        let mut config = EndpointConfig::new(Vec::new());
+        limits(&mut config);
+        Admission::new(&config)
+    }
+
+    #[test]
+    fn a_peer_holds_its_place_until_it_was_accepted() {
+        let admission = admission(|_| {});
+        admission.set_room(2);
+        let Verdict::Admitted { session, handshake, pending } = admission.admit(None, true) else {
+            panic!("there is room")
+        };
+        // From half of the room on, peers prove their address.
+        assert!(matches!(admission.admit(None, true), Verdict::Validate));
+        let second = admission.admit(None, false);
+        assert!(matches!(second, Verdict::Admitted { .. }), "{second:?}");
+        drop(handshake);
+        assert!(matches!(admission.admit(None, false), Verdict::Refused));
+        drop(pending);
+        assert!(matches!(admission.admit(None, false), Verdict::Admitted { .. }));
+        drop((session, second));
+        let counts = admission.counts();
+        assert_eq!((counts.sessions, counts.handshakes, counts.pending), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_peer_that_was_turned_away_takes_nothing() {
+        let network = |addr: &str| Some(Network::from(addr.parse::<IpAddr>().unwrap()));
+        let admission = admission(|config| {
+            config.max_handshakes_per_address = 1;
+            config.max_sessions = 2;
+        });
+        let first = admission.admit(network("192.0.2.1"), false);
+        assert!(matches!(admission.admit(network("192.0.2.1"), false), Verdict::Crowded));
+        let second = admission.admit(network("192.0.2.2"), false);
+        assert!(matches!(admission.admit(network("192.0.2.3"), false), Verdict::Refused));
+        assert!(admission.session().is_none());
+        drop((first, second));
+        let counts = admission.counts();
+        assert_eq!((counts.sessions, counts.handshakes, counts.pending), (0, 0, 0));
+        assert!(network("192.0.2.1").is_some_and(|network| counts.strangers.has_place(network)));
+    }
+}
