@@ -105,7 +105,7 @@ pub struct LcmConfig {
     pub growth: Growth,
     /// Treatment of timeouts in P.
     pub timeout_loss: TimeoutLoss,
-    /// Window at the start.
+    /// Window at the start, unless [`least_window`](Self::least_window) is larger.
     pub initial_window: Bytes,
     /// Upper bound of the window: the receiver window of the control module.
     pub max_window: Bytes,
@@ -346,7 +346,7 @@ impl Lcm {
         config.check()?;
         Ok(Self {
             config,
-            cwnd: config.initial_window,
+            cwnd: config.initial_window.max(config.least_window),
             mean: Fraction::ZERO,
             aim: Aim::new(config.target, config.initial_window),
             srtt: None,

@@ -194,7 +194,7 @@ proptest! {
             if counters.epochs == epochs && counters.timeouts == timeouts {
                 prop_assert_eq!(lcm.window(), window);
             }
-            prop_assert!((config.least_window..=config.max_window).contains(&lcm.window()) || window == config.initial_window);
+            prop_assert!((config.least_window..=config.max_window).contains(&lcm.window()));
             prop_assert!(lcm.loss_rate() <= Fraction::ONE);
             prop_assert!(lcm.target() > Fraction::ZERO && lcm.target() < Fraction::ONE);
             prop_assert_eq!(counters.sent, counters.acked + counters.lost + in_flight);
