@@ -306,7 +306,7 @@ impl Hub {
                 } else {
                     close(session, now, Manner::Closed, &reason);
                 }
-                state.end(id, Closed::Local);
+                state.end(now, id, Closed::Local);
                 any = true;
             }
         }
@@ -364,16 +364,7 @@ impl Hub {
                 entry.quic.shared.readable.notify_waiters();
             }
             Event::Closed { reason, code } => {
-                // Data that the peer had finished sending has arrived, even if it was not read.
-                let quic = Arc::clone(&entry.quic);
-                let mut inbound = lock(&quic.shared.inbound);
-                while let Some(piece) = state.endpoint.session(id).and_then(|session| session.read(now)) {
-                    if inbound.piece(head(&piece), &piece.bytes, piece.last).is_err() {
-                        break;
-                    }
-                }
-                drop(inbound);
-                state.end(id, closed(&reason, code));
+                state.end(now, id, closed(&reason, code));
             }
             event => {
                 entry.span.in_scope(|| tracing::debug!(?event, "lane"));
@@ -439,7 +430,7 @@ impl Hub {
         if let Some(overrun) = overrun {
             let reason = overrun.to_string();
             session.close(now, ErrorCode::LimitExceeded, &reason);
-            state.end(id, Closed::Lost { reason });
+            state.end(now, id, Closed::Lost { reason });
         }
         quic.shared.readable.notify_waiters();
         any | Self::answer(state, id)
@@ -466,7 +457,7 @@ impl Hub {
 }
 
 /// Head of the message that a piece belongs to.
-const fn head(piece: &Piece) -> Head {
+pub(super) const fn head(piece: &Piece) -> Head {
     Head::new(piece.message, piece.priority)
         .with_report(piece.report)
         .with_exchange(piece.exchange)

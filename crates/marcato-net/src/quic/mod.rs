@@ -261,9 +261,18 @@ impl State {
     }
 
     /// Ends a connection for the application.
-    fn end(&mut self, id: SessionId, closed: Closed) {
+    fn end(&mut self, now: Time, id: SessionId, closed: Closed) {
         let Some(entry) = self.connections.remove(&id) else { return };
         entry.span.in_scope(|| tracing::debug!(%closed, "over"));
+        // Data that the peer had finished sending has arrived, and may have been acknowledged, even
+        // if it was not read.
+        let mut inbound = lock(&entry.quic.shared.inbound);
+        while let Some(piece) = self.endpoint.session(id).and_then(|session| session.read(now)) {
+            if inbound.piece(driver::head(&piece), &piece.bytes, piece.last).is_err() {
+                break;
+            }
+        }
+        drop(inbound);
         let mut last = self.stats(id, &entry);
         last.lanes.iter_mut().for_each(|lane| lane.usable = false);
         *lock(&entry.quic.last) = Some(last);
@@ -369,7 +378,7 @@ impl Quic {
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
             session.close(now, ErrorCode::NoError, LATE);
-            state.end(self.id, Closed::Lost { reason: LATE.to_owned() });
+            state.end(now, self.id, Closed::Lost { reason: LATE.to_owned() });
         }
         drop(state);
         self.hub.wake.notify_one();
@@ -649,7 +658,7 @@ impl Transport for Quic {
                 None => session.close(now, ErrorCode::Aborted, ABORTED),
                 Some(reason) => close(session, now, Manner::Aborted, &reason),
             }
-            state.end(self.id, Closed::Local);
+            state.end(now, self.id, Closed::Local);
         }
         drop(state);
         self.hub.wake.notify_one();
