@@ -1,10 +1,10 @@
 //! Changes of a link during a run.
 
+use marcato_link::Loss;
 use marcato_queue::Discipline;
 use marcato_units::Duration;
 
 use crate::link::LinkQueue;
-use crate::loss::Loss;
 use crate::packet::Packet;
 
 /// Change of one direction of a link, made by

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use marcato_link::{Jitter, Loss, Opportunities, Trace};
 use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict, Tally, Verdict};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
@@ -9,15 +10,12 @@ use marcato_wire::Ecn;
 use crate::agenda::Agenda;
 use crate::change::LinkChange;
 use crate::event::Event;
-use crate::jitter::Jitter;
 use crate::load::{self, Course, Load};
-use crate::loss::Loss;
 use crate::packet::Packet;
 use crate::preempted::{High, Preempted, Shared};
 use crate::record::TapPoint;
 use crate::sojourn::Sojourns;
 use crate::tally::FlowTallies;
-use crate::trace::{Opportunities, Trace};
 use crate::wire::Wire;
 
 /// Queue before a transmitter: any discipline for packets of the simulator. After the run,

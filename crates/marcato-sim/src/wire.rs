@@ -1,13 +1,12 @@
 //! Wire of a link: jitter, loss and duplication of packets that have left the transmitter.
 
+use marcato_link::{Jitter, JitterProcess, Loss, LossProcess};
 use marcato_units::{Seed, Stream, Time};
 
 use crate::agenda::Agenda;
 use crate::event::Event;
-use crate::jitter::{Jitter, JitterProcess};
 use crate::line::Line;
 use crate::link::Account;
-use crate::loss::{Loss, LossProcess};
 use crate::packet::Packet;
 
 /// Random duplication.

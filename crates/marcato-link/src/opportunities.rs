@@ -1,8 +1,8 @@
 //! Transmission opportunities of a link that follows a trace.
 
-pub use marcato_scenario::trace::{Trace, TraceError};
-
 use marcato_units::{Bytes, Time};
+
+use crate::trace::Trace;
 
 /// Bytes that one opportunity carries.
 const OPPORTUNITY: u64 = Trace::OPPORTUNITY.get();
@@ -13,7 +13,8 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 ///
 /// Time without opportunities or packets costs nothing. Finding the next opportunity after a pause
 /// takes O(log n) for n opportunities.
-pub(crate) struct Opportunities {
+#[derive(Debug)]
+pub struct Opportunities {
     trace: Trace,
     /// Number of completed passes through the trace.
     round: u64,
@@ -24,12 +25,13 @@ pub(crate) struct Opportunities {
 }
 
 impl Opportunities {
-    pub(crate) fn new(trace: Trace) -> Self {
+    /// Creates a position at the start of the trace.
+    pub fn new(trace: Trace) -> Self {
         Self { trace, round: 0, index: 0, left: OPPORTUNITY }
     }
 
     /// Returns the time at which a packet that waits at `now` may begin to leave: `now` or later.
-    pub(crate) fn next(&mut self, now: Time) -> Time {
+    pub fn next(&mut self, now: Time) -> Time {
         if self.left == 0 {
             self.pass(1);
         }
@@ -47,7 +49,7 @@ impl Opportunities {
 
     /// Puts `bytes` on the wire, beginning with the current opportunity. Returns the time at which
     /// the last byte leaves.
-    pub(crate) fn take(&mut self, bytes: Bytes) -> Time {
+    pub fn take(&mut self, bytes: Bytes) -> Time {
         match self.left.checked_sub(bytes.get()) {
             Some(left) => self.left = left,
             None => {
@@ -60,7 +62,7 @@ impl Opportunities {
     }
 
     /// Returns the bytes already taken of opportunities after `now`.
-    pub(crate) fn promised(&self, now: Time) -> f64 {
+    pub fn promised(&self, now: Time) -> f64 {
         if self.at() <= now {
             return 0.0;
         }
@@ -70,7 +72,7 @@ impl Opportunities {
     }
 
     /// Returns the bytes of all opportunities up to `now`.
-    pub(crate) fn capacity(&self, now: Time) -> f64 {
+    pub fn capacity(&self, now: Time) -> f64 {
         self.until(now) * OPPORTUNITY as f64
     }
 

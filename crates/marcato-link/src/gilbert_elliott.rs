@@ -14,13 +14,13 @@ use marcato_units::Stream;
 /// packet's state is drawn from the stationary distribution.
 ///
 /// ```
-/// use marcato_sim::{GilbertElliott, Loss};
+/// use marcato_link::{GilbertElliott, Loss};
 ///
 /// // One packet in a hundred is lost, on average five in a row.
 /// let bursts = GilbertElliott::bursts(0.01, 5.0)?;
 /// assert!((bursts.mean_loss() - 0.01).abs() < 1e-12);
 /// let loss = Loss::GilbertElliott(bursts);
-/// # Ok::<(), marcato_sim::GilbertElliottError>(())
+/// # Ok::<(), marcato_link::GilbertElliottError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {

@@ -12,15 +12,18 @@ use marcato_units::{Duration, Stream, Time};
 /// the closer the packets follow each other.
 ///
 /// ```
-/// use marcato_sim::{Jitter, LinkConfig};
-/// use marcato_units::{Duration, Rate};
+/// use marcato_link::{Jitter, JitterProcess};
+/// use marcato_units::{Duration, Seed, Time};
 ///
 /// let ms = Duration::from_millis;
 /// // 20 ms, and 0 to 5 ms more; packets stay in order.
-/// let radio = LinkConfig::new(Rate::from_mbps(20), ms(20)).jitter(Jitter::uniform(ms(5)));
+/// let mut radio = JitterProcess::new(Jitter::uniform(ms(5)), Seed::new(1).stream("jitter/radio"));
+/// let arrives_at = radio.arrival(Time::from_millis(20));
+/// assert!(arrives_at >= Time::from_millis(20) && arrives_at <= Time::from_millis(25));
 /// // One packet in a thousand comes 30 ms late; the others pass it.
-/// let detour = LinkConfig::new(Rate::from_mbps(20), ms(20)).jitter(Jitter::held(0.001, ms(30))?.reorder(true));
-/// # Ok::<(), marcato_sim::JitterError>(())
+/// let detour = Jitter::held(0.001, ms(30))?.reorder(true);
+/// assert!(detour.reorders());
+/// # Ok::<(), marcato_link::JitterError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
@@ -142,7 +145,8 @@ impl Jitter {
 }
 
 /// State of a [`Jitter`] on a link.
-pub(crate) struct JitterProcess {
+#[derive(Debug)]
+pub struct JitterProcess {
     jitter: Jitter,
     stream: Stream,
     /// Latest arrival time so far.
@@ -150,12 +154,13 @@ pub(crate) struct JitterProcess {
 }
 
 impl JitterProcess {
-    pub(crate) fn new(jitter: Jitter, stream: Stream) -> Self {
+    /// Creates the state of a link whose draws come from `stream`.
+    pub fn new(jitter: Jitter, stream: Stream) -> Self {
         Self { jitter, stream, last: Time::ZERO }
     }
 
     /// Returns the arrival time of the next packet, which without jitter would arrive at `due`.
-    pub(crate) fn arrival(&mut self, due: Time) -> Time {
+    pub fn arrival(&mut self, due: Time) -> Time {
         let at = due + self.jitter.draw(&mut self.stream);
         if self.jitter.reorder {
             return at;

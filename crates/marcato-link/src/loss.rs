@@ -29,7 +29,8 @@ fn starts_bad(loss: &Loss, stream: &mut Stream) -> bool {
 }
 
 /// State of a [`Loss`] model.
-pub(crate) struct LossProcess {
+#[derive(Debug)]
+pub struct LossProcess {
     loss: Loss,
     stream: Stream,
     seen: u64,
@@ -39,19 +40,20 @@ pub(crate) struct LossProcess {
 }
 
 impl LossProcess {
-    pub(crate) fn new(loss: Loss, mut stream: Stream) -> Self {
+    /// Creates the state of a wire whose draws come from `stream`.
+    pub fn new(loss: Loss, mut stream: Stream) -> Self {
         let bad = starts_bad(&loss, &mut stream);
         Self { loss, stream, seen: 0, next: 0, bad }
     }
 
     /// Restarts with another model on the same stream.
-    pub(crate) fn change(&mut self, loss: Loss) {
+    pub fn change(&mut self, loss: Loss) {
         self.bad = starts_bad(&loss, &mut self.stream);
         (self.loss, self.seen, self.next) = (loss, 0, 0);
     }
 
     /// Returns true if the next packet is lost.
-    pub(crate) fn loses(&mut self) -> bool {
+    pub fn loses(&mut self) -> bool {
         let ordinal = self.seen;
         self.seen += 1;
         match &self.loss {
