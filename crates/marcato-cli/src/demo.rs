@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use marcato_lab::{Datagram, LinkConfig, LinkCounters, OpenError, UdpLink};
+use marcato_lab::{Datagram, LinkConfig, LinkCounters, Loss, OpenError, UdpLink};
 use marcato_net::{
     AcceptError, ClientSecurity, Closed, Config, ConnectError, Connection, Endpoint, Engine, ListenError,
     Message, Remote, SendError, ServerSecurity,
@@ -194,7 +194,7 @@ async fn all(asked: &Demo) -> Result<[Vec<Load>; 2], DemoError> {
 }
 
 fn link(asked: &Demo) -> Result<LinkConfig<Datagram>, DemoError> {
-    let link = LinkConfig::new(RATE, DELAY).loss(asked.loss);
+    let link = LinkConfig::new(RATE, DELAY).loss(Loss::Random(asked.loss));
     Ok(match asked.queue {
         QueueName::Droptail => {
             let queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(BUFFER) });

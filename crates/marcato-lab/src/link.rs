@@ -4,11 +4,15 @@
 //! call, the transmitter has still sent its packets back to back, and each arrives at the resulting
 //! time. A late timer therefore delays packets by its own lateness, but never makes the link slower
 //! than its rate.
+//!
+//! Its rules are those of the simulator's links: the same packets, offered at the same times, are
+//! lost, delayed and delivered alike.
 
-use std::collections::VecDeque;
-
+use marcato_link::{Jitter, JitterProcess, Loss, LossProcess, Opportunities, Trace};
 use marcato_queue::{Discipline, DropTail, Packet};
 use marcato_units::{Bytes, Duration, Rate, Seed, Stream, Time};
+
+use crate::line::Line;
 
 /// Most packets on a line. Only links with a disproportionate bandwidth-delay product reach it:
 /// 65 536 packets of 1200 bytes are 6 Gbit/s for 100 ms.
@@ -16,20 +20,52 @@ pub const MAX_UNDER_WAY: usize = 65_536;
 
 /// Configuration of one direction of a link.
 pub struct LinkConfig<P> {
-    /// Rate of the transmitter.
-    pub rate: Rate,
+    /// Rate of the transmitter; `None` sends at once.
+    pub rate: Option<Rate>,
+    /// Transmission opportunities, in place of a rate.
+    pub trace: Option<Trace>,
     /// Propagation delay of each packet after its transmission.
     pub delay: Duration,
-    /// Probability, from 0 to 1, that a packet is lost after its transmission.
-    pub loss: f64,
-    /// Queue discipline before the transmitter, which takes one packet at a time.
+    /// Random addition to the delay of each packet.
+    pub jitter: Option<Jitter>,
+    /// Largest packet that the link takes; `None` is any. A larger one is dropped before the queue.
+    pub mtu: Option<Bytes>,
+    /// Bytes that the link adds to each packet: 18 for Ethernet with its check sequence.
+    pub framing: Bytes,
+    /// Loss of packets after their transmission.
+    pub loss: Loss,
+    /// Probability that a packet that is not lost arrives twice, the copy directly behind its
+    /// original.
+    pub duplication: f64,
+    /// Queue discipline before the transmitter, which takes one packet at a time. Its limits count
+    /// packets without framing.
     pub queue: Box<dyn Discipline<P> + Send>,
 }
 
 impl<P: Packet + Send + 'static> LinkConfig<P> {
     /// Creates a link without loss, behind a drop-tail queue of 1000 packets.
     pub fn new(rate: Rate, delay: Duration) -> Self {
-        Self { rate, delay, loss: 0.0, queue: Box::new(DropTail::default()) }
+        Self {
+            rate: Some(rate),
+            trace: None,
+            delay,
+            jitter: None,
+            mtu: None,
+            framing: Bytes::ZERO,
+            loss: Loss::None,
+            duplication: 0.0,
+            queue: Box::new(DropTail::default()),
+        }
+    }
+
+    /// Creates a link that only delays.
+    pub fn delay_only(delay: Duration) -> Self {
+        Self { rate: None, ..Self::new(Rate::MAX, delay) }
+    }
+
+    /// Creates a link that sends by `trace`, with 4 bytes of framing as in mahimahi.
+    pub fn from_trace(trace: Trace, delay: Duration) -> Self {
+        Self { framing: Bytes::new(4), trace: Some(trace), ..Self::delay_only(delay) }
     }
 
     /// Sets the queue discipline.
@@ -38,10 +74,34 @@ impl<P: Packet + Send + 'static> LinkConfig<P> {
         Self { queue: Box::new(queue), ..self }
     }
 
-    /// Sets the loss probability of each packet.
+    /// Sets the loss.
     #[must_use]
-    pub fn loss(self, loss: f64) -> Self {
+    pub fn loss(self, loss: Loss) -> Self {
         Self { loss, ..self }
+    }
+
+    /// Sets the jitter added to the delay of each packet.
+    #[must_use]
+    pub fn jitter(self, jitter: Jitter) -> Self {
+        Self { jitter: Some(jitter), ..self }
+    }
+
+    /// Sets the largest packet.
+    #[must_use]
+    pub fn mtu(self, mtu: Bytes) -> Self {
+        Self { mtu: Some(mtu), ..self }
+    }
+
+    /// Sets the framing added to each packet.
+    #[must_use]
+    pub fn framing(self, framing: Bytes) -> Self {
+        Self { framing, ..self }
+    }
+
+    /// Sets the probability that a packet is duplicated.
+    #[must_use]
+    pub fn duplication(self, duplication: f64) -> Self {
+        Self { duplication, ..self }
     }
 }
 
@@ -57,21 +117,31 @@ pub enum LinkError {
         /// Given loss.
         loss: f64,
     },
+    /// The duplication is not a probability.
+    #[error("a duplication of {duplication} is no probability: give one from 0 to 1")]
+    Duplication {
+        /// Given duplication.
+        duplication: f64,
+    },
 }
 
-/// Counters of a link. At any time `offered = delivered + dropped + lost + discarded`, plus the
-/// packets queued or in flight.
+/// Counters of a link. At any time `offered + duplicated = delivered + dropped + too_big + lost +
+/// discarded`, plus the packets queued or in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets sent into the link.
     pub offered: u64,
     /// Packets that its queue dropped, at either end of the queue.
     pub dropped: u64,
+    /// Packets larger than the link's MTU.
+    pub too_big: u64,
     /// Packets that the line lost.
     pub lost: u64,
+    /// Copies that the line made.
+    pub duplicated: u64,
     /// Packets discarded because the line was full: see [`MAX_UNDER_WAY`].
     pub discarded: u64,
-    /// Packets that came out at the far end.
+    /// Packets that came out at the far end, copies included.
     pub delivered: u64,
     /// Bytes of delivered packets, headers included.
     pub delivered_bytes: Bytes,
@@ -81,40 +151,66 @@ pub struct LinkCounters {
 
 /// One direction of a link. Time never runs backwards from one call to the next.
 pub struct Link<P> {
-    rate: Rate,
+    rate: Option<Rate>,
+    opportunities: Option<Opportunities>,
     delay: Duration,
-    loss: f64,
-    stream: Stream,
+    mtu: Option<Bytes>,
+    framing: Bytes,
+    loss: LossProcess,
+    jitter: Option<JitterProcess>,
+    duplication: (f64, Stream),
     queue: Box<dyn Discipline<P> + Send>,
     /// End of the transmission of the packet taken last.
     free_at: Time,
-    line: VecDeque<(Time, P)>,
+    line: Line<P>,
     counters: LinkCounters,
 }
 
-impl<P: Packet> Link<P> {
-    /// Creates an empty link. Losses are drawn from the stream `loss/NAME` of `seed`.
+impl<P: Packet + Clone> Link<P> {
+    /// Creates an empty link. Losses are drawn from the stream `loss/NAME` of `seed`, jitter and
+    /// duplication from `jitter/NAME` and `duplication/NAME`.
     ///
     /// # Errors
     ///
-    /// If it has no rate, or its loss is no probability.
+    /// If its rate is zero, or a probability is not from 0 to 1.
     pub fn new(name: &str, config: LinkConfig<P>, seed: Seed) -> Result<Self, LinkError> {
-        let LinkConfig { rate, delay, loss, queue } = config;
-        if rate == Rate::ZERO {
+        let LinkConfig { rate, trace, delay, jitter, mtu, framing, loss, duplication, queue } = config;
+        if rate == Some(Rate::ZERO) {
             return Err(LinkError::NoRate);
         }
-        if !(0.0..=1.0).contains(&loss) {
+        if let Loss::Random(loss) = loss
+            && !(0.0..=1.0).contains(&loss)
+        {
             return Err(LinkError::Loss { loss });
         }
-        let stream = seed.stream(&format!("loss/{name}"));
-        let (free_at, line, counters) = (Time::ZERO, VecDeque::new(), LinkCounters::default());
-        Ok(Self { rate, delay, loss, stream, queue, free_at, line, counters })
+        if !(0.0..=1.0).contains(&duplication) {
+            return Err(LinkError::Duplication { duplication });
+        }
+        let stream = |what: &str| seed.stream(&format!("{what}/{name}"));
+        Ok(Self {
+            rate,
+            opportunities: trace.map(Opportunities::new),
+            delay,
+            mtu,
+            framing,
+            loss: LossProcess::new(loss, stream("loss")),
+            line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
+            jitter: jitter.map(|jitter| JitterProcess::new(jitter, stream("jitter"))),
+            duplication: (duplication, stream("duplication")),
+            queue,
+            free_at: Time::ZERO,
+            counters: LinkCounters::default(),
+        })
     }
 
     /// Enqueues a packet.
     pub fn send(&mut self, now: Time, packet: P) {
         self.transmit(now);
         self.counters.offered += 1;
+        if self.mtu.is_some_and(|mtu| packet.len() > mtu) {
+            self.counters.too_big += 1;
+            return;
+        }
         let dropped = &mut self.counters.dropped;
         if self.queue.enqueue_with(now, packet, &mut |_| *dropped += 1).lost().is_some() {
             *dropped += 1;
@@ -128,8 +224,8 @@ impl<P: Packet> Link<P> {
     /// Returns the next packet that has come out by `now`.
     pub fn poll(&mut self, now: Time) -> Option<P> {
         self.transmit(now);
-        self.line.front().filter(|(at, _)| *at <= now)?;
-        let (_, packet) = self.line.pop_front()?;
+        self.line.next_arrival().filter(|at| *at <= now)?;
+        let packet = self.line.pop()?;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
         Some(packet)
@@ -138,9 +234,8 @@ impl<P: Packet> Link<P> {
     /// Returns the time of the next call of [`poll`](Self::poll), if nothing is sent until then. No
     /// packet comes out earlier; perhaps none does even then.
     pub fn next_event(&self) -> Option<Time> {
-        let arrival = self.line.front().map(|(at, _)| *at);
         let departure = self.queue.next_ready(self.free_at);
-        arrival.into_iter().chain(departure).min()
+        self.line.next_arrival().into_iter().chain(departure).min()
     }
 
     /// Counters since the link was made.
@@ -156,6 +251,14 @@ impl<P: Packet> Link<P> {
     /// Puts packets whose transmission has begun by `now` on the line, each at its own time.
     fn transmit(&mut self, now: Time) {
         while let Some(ready) = self.queue.next_ready(self.free_at).filter(|ready| *ready <= now) {
+            if let Some(opportunities) = &mut self.opportunities {
+                let next = opportunities.next(ready);
+                if next > ready {
+                    // The packet waits in the queue, which may still drop it.
+                    self.free_at = next;
+                    continue;
+                }
+            }
             let counters = &mut self.counters;
             let Some(packet) = self.queue.dequeue_with(ready, &mut |_| counters.dropped += 1) else {
                 // The queue has dropped all its packets, or its ready time was wrong.
@@ -168,14 +271,35 @@ impl<P: Packet> Link<P> {
                     _ => return,
                 }
             };
-            // A packet that the line loses has occupied the transmitter, too.
-            self.free_at = ready + self.rate.transmission_time(packet.len());
-            if self.stream.chance(self.loss) {
-                self.counters.lost += 1;
-            } else if self.line.len() >= MAX_UNDER_WAY {
+            let on_wire = packet.len() + self.framing;
+            self.free_at = match (&mut self.opportunities, self.rate) {
+                (Some(opportunities), _) => opportunities.take(on_wire),
+                (None, Some(rate)) => ready + rate.transmission_time(on_wire),
+                (None, None) => ready,
+            };
+            self.put(packet);
+        }
+    }
+
+    /// Puts a packet that has left the transmitter on the line. A packet that the line loses has
+    /// occupied the transmitter, too. Each packet has its draws, lost or not, so that a loss does
+    /// not change the delays of later packets.
+    fn put(&mut self, packet: P) {
+        let due = self.free_at + self.delay;
+        let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
+        let (probability, stream) = &mut self.duplication;
+        let twice = *probability > 0.0 && stream.chance(*probability);
+        if self.loss.loses() {
+            self.counters.lost += 1;
+            return;
+        }
+        let copy = twice.then(|| packet.clone());
+        self.counters.duplicated += u64::from(twice);
+        for packet in std::iter::once(packet).chain(copy) {
+            if self.line.len() >= MAX_UNDER_WAY {
                 self.counters.discarded += 1;
             } else {
-                self.line.push_back((self.free_at + self.delay, packet));
+                self.line.push(arrives_at, packet);
             }
         }
     }
@@ -287,7 +411,7 @@ mod tests {
     #[test]
     fn loss_is_that_of_the_seed() {
         let lost = |seed| {
-            let config = LinkConfig::new(Rate::from_mbps(1000), Duration::ZERO).loss(0.1);
+            let config = LinkConfig::new(Rate::from_mbps(1000), Duration::ZERO).loss(Loss::Random(0.1));
             let mut link = Link::new("test", config, Seed::new(seed)).unwrap();
             let sent = |number: u64| (Time::from_millis(number), packet(0, 100));
             (0..10_000).map(sent).for_each(|(now, packet)| link.send(now, packet));
@@ -300,26 +424,99 @@ mod tests {
     }
 
     #[test]
+    fn a_link_by_a_trace_sends_at_its_opportunities() {
+        // Opportunities at 1, 2, 2, 7, 8, ... ms, of 1504 bytes each.
+        let trace = Trace::from_millis([1, 2, 2, 7]).unwrap();
+        let mut link = link(LinkConfig::from_trace(trace, Duration::from_millis(10)));
+        for number in 0..3 {
+            link.send(Time::ZERO, packet(number, 1500));
+        }
+        // It shares an opportunity with the next one: 304 and 304 bytes.
+        link.send(Time::from_millis(3), packet(3, 300));
+        link.send(Time::from_millis(3), packet(4, 300));
+        let at = (0..=20).map(Time::from_millis);
+        let expected = [(11, 0), (12, 1), (12, 2), (17, 3), (17, 4)];
+        assert_eq!(arrivals(&mut link, at), expected.map(|(at, number)| (Time::from_millis(at), number)));
+    }
+
+    #[test]
+    fn a_link_without_a_rate_only_delays() {
+        let mut link = link(LinkConfig::delay_only(Duration::from_millis(5)));
+        link.send(Time::from_millis(1), packet(0, 1500));
+        link.send(Time::from_millis(1), packet(1, 1500));
+        assert_eq!(arrivals(&mut link, [Time::from_micros(5999)]), []);
+        let at = Time::from_millis(6);
+        assert_eq!(arrivals(&mut link, [at]), [(at, 0), (at, 1)]);
+    }
+
+    #[test]
+    fn framing_occupies_the_transmitter_and_packets_beyond_the_mtu_do_not() {
+        let config = LinkConfig::new(Rate::from_mbps(8), Duration::ZERO);
+        let mut link = link(config.framing(Bytes::new(18)).mtu(Bytes::new(1000)));
+        link.send(Time::ZERO, packet(0, 1001));
+        link.send(Time::ZERO, packet(1, 1000));
+        // 1018 bytes at a byte in a microsecond.
+        assert_eq!(link.next_event(), Some(Time::from_micros(1018)));
+        assert_eq!(arrivals(&mut link, [Time::from_micros(1018)]).len(), 1);
+        assert_eq!((link.counters().too_big, link.counters().delivered), (1, 1));
+    }
+
+    #[test]
+    fn packets_overtake_only_where_jitter_allows_it() {
+        let numbers = |reorder| {
+            let held = Jitter::held(0.2, Duration::from_millis(20)).unwrap().reorder(reorder);
+            let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5)).jitter(held);
+            let mut link = link(config);
+            for number in 0..50 {
+                link.send(Time::from_millis(number.into()), packet(number, 1000));
+            }
+            let arrived = arrivals(&mut link, (0..200).map(Time::from_millis));
+            arrived.into_iter().map(|(_, number)| number).collect::<Vec<_>>()
+        };
+        assert!(numbers(false).is_sorted());
+        let mut passed = numbers(true);
+        assert!(!passed.is_sorted());
+        passed.sort_unstable();
+        assert_eq!(passed, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_copy_arrives_directly_behind_its_original() {
+        let mut link = link(LinkConfig::new(Rate::from_mbps(8), Duration::ZERO).duplication(1.0));
+        link.send(Time::ZERO, packet(0, 1000));
+        link.send(Time::ZERO, packet(1, 1000));
+        let numbers = |arrived: Vec<(Time, u8)>| arrived.into_iter().map(|it| it.1).collect::<Vec<_>>();
+        assert_eq!(numbers(arrivals(&mut link, [Time::from_millis(1)])), [0, 0]);
+        assert_eq!(numbers(arrivals(&mut link, [Time::from_millis(2)])), [1, 1]);
+        assert_eq!((link.counters().duplicated, link.counters().delivered), (2, 4));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let error = |rate, loss| {
-            let config: LinkConfig<Datagram> = LinkConfig::new(rate, Duration::ZERO).loss(loss);
+            let config: LinkConfig<Datagram> = LinkConfig::new(rate, Duration::ZERO).loss(Loss::Random(loss));
             Link::new("test", config, Seed::new(1)).err()
         };
         assert_eq!(error(Rate::ZERO, 0.0), Some(LinkError::NoRate));
         assert_eq!(error(Rate::MAX, 1.5), Some(LinkError::Loss { loss: 1.5 }));
         assert!(matches!(error(Rate::MAX, f64::NAN), Some(LinkError::Loss { .. })));
         assert_eq!(error(Rate::MAX, 1.0), None);
+        let twice = LinkConfig::<Datagram>::new(Rate::MAX, Duration::ZERO).duplication(2.0);
+        let error = Link::new("test", twice, Seed::new(1)).err();
+        assert_eq!(error, Some(LinkError::Duplication { duplication: 2.0 }));
     }
 
     proptest! {
         #[test]
         fn nothing_is_lost_track_of_and_the_rate_is_kept(
             steps in prop::collection::vec((0u64..20_000, 28usize..1500, any::<bool>()), 1..200),
-            mbps in 1u64..50, packets in 1u64..20, loss in 0.0..0.5f64,
+            mbps in 1u64..50, packets in 1u64..20, loss in 0.0..0.5f64, duplication in 0.0..0.5f64, reorder in any::<bool>(),
         ) {
             let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(packets) }).unwrap();
             let rate = Rate::from_mbps(mbps);
-            let config = LinkConfig::new(rate, Duration::from_millis(3)).queue(queue).loss(loss);
+            let config = LinkConfig::new(rate, Duration::from_millis(3)).queue(queue).loss(Loss::Random(loss));
+            let jitter = Jitter::uniform(Duration::from_millis(5)).reorder(reorder);
+            let config = config.jitter(jitter).duplication(duplication).mtu(Bytes::new(1400));
             let mut link = Link::new("test", config, Seed::new(5)).unwrap();
             let mut now = Time::ZERO;
             let (mut last, mut bytes) = (Time::ZERO, Bytes::ZERO);
@@ -335,11 +532,12 @@ mod tests {
                     }
                 }
                 let counters = *link.counters();
-                let out = counters.delivered + counters.dropped + counters.lost + counters.discarded;
-                prop_assert_eq!(counters.offered, out + link.inside());
+                let out = counters.delivered + counters.dropped + counters.too_big + counters.lost + counters.discarded;
+                prop_assert_eq!(counters.offered + counters.duplicated, out + link.inside());
                 prop_assert_eq!(counters.delivered_bytes, bytes);
                 // Transmission began at the first packet, possibly at time zero.
-                prop_assert!(bytes <= rate.bytes_in(last.since(Time::ZERO)) + Bytes::new(1));
+                let copies = Bytes::new(1400) * counters.duplicated;
+                prop_assert!(bytes <= rate.bytes_in(last.since(Time::ZERO)) + Bytes::new(1) + copies);
             }
             // Followed from event to event, the link empties.
             while let Some(at) = link.next_event() {

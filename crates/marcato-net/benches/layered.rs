@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use marcato_lab::{Datagram, LinkConfig, Port, UdpLink};
+use marcato_lab::{Datagram, LinkConfig, Loss, Port, UdpLink};
 use marcato_net::{
     ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig, LocalAddress, Message, Remote,
     ServerSecurity,
@@ -80,7 +80,7 @@ impl Discipline<Datagram> for Intolerant {
 fn link(queueing: Queueing, loss: f64) -> LinkConfig<Datagram> {
     let tail = DropTailConfig { limit: Limit::Packets(BUFFER) };
     let strict = || Strict::new(StrictConfig { high: tail, low: tail }).unwrap();
-    let link = LinkConfig::new(Rate::from_mbps(50), Duration::from_millis(40)).loss(loss);
+    let link = LinkConfig::new(Rate::from_mbps(50), Duration::from_millis(40)).loss(Loss::Random(loss));
     match queueing {
         Queueing::Strict => link.queue(strict()),
         Queueing::Alike => link.queue(DropTail::new(tail).unwrap()),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes as Payload;
 use common::{body, localhost, number_of, server, server_at, within};
-use marcato_lab::{Datagram, LinkConfig, UdpLink};
+use marcato_lab::{Datagram, LinkConfig, Loss, UdpLink};
 use marcato_net::marcato_quic::PathScheduler;
 use marcato_net::{
     ChangeError, Config, Connection, Endpoint, Engine, LaneConfig, LongMessages, Message, NotDelivered,
@@ -172,7 +172,10 @@ async fn hundreds_of_thousands_of_messages_survive_losses() {
     let mut addrs = Vec::new();
     let mut links = Vec::new();
     for (lane, server) in server.endpoint.local_addrs().iter().enumerate() {
-        let line = || LinkConfig::<Datagram>::new(Rate::from_mbps(200), Duration::from_millis(2)).loss(0.02);
+        let line = || {
+            LinkConfig::<Datagram>::new(Rate::from_mbps(200), Duration::from_millis(2))
+                .loss(Loss::Random(0.02))
+        };
         let link = UdpLink::open(*server, line(), line(), Seed::new(lane as u64)).await.unwrap();
         addrs.push(link.addrs()[0]);
         links.push(link);
