@@ -1,9 +1,9 @@
 //! Emulated links in real time: packets of real sockets pass queues of `marcato-queue`.
 //!
 //! A [`Link`] is one direction: a queue, a transmitter with a rate or a trace, loss, and a line with
-//! delay and jitter. It has no clock and no socket, so that it can be checked against arithmetic in virtual
-//! time. A [`UdpLink`] puts two of them between a client and a server on real UDP sockets. It needs
-//! no privileges, and is transparent to the program under test, which only sends to another port.
+//! delay and jitter. It has no clock and no socket, so that it can be checked in virtual time. A
+//! [`UdpLink`] puts two of them between a client and a server on real UDP sockets. It needs no
+//! privileges, and is transparent to the program under test, which only sends to another port.
 //!
 //! ```
 //! use marcato_lab::{LinkConfig, UdpLink};
@@ -32,7 +32,6 @@ mod link;
 mod udp;
 
 pub use datagram::Datagram;
-pub use marcato_link::{Jitter, JitterError, Loss, Trace, TraceError};
-
 pub use link::{Link, LinkConfig, LinkCounters, LinkError, MAX_UNDER_WAY};
+pub use marcato_link::{Jitter, JitterError, Loss, Trace, TraceError};
 pub use udp::{OpenError, Port, UdpLink};

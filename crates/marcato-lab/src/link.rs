@@ -8,9 +8,9 @@
 //! Its rules are those of the simulator's links: the same packets, offered at the same times, are
 //! lost, delayed and delivered alike.
 
-use marcato_link::{Jitter, JitterProcess, Loss, LossProcess, Opportunities, Trace};
+use marcato_link::{Arrival, Impairments, Jitter, Loss, Opportunities, Trace};
 use marcato_queue::{Discipline, DropTail, Packet};
-use marcato_units::{Bytes, Duration, Rate, Seed, Stream, Time};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use crate::line::Line;
 
@@ -156,9 +156,7 @@ pub struct Link<P> {
     delay: Duration,
     mtu: Option<Bytes>,
     framing: Bytes,
-    loss: LossProcess,
-    jitter: Option<JitterProcess>,
-    duplication: (f64, Stream),
+    impairments: Impairments,
     queue: Box<dyn Discipline<P> + Send>,
     /// End of the transmission of the packet taken last.
     free_at: Time,
@@ -186,17 +184,14 @@ impl<P: Packet + Clone> Link<P> {
         if !(0.0..=1.0).contains(&duplication) {
             return Err(LinkError::Duplication { duplication });
         }
-        let stream = |what: &str| seed.stream(&format!("{what}/{name}"));
         Ok(Self {
             rate,
             opportunities: trace.map(Opportunities::new),
             delay,
             mtu,
             framing,
-            loss: LossProcess::new(loss, stream("loss")),
+            impairments: Impairments::new(loss, jitter, duplication, name, seed),
             line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
-            jitter: jitter.map(|jitter| JitterProcess::new(jitter, stream("jitter"))),
-            duplication: (duplication, stream("duplication")),
             queue,
             free_at: Time::ZERO,
             counters: LinkCounters::default(),
@@ -282,24 +277,19 @@ impl<P: Packet + Clone> Link<P> {
     }
 
     /// Puts a packet that has left the transmitter on the line. A packet that the line loses has
-    /// occupied the transmitter, too. Each packet has its draws, lost or not, so that a loss does
-    /// not change the delays of later packets.
+    /// occupied the transmitter, too.
     fn put(&mut self, packet: P) {
-        let due = self.free_at + self.delay;
-        let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
-        let (probability, stream) = &mut self.duplication;
-        let twice = *probability > 0.0 && stream.chance(*probability);
-        if self.loss.loses() {
+        let Some(Arrival { at, twice }) = self.impairments.arrival(self.free_at + self.delay) else {
             self.counters.lost += 1;
             return;
-        }
+        };
         let copy = twice.then(|| packet.clone());
         self.counters.duplicated += u64::from(twice);
         for packet in std::iter::once(packet).chain(copy) {
             if self.line.len() >= MAX_UNDER_WAY {
                 self.counters.discarded += 1;
             } else {
-                self.line.push(arrives_at, packet);
+                self.line.push(at, packet);
             }
         }
     }

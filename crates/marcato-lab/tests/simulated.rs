@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use marcato_lab::{Datagram, Jitter, Link, LinkConfig, Loss, Trace};
-use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, FlowKey, Limit};
+use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, FlowKey, Limit, Packet};
 use marcato_sim::{GilbertElliott, Network, UdpFlow, UdpStats};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -11,9 +11,9 @@ use proptest::prelude::*;
 const PAYLOAD: Bytes = Bytes::new(972);
 const LEN: Bytes = Bytes::new(1000);
 
-/// What both links are told.
+/// Settings of both links.
 #[derive(Clone, Debug)]
-struct Told {
+struct Settings {
     mbps: u64,
     /// Transmission by a trace instead of the rate.
     trace: Option<Vec<u32>>,
@@ -27,7 +27,7 @@ struct Told {
     seed: u64,
 }
 
-impl Told {
+impl Settings {
     fn trace(&self) -> Option<Trace> {
         let millis = self.trace.clone()?;
         Some(Trace::from_millis(millis).unwrap())
@@ -37,7 +37,7 @@ impl Told {
         self.trace.is_none().then_some(Rate::from_mbps(self.mbps))
     }
 
-    fn drop_tail(&self) -> DropTail<marcato_sim::Packet> {
+    fn drop_tail<P: Packet>(&self) -> DropTail<P> {
         DropTail::new(DropTailConfig { limit: Limit::Packets(self.packets) }).unwrap()
     }
 }
@@ -53,22 +53,22 @@ fn departures() -> impl Iterator<Item = Time> {
     (0..1000u32).map(move |number| START + gap * number)
 }
 
-fn simulated(told: &Told) -> UdpStats {
-    let mut network = Network::new(Seed::new(told.seed));
+fn simulated(settings: &Settings) -> UdpStats {
+    let mut network = Network::new(Seed::new(settings.seed));
     let (a, b) = (network.node("a"), network.node("b"));
     let config = marcato_sim::LinkConfig {
-        rate: told.rate(),
-        trace: told.trace(),
-        jitter: told.jitter,
-        framing: Bytes::new(told.framing),
-        loss: told.loss.clone(),
-        duplication: told.duplication,
-        ..marcato_sim::LinkConfig::delay_only(told.delay)
+        rate: settings.rate(),
+        trace: settings.trace(),
+        jitter: settings.jitter,
+        framing: Bytes::new(settings.framing),
+        loss: settings.loss.clone(),
+        duplication: settings.duplication,
+        ..marcato_sim::LinkConfig::delay_only(settings.delay)
     };
-    let config = if told.codel {
+    let config = if settings.codel {
         config.queue(Codel::new(CodelConfig::default()).unwrap())
     } else {
-        config.queue(told.drop_tail())
+        config.queue(settings.drop_tail())
     };
     network.one_way(a, b, config);
     let stop = departures().last().unwrap() + Duration::from_nanos(1);
@@ -78,22 +78,22 @@ fn simulated(told: &Told) -> UdpStats {
     network.udp_stats(flow).unwrap()
 }
 
-fn emulated(told: &Told) -> UdpStats {
+fn emulated(settings: &Settings) -> UdpStats {
     let config = LinkConfig {
-        rate: told.rate(),
-        trace: told.trace(),
-        jitter: told.jitter,
-        framing: Bytes::new(told.framing),
-        loss: told.loss.clone(),
-        duplication: told.duplication,
-        ..LinkConfig::delay_only(told.delay)
+        rate: settings.rate(),
+        trace: settings.trace(),
+        jitter: settings.jitter,
+        framing: Bytes::new(settings.framing),
+        loss: settings.loss.clone(),
+        duplication: settings.duplication,
+        ..LinkConfig::delay_only(settings.delay)
     };
-    let config = if told.codel {
+    let config = if settings.codel {
         config.queue(Codel::new(CodelConfig::default()).unwrap())
     } else {
-        config.queue(DropTail::new(DropTailConfig { limit: Limit::Packets(told.packets) }).unwrap())
+        config.queue(settings.drop_tail())
     };
-    let mut link = Link::new("a>b", config, Seed::new(told.seed)).unwrap();
+    let mut link = Link::new("a>b", config, Seed::new(settings.seed)).unwrap();
     let mut stats = UdpStats::default();
     let sent: Vec<Time> = departures().collect();
     let mut take = |link: &mut Link<Datagram>, now| {
@@ -122,7 +122,7 @@ fn emulated(told: &Told) -> UdpStats {
     stats
 }
 
-fn told() -> impl Strategy<Value = Told> {
+fn settings() -> impl Strategy<Value = Settings> {
     let loss = prop_oneof![
         Just(Loss::None),
         (0.0..0.3f64).prop_map(Loss::Random),
@@ -145,14 +145,14 @@ fn told() -> impl Strategy<Value = Told> {
     (1u64..9, trace, micros(50_000), jitter, loss, others).prop_map(
         |(mbps, trace, delay, jitter, loss, others)| {
             let (framing, duplication, codel, packets, seed) = others;
-            Told { mbps, trace, delay, jitter, framing, loss, duplication, codel, packets, seed }
+            Settings { mbps, trace, delay, jitter, framing, loss, duplication, codel, packets, seed }
         },
     )
 }
 
 proptest! {
     #[test]
-    fn the_same_packets_arrive_at_the_same_times(told in told()) {
-        prop_assert_eq!(emulated(&told), simulated(&told));
+    fn the_same_packets_arrive_at_the_same_times(settings in settings()) {
+        prop_assert_eq!(emulated(&settings), simulated(&settings));
     }
 }

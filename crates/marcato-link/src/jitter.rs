@@ -12,18 +12,19 @@ use marcato_units::{Duration, Stream, Time};
 /// the closer the packets follow each other.
 ///
 /// ```
-/// use marcato_link::{Jitter, JitterProcess};
+/// use marcato_link::{Impairments, Jitter, Loss};
 /// use marcato_units::{Duration, Seed, Time};
 ///
 /// let ms = Duration::from_millis;
 /// // 20 ms, and 0 to 5 ms more; packets stay in order.
-/// let mut radio = JitterProcess::new(Jitter::uniform(ms(5)), Seed::new(1).stream("jitter/radio"));
-/// let arrives_at = radio.arrival(Time::from_millis(20));
-/// assert!(arrives_at >= Time::from_millis(20) && arrives_at <= Time::from_millis(25));
+/// let jitter = Some(Jitter::uniform(ms(5)));
+/// let mut radio = Impairments::new(Loss::None, jitter, 0.0, "radio", Seed::new(1));
+/// let arrival = radio.arrival(Time::from_millis(20)).ok_or("it loses nothing")?;
+/// assert!(arrival.at >= Time::from_millis(20) && arrival.at <= Time::from_millis(25));
 /// // One packet in a thousand comes 30 ms late; the others pass it.
 /// let detour = Jitter::held(0.001, ms(30))?.reorder(true);
 /// assert!(detour.reorders());
-/// # Ok::<(), marcato_link::JitterError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
@@ -146,7 +147,7 @@ impl Jitter {
 
 /// State of a [`Jitter`] on a link.
 #[derive(Debug)]
-pub struct JitterProcess {
+pub(crate) struct JitterProcess {
     jitter: Jitter,
     stream: Stream,
     /// Latest arrival time so far.
@@ -155,12 +156,12 @@ pub struct JitterProcess {
 
 impl JitterProcess {
     /// Creates the state of a link whose draws come from `stream`.
-    pub fn new(jitter: Jitter, stream: Stream) -> Self {
+    pub(crate) fn new(jitter: Jitter, stream: Stream) -> Self {
         Self { jitter, stream, last: Time::ZERO }
     }
 
     /// Returns the arrival time of the next packet, which without jitter would arrive at `due`.
-    pub fn arrival(&mut self, due: Time) -> Time {
+    pub(crate) fn arrival(&mut self, due: Time) -> Time {
         let at = due + self.jitter.draw(&mut self.stream);
         if self.jitter.reorder {
             return at;

@@ -30,7 +30,7 @@ fn starts_bad(loss: &Loss, stream: &mut Stream) -> bool {
 
 /// State of a [`Loss`] model.
 #[derive(Debug)]
-pub struct LossProcess {
+pub(crate) struct LossProcess {
     loss: Loss,
     stream: Stream,
     seen: u64,
@@ -41,19 +41,20 @@ pub struct LossProcess {
 
 impl LossProcess {
     /// Creates the state of a wire whose draws come from `stream`.
-    pub fn new(loss: Loss, mut stream: Stream) -> Self {
+    pub(crate) fn new(loss: Loss, mut stream: Stream) -> Self {
         let bad = starts_bad(&loss, &mut stream);
         Self { loss, stream, seen: 0, next: 0, bad }
     }
 
     /// Restarts with another model on the same stream.
-    pub fn change(&mut self, loss: Loss) {
+    pub(crate) fn change(&mut self, loss: Loss) {
         self.bad = starts_bad(&loss, &mut self.stream);
         (self.loss, self.seen, self.next) = (loss, 0, 0);
     }
 
     /// Returns true if the next packet is lost.
-    pub fn loses(&mut self) -> bool {
+    #[inline]
+    pub(crate) fn loses(&mut self) -> bool {
         let ordinal = self.seen;
         self.seen += 1;
         match &self.loss {

@@ -31,6 +31,7 @@ impl Opportunities {
     }
 
     /// Returns the time at which a packet that waits at `now` may begin to leave: `now` or later.
+    #[inline]
     pub fn next(&mut self, now: Time) -> Time {
         if self.left == 0 {
             self.pass(1);
@@ -49,6 +50,7 @@ impl Opportunities {
 
     /// Puts `bytes` on the wire, beginning with the current opportunity. Returns the time at which
     /// the last byte leaves.
+    #[inline]
     pub fn take(&mut self, bytes: Bytes) -> Time {
         match self.left.checked_sub(bytes.get()) {
             Some(left) => self.left = left,

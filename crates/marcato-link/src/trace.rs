@@ -24,9 +24,9 @@ use marcato_units::{Bytes, Duration, Rate};
 /// - The last time is also the period of the trace. An opportunity at 0 coincides with the last one
 ///   of the previous period.
 ///
-/// The bytes are those of the IP packet and of the link's framing. Mahimahi's framing is 4 bytes, the header of its tun
-/// device. An IP packet of its MTU, 1500 bytes, then fills an opportunity exactly, and larger
-/// packets do not occur.
+/// The bytes are those of the IP packet and of the link's framing. Mahimahi's framing is 4 bytes,
+/// the header of its tun device. An IP packet of its MTU, 1500 bytes, then fills an opportunity
+/// exactly, and larger packets do not occur.
 ///
 /// ```
 /// use marcato_link::Trace;

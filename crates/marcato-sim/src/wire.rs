@@ -1,7 +1,7 @@
 //! Wire of a link: jitter, loss and duplication of packets that have left the transmitter.
 
-use marcato_link::{Jitter, JitterProcess, Loss, LossProcess};
-use marcato_units::{Seed, Stream, Time};
+use marcato_link::{Arrival, Impairments, Jitter, Loss};
+use marcato_units::{Seed, Time};
 
 use crate::agenda::Agenda;
 use crate::event::Event;
@@ -9,17 +9,9 @@ use crate::line::Line;
 use crate::link::Account;
 use crate::packet::Packet;
 
-/// Random duplication.
-struct Duplication {
-    probability: f64,
-    stream: Stream,
-}
-
 /// Wire: adds jitter to each packet's delay, loses or duplicates some, and delivers the rest.
 pub(crate) struct Wire {
-    loss: LossProcess,
-    jitter: Option<Box<JitterProcess>>,
-    duplication: Option<Box<Duplication>>,
+    impairments: Impairments,
     line: Line,
     /// Earliest arrival time: after the delay became shorter, packets already in flight arrive
     /// first.
@@ -38,12 +30,8 @@ impl Wire {
         seed: Seed,
         arrival: Event,
     ) -> Self {
-        let stream = |what: &str| seed.stream(&format!("{what}/{name}"));
         Self {
-            loss: LossProcess::new(loss, stream("loss")),
-            jitter: jitter.map(|jitter| Box::new(JitterProcess::new(jitter, stream("jitter")))),
-            duplication: (duplication > 0.0)
-                .then(|| Box::new(Duplication { probability: duplication, stream: stream("duplication") })),
+            impairments: Impairments::new(loss, jitter, duplication, name, seed),
             line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
             not_before: Time::ZERO,
             arrival,
@@ -62,7 +50,7 @@ impl Wire {
 
     /// Changes the loss model.
     pub(crate) fn set_loss(&mut self, loss: Loss) {
-        self.loss.change(loss);
+        self.impairments.set_loss(loss);
     }
 
     /// Returns the number of packets in flight.
@@ -81,16 +69,13 @@ impl Wire {
         agenda: &mut Agenda<Event>,
         account: &mut Account<'_>,
     ) {
-        // Drawn for lost packets too, so that a loss does not change the delays of later packets.
-        let arrives_at = self.jitter.as_mut().map_or(due, |jitter| jitter.arrival(due));
-        let twice = self.duplication.as_mut().is_some_and(|it| it.stream.chance(it.probability));
-        // The queue of a link that is down drains at the usual rate, and its packets are lost. The
-        // loss is drawn all the same, so that losses after an outage do not depend on its traffic.
-        if self.loss.loses() || !up {
+        // The queue of a link that is down drains at the usual rate, and its packets are lost. Each
+        // has its draws all the same, so that those after an outage do not depend on its traffic.
+        let Some(Arrival { at, twice }) = self.impairments.arrival(due).filter(|_| up) else {
             account.lost(packet);
             return;
-        }
-        let arrives_at = arrives_at.max(self.not_before);
+        };
+        let arrives_at = at.max(self.not_before);
         if twice {
             self.push_twice(arrives_at, packet, agenda, account);
         } else {
