@@ -85,10 +85,6 @@ impl Client {
     }
 
     async fn attempt(&self, to: &Remote, data: Data) -> Result<Connection, ConnectError> {
-        match self.sockets.connect(&self.config, to, data).await {
-            // The session was forgotten, so the next handshake is a full one.
-            Err(error) if tls::is_stale(&error) => self.sockets.connect(&self.config, to, data).await,
-            result => result,
-        }
+        tls::renewing(|| self.sockets.connect(&self.config, to, data)).await
     }
 }

@@ -159,11 +159,7 @@ impl Config {
 /// Connects over all lanes of `to`.
 pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
     config.validate()?;
-    match attempt(config, to).await {
-        // The session was forgotten, so the next handshake is a full one.
-        Err(error) if tls::is_stale(&error) => attempt(config, to).await,
-        result => result,
-    }
+    tls::renewing(|| attempt(config, to)).await
 }
 
 /// Connects over all lanes of `to`, with early data if possible.
@@ -171,11 +167,7 @@ async fn connect_early(config: &Config, to: &Remote) -> Result<Connection, Conne
     #[cfg(feature = "quic")]
     if config.engine == Engine::Quic {
         config.validate()?;
-        match quic::connect(config, to, quic::Data::Early).await {
-            // The session was forgotten. The next attempt makes a full handshake.
-            Err(error) if tls::is_stale(&error) => {}
-            result => return result,
-        }
+        return tls::renewing(|| quic::connect(config, to, quic::Data::Early)).await;
     }
     connect(config, to).await
 }

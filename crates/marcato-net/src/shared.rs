@@ -86,9 +86,23 @@ impl Ticket {
 
 /// Outcome that the application can wait for, more than once.
 #[derive(Debug)]
-pub(crate) enum Awaited {
-    Pending(oneshot::Receiver<Outcome>),
-    Known(Outcome),
+pub(crate) enum Awaited<E = NotDelivered> {
+    Pending(oneshot::Receiver<Result<(), E>>),
+    Known(Result<(), E>),
+}
+
+impl<E: Clone> Awaited<E> {
+    /// Waits for the outcome; it is `lost` if nobody will report it. Cancelling loses nothing.
+    pub(crate) async fn wait_or(&mut self, lost: impl FnOnce() -> E) -> Result<(), E> {
+        match self {
+            Self::Known(outcome) => outcome.clone(),
+            Self::Pending(pending) => {
+                let outcome = pending.await.unwrap_or_else(|_| Err(lost()));
+                *self = Self::Known(outcome.clone());
+                outcome
+            }
+        }
+    }
 }
 
 impl Awaited {
@@ -102,13 +116,7 @@ impl Awaited {
 
     /// Waits for the outcome. Cancelling loses nothing.
     pub(crate) async fn wait(&mut self, shared: &Shared) -> Outcome {
-        if let Self::Pending(outcome) = self {
-            *self = Self::Known(outcome.await.unwrap_or_else(|_| Err(shared.lost())));
-        }
-        match self {
-            Self::Known(outcome) => outcome.clone(),
-            Self::Pending(_) => Err(shared.lost()),
-        }
+        self.wait_or(|| shared.lost()).await
     }
 
     /// Returns the outcome, if it is known.

@@ -1,5 +1,6 @@
 //! System calls without a safe interface: sending and receiving datagrams with their TOS octet and
-//! in segments, the choice among sockets of one address, and TCP's measurements. All unsafe code of this crate is here.
+//! in segments, the choice among sockets of one address, and TCP's measurements. All unsafe code of
+//! this crate is here.
 //!
 //! Linux only. Elsewhere datagrams travel one by one and unmarked, and TCP reports no measurements.
 

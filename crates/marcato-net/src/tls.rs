@@ -94,9 +94,19 @@ impl ClientTls<'_> {
     }
 }
 
-/// Returns whether an attempt failed because of a session that was forgotten since, so that another
-/// one makes a full handshake.
-pub(crate) fn is_stale(error: &ConnectError) -> bool {
+/// Connects, and once more if the first attempt has resumed a stale session. That was forgotten, so
+/// the second one makes a full handshake.
+pub(crate) async fn renewing<C, F>(connect: impl Fn() -> F) -> Result<C, ConnectError>
+where
+    F: Future<Output = Result<C, ConnectError>>,
+{
+    match connect().await {
+        Err(error) if is_stale(&error) => connect().await,
+        result => result,
+    }
+}
+
+fn is_stale(error: &ConnectError) -> bool {
     match error {
         ConnectError::Tls { source, .. } => source.get_ref().is_some_and(|error| error.is::<Stale>()),
         _ => false,
@@ -251,6 +261,24 @@ mod tests {
         client
     }
 
+    /// Connects in two attempts, of which the one that is given up may also reach the server's
+    /// application.
+    async fn renewed(
+        server: &Endpoint,
+        connect: impl Future<Output = Result<Connection, ConnectError>>,
+    ) -> Connection {
+        tokio::pin!(connect);
+        within(async {
+            loop {
+                tokio::select! {
+                    connected = &mut connect => break connected.unwrap(),
+                    accepted = server.accept() => drop(accepted),
+                }
+            }
+        })
+        .await
+    }
+
     #[tokio::test]
     async fn a_server_whose_certificate_has_expired_is_not_resumed() {
         for config in [Engine::Tcp, Engine::Quic].map(Config::new) {
@@ -263,19 +291,8 @@ mod tests {
             assert!(join(&config, &server, &to(&sessions)).await.resumed());
             // TLS itself checks with the present time, so that the full handshake succeeds.
             sessions.at = Some(later());
-            let connected = async {
-                let to = to(&sessions);
-                let connect = Endpoint::connect(&config, to);
-                tokio::pin!(connect);
-                loop {
-                    // The attempt that is given up may also reach the server's application.
-                    tokio::select! {
-                        connected = &mut connect => break connected,
-                        accepted = server.accept() => drop(accepted),
-                    }
-                }
-            };
-            assert!(!within(connected).await.unwrap().resumed());
+            let connected = renewed(&server, Endpoint::connect(&config, to(&sessions))).await;
+            assert!(!connected.resumed());
         }
     }
 
@@ -303,19 +320,8 @@ mod tests {
         accepted.send(Message::new("hello")).await.unwrap();
         within(early.recv()).await.unwrap();
         sessions.at = Some(later());
-        let connected = async {
-            let remote = remote(&sessions);
-            let connect = Endpoint::connect_early(&config, &remote);
-            tokio::pin!(connect);
-            loop {
-                // The attempt that is given up may also reach the server's application.
-                tokio::select! {
-                    connected = &mut connect => break connected,
-                    accepted = server.accept() => drop(accepted),
-                }
-            }
-        };
-        let connected = within(connected).await.unwrap();
+        let to = remote(&sessions);
+        let connected = renewed(&server, Endpoint::connect_early(&config, &to)).await;
         assert!(!connected.transport().is_early() && !connected.resumed());
     }
 

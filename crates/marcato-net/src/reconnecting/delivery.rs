@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use marcato_units::Priority;
-use tokio::sync::oneshot;
 
 use super::Client;
 use super::end::Ended;
 use crate::error::{ChangeError, Closed, NotDelivered, SendError};
+use crate::shared::Awaited;
 
 /// Error returned when a reconnecting client does not know of a message's delivery.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,26 +33,10 @@ pub enum Undelivered {
 /// Fate of a message at its receiver.
 pub(super) type Fate = Result<(), Undelivered>;
 
-/// Fate that the application can wait for, more than once.
-#[derive(Debug)]
-pub(super) enum Awaited {
-    Pending(oneshot::Receiver<Fate>),
-    Known(Fate),
-}
-
-impl Awaited {
-    /// Waits for the fate. Cancelling loses nothing.
-    async fn wait(&mut self) -> Fate {
-        match self {
-            Self::Known(fate) => fate.clone(),
-            Self::Pending(pending) => {
-                let lost = || Closed::Lost { reason: "the client's task has ended".to_owned() };
-                let fate = pending.await.unwrap_or_else(|_| Err(Undelivered::Uncertain(lost().into())));
-                *self = Self::Known(fate.clone());
-                fate
-            }
-        }
-    }
+/// Returns the error for a message whose client no longer reports fates.
+fn lost() -> Undelivered {
+    let closed = Closed::Lost { reason: "the client's task has ended".to_owned() };
+    Undelivered::Uncertain(closed.into())
 }
 
 /// Handle of a message that a [`Reconnecting`](crate::Reconnecting) client has accepted. Dropping
@@ -60,8 +44,8 @@ impl Awaited {
 pub struct Delivery {
     pub(super) id: u64,
     pub(super) client: Arc<Client>,
-    pub(super) outcome: Awaited,
-    pub(super) report: Awaited,
+    pub(super) outcome: Awaited<Undelivered>,
+    pub(super) report: Awaited<Undelivered>,
 }
 
 impl fmt::Debug for Delivery {
@@ -82,7 +66,7 @@ impl Delivery {
     ///
     /// [`Undelivered`], once that is certain, or once the message will not be sent again.
     pub async fn acknowledged(&mut self) -> Result<(), Undelivered> {
-        self.outcome.wait().await
+        self.outcome.wait_or(lost).await
     }
 
     /// Waits until the peer's application has taken the message. It can be called again, and
@@ -94,7 +78,7 @@ impl Delivery {
     /// [`with_receipt`](crate::Message::with_receipt), and the errors of
     /// [`acknowledged`](Self::acknowledged).
     pub async fn received(&mut self) -> Result<(), Undelivered> {
-        self.report.wait().await
+        self.report.wait_or(lost).await
     }
 
     /// Cancels the message, if part of it is still queued. It is not offered again then. If an

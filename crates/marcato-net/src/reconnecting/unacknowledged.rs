@@ -7,11 +7,11 @@ use marcato_stream::Limits;
 use marcato_units::{Bytes, Priority, PrioritySet, Time};
 use tokio::sync::oneshot;
 
-use super::delivery::{Awaited, Fate, Undelivered};
+use super::delivery::{Fate, Undelivered};
 use super::end::Ended;
 use crate::connection::Message;
 use crate::error::{ChangeError, Closed, NotDelivered, SendError};
-use crate::shared::Settled;
+use crate::shared::{Awaited, Settled};
 
 /// Number of times that the peer may get a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +104,8 @@ pub(super) struct Unacknowledged {
 /// Message that was accepted: its name, and its fates.
 pub(super) struct Accepted {
     pub(super) id: u64,
-    pub(super) outcome: Awaited,
-    pub(super) report: Awaited,
+    pub(super) outcome: Awaited<Undelivered>,
+    pub(super) report: Awaited<Undelivered>,
 }
 
 impl Unacknowledged {
@@ -179,8 +179,8 @@ impl Unacknowledged {
         };
         self.held[level.index()] = (messages + 1, bytes + len);
         self.receipts += usize::from(message.receipt);
-        self.wait(id, &kept);
         self.messages.insert(id, kept);
+        self.wait(id);
         let report = match message.receipt {
             true => Awaited::Pending(reported),
             false => Awaited::Known(Err(NotDelivered::NoReceipt.into())),
@@ -188,7 +188,8 @@ impl Unacknowledged {
         Ok(Accepted { id, outcome: Awaited::Pending(awaited), report })
     }
 
-    fn wait(&mut self, id: u64, kept: &Kept) {
+    fn wait(&mut self, id: u64) {
+        let Some(kept) = self.messages.get(&id) else { return };
         self.waiting[kept.level().index()].insert(id);
         self.deadlines.extend(kept.deadline.map(|at| (at, id)));
     }
@@ -297,11 +298,7 @@ impl Unacknowledged {
         let left: Vec<_> = self.messages.iter_mut().filter_map(has_left).collect();
         for (id, acknowledged, guarantee) in left {
             match (guarantee, acknowledged) {
-                (Guarantee::AtLeastOnce, _) => {
-                    let Some(kept) = self.messages.get(&id) else { continue };
-                    self.waiting[kept.level().index()].insert(id);
-                    self.deadlines.extend(kept.deadline.map(|at| (at, id)));
-                }
+                (Guarantee::AtLeastOnce, _) => self.wait(id),
                 (Guarantee::AtMostOnce, true) => self.give_up(id, NotDelivered::NotTaken(closed.clone())),
                 (Guarantee::AtMostOnce, false) => self.give_up(id, closed.clone().into()),
             }
@@ -390,7 +387,7 @@ mod tests {
         Refused(SendError),
     }
 
-    fn seen(awaited: &mut Awaited) -> Seen {
+    fn seen(awaited: &mut Awaited<Undelivered>) -> Seen {
         let fate = match awaited {
             Awaited::Known(fate) => fate.clone(),
             Awaited::Pending(pending) => match pending.try_recv() {
