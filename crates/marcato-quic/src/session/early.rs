@@ -68,8 +68,11 @@ impl Session {
         transmit
     }
 
-    /// Handles the end of the handshake.
+    /// Handles the end of the handshake, if there was early data.
     pub(super) fn end_early(&mut self) {
+        if !self.phase.is_early() {
+            return;
+        }
         self.inbox.set_early(false);
         if self.conn.side().is_server() {
             return;

@@ -238,16 +238,12 @@ impl Session {
         }
         match event {
             EngineEvent::Connected => {
-                if self.phase.is_early() {
-                    self.end_early();
-                }
+                self.end_early();
                 self.phase.advance(Phase::Established);
                 self.events.push_back(Event::Connected);
             }
             EngineEvent::HandshakeConfirmed => {
-                if self.phase.is_early() {
-                    self.end_early();
-                }
+                self.end_early();
                 self.phase.advance(Phase::Confirmed);
             }
             EngineEvent::ConnectionLost { reason } => {
