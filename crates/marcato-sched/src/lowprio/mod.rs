@@ -344,11 +344,12 @@ impl Lcm {
     /// If the configuration is invalid.
     pub fn new(config: LcmConfig) -> Result<Self, LcmConfigError> {
         config.check()?;
+        let cwnd = config.initial_window.max(config.least_window);
         Ok(Self {
             config,
-            cwnd: config.initial_window.max(config.least_window),
+            cwnd,
             mean: Fraction::ZERO,
-            aim: Aim::new(config.target, config.initial_window),
+            aim: Aim::new(config.target, cwnd),
             srtt: None,
             ends: None,
             acked: Bytes::ZERO,
