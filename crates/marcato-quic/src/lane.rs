@@ -78,8 +78,19 @@ pub(crate) enum Load {
     Run { key: Key, stream: StreamId, run: Run, priority: Priority, pinned: bool },
     /// Data that the engine retransmitted by itself.
     Repair { priority: Priority, pinned: bool },
-    /// Control frames, probes and unreliable messages.
+    /// Frames that the engine sends by itself: control frames, and probes of silent lanes.
+    Control,
+    /// Packets of the handshake, probes of the MTU, and unreliable messages.
     Other,
+}
+
+/// Control frames in flight.
+#[derive(Clone, Copy, Debug)]
+struct Unanswered {
+    /// Last packet that carried one.
+    last: u64,
+    /// Time when the first of them left, or of a later acknowledgement on the lane.
+    since: Time,
 }
 
 /// Packet in flight.
@@ -171,6 +182,11 @@ pub(crate) struct Lane {
     reported_since_move: bool,
     /// Time of the last acknowledgement, or of the first packet after an idle period.
     silent_since: Time,
+    /// Control frames whose packets are neither acknowledged nor lost. Only the engine can send them
+    /// again, and it does so on the same lane while its path exists.
+    control: Option<Unanswered>,
+    /// Time of the last datagram that arrived on the lane.
+    pub(crate) heard_at: Time,
     /// Number of consecutive trials without an answer, at most [`MAX_TRIALS`].
     trials: u32,
     /// Set when an acknowledgement has arrived while the lane was in doubt.
@@ -221,6 +237,8 @@ impl Lane {
             before_move: None,
             reported_since_move: false,
             silent_since: now,
+            control: None,
+            heard_at: now,
             trials: 0,
             answers: false,
             recovered_at: None,
@@ -252,6 +270,11 @@ impl Lane {
         self.stats.packets += 1;
         self.stats.bytes += Bytes::from(u32::from(bytes));
         self.stats.repairs += u64::from(matches!(load, Load::Repair { .. }));
+        if load == Load::Control {
+            let since = self.control.map_or(now, |control| control.since);
+            self.control = Some(Unanswered { last: pn, since });
+            return;
+        }
         // Other packets need no record. Some would never be settled: the engine reports neither
         // lost probes nor packets of the handshake.
         if load == Load::Other || self.sent.back().is_some_and(|last| last.pn >= pn) {
@@ -266,6 +289,8 @@ impl Lane {
 
     /// Settles a packet that was acknowledged or lost, and returns its content; `None` if unknown.
     pub(crate) fn settle(&mut self, pn: u64, bytes: u64) -> Option<Load> {
+        // With a report about a later packet, the engine also finds the losses among earlier ones.
+        self.control.take_if(|control| pn >= control.last);
         if let Some(last) = self.before_move.filter(|last| pn > *last) {
             self.reported_since_move = true;
             // Three later packets make an earlier one lost (RFC 9002 §6.1.1), so all others from
@@ -299,6 +324,7 @@ impl Lane {
     /// packets.
     pub(crate) fn moved(&mut self) {
         self.least_rtt = None;
+        self.control = None;
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
         self.reported_since_move = false;
     }
@@ -327,6 +353,7 @@ impl Lane {
     /// Forgets packets in flight: the path is closed, and other lanes carry their content.
     pub(crate) fn forget(&mut self) {
         self.sent.clear();
+        self.control = None;
         self.loaded = 0;
     }
 
@@ -338,6 +365,9 @@ impl Lane {
     /// Records an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time) {
         self.silent_since = now;
+        if let Some(control) = &mut self.control {
+            control.since = now;
+        }
         self.answers = self.is_in_doubt();
     }
 
@@ -349,6 +379,9 @@ impl Lane {
     /// Restarts the measurement of silence.
     pub(crate) fn spare(&mut self, now: Time) {
         self.silent_since = now;
+        if let Some(control) = &mut self.control {
+            control.since = now;
+        }
     }
 
     /// Records a stall.
@@ -402,7 +435,7 @@ impl Lane {
             match sent.load {
                 Load::Run { key, stream, run, priority, .. } => take(key, stream, run, priority),
                 Load::Repair { .. } => repaired = true,
-                Load::Other => {}
+                Load::Control | Load::Other => {}
             }
         }
         self.loaded = 0;
@@ -415,9 +448,24 @@ impl Lane {
         if self.state != LaneState::Up || (self.loaded == 0 && self.trials == 0) {
             return None;
         }
+        Some(self.silent_since + self.patience(stall).saturating_mul(1 << self.trials))
+    }
+
+    /// Longest silence that means nothing.
+    pub(crate) fn patience(&self, stall: crate::config::Stall) -> Duration {
         let rtts = u64::try_from(self.srtt.as_nanos() * u128::from(stall.rtts) / 1000).unwrap_or(u64::MAX);
-        let patience = Duration::from_nanos(rtts).max(self.srtt.saturating_add(stall.floor));
-        Some(self.silent_since + patience.saturating_mul(1 << self.trials))
+        Duration::from_nanos(rtts).max(self.srtt.saturating_add(stall.floor))
+    }
+
+    /// Time from which control frames on the lane have been unanswered, and the time at which they
+    /// count as stuck; `None` if none is in flight. Stalled lanes and low ones have rules of their
+    /// own.
+    ///
+    /// The wait is twice that of a stall, because a lost packet is no reason: the engine's probe,
+    /// after four round trips at most, is answered earlier.
+    pub(crate) fn stuck(&self, stall: crate::config::Stall) -> Option<(Time, Time)> {
+        let since = self.control.filter(|_| self.state == LaneState::Up && !self.managed)?.since;
+        Some((since, since + self.patience(stall).saturating_mul(2)))
     }
 
     /// Returns whether an acknowledgement is due and none has arrived for a round trip.
@@ -477,6 +525,12 @@ impl Lanes {
     /// replacement, which is preferred.
     pub(crate) fn to(&self, remote: SocketAddr) -> Option<&Lane> {
         self.iter().filter(|lane| lane.remote == remote).min_by_key(|lane| lane.state == LaneState::Closing)
+    }
+
+    /// Returns the lane with this remote address, as [`to`](Self::to) does.
+    pub(crate) fn to_mut(&mut self, remote: SocketAddr) -> Option<&mut Lane> {
+        let lanes = self.iter_mut().filter(|lane| lane.remote == remote);
+        lanes.min_by_key(|lane| lane.state == LaneState::Closing)
     }
 
     /// Shuts every gate.

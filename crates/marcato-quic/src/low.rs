@@ -112,6 +112,17 @@ impl Keeper {
         kept.again_at
     }
 
+    /// Records that a lane was given up to free what was stuck on it, and schedules its reopening: at
+    /// once if it was up for at least the first delay. Returns the time of that.
+    pub(crate) fn replace(&mut self, now: Time, to: std::net::SocketAddr, retry: Retry) -> Option<Time> {
+        let kept = self.find(to)?;
+        if kept.up_at.is_none_or(|at| now.since(at) < retry.first) {
+            return self.down(now, to, retry);
+        }
+        self.reopen(now, to);
+        Some(now)
+    }
+
     /// Schedules an immediate reopening, which does not count as a failure.
     pub(crate) fn reopen(&mut self, now: Time, to: std::net::SocketAddr) {
         if let Some(kept) = self.find(to) {

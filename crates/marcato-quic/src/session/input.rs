@@ -33,8 +33,9 @@ impl Session {
         event: noq_proto::ConnectionEvent,
     ) {
         self.ack_debt.arrived(len);
-        if self.lanes.to(remote).is_none_or(|lane| lane.socket != socket) {
-            self.arrivals.arrived(now, remote, socket);
+        match self.lanes.to_mut(remote) {
+            Some(lane) if lane.socket == socket => lane.heard_at = now,
+            _ => self.arrivals.arrived(now, remote, socket),
         }
         self.conn.handle_event(event);
     }
@@ -65,6 +66,7 @@ impl Session {
         }
         self.look_for_stalls(now);
         self.give_up_silent(now);
+        self.replace_stuck(now);
         self.reopen_lanes(now);
         self.manage_low_lanes(now);
         if self.alarms.expire(now) {
@@ -83,9 +85,10 @@ impl Session {
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
         let recoveries = self.lanes.iter().filter_map(Lane::recovers_at).min();
         let given_up = self.given_up_at().map(|(at, _)| at).min();
+        let stuck = self.stuck_at().map(|(_, at, _)| at).min();
         let tested = self.watch.as_ref().and_then(Watch::next_timeout);
         let low = [tested, self.keeper.next()];
-        let all = [engine, stalls, recoveries, given_up, self.alarms.next()];
+        let all = [engine, stalls, recoveries, given_up, stuck, self.alarms.next()];
         all.into_iter().chain(low).flatten().min()
     }
 
@@ -202,7 +205,7 @@ impl Session {
                                 Some((priority, pinned))
                             }
                             Some(Load::Repair { priority, pinned }) => Some((priority, pinned)),
-                            Some(Load::Other) | None => None,
+                            Some(Load::Control | Load::Other) | None => None,
                         };
                         if let Some((priority, pinned)) = owed {
                             self.send.owe(priority, Owed { pinned, lost_on: id });

@@ -202,11 +202,53 @@ impl Session {
     }
 
     /// Times at which stalled lanes are given up, if another lane works.
+    ///
+    /// Where lanes are reopened, that is soon. Frames of the engine are stuck on the lane, at either
+    /// end: acknowledgements, credit, notes. They leave by another lane only when the path is closed.
     pub(super) fn given_up_at(&self) -> impl Iterator<Item = (Time, LaneId)> + '_ {
         let well = self.lanes.iter().any(|lane| lane.state == LaneState::Up && !lane.is_in_doubt());
-        let span = self.config.lane_idle_timeout.filter(|_| well);
-        let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
-        silent.filter_map(move |lane| Some((lane.stalled_at + span?, lane.id)))
+        let silent = self.lanes.iter().filter(move |lane| well && lane.state == LaneState::Stalled);
+        silent.filter_map(move |lane| {
+            // A lane whose recovery is on hold does answer.
+            let replaced = self.config.reopen.is_some() && !lane.managed && lane.recovers_at().is_none();
+            let replaced = replaced.then(|| lane.patience(self.config.stall));
+            let span = replaced.into_iter().chain(self.config.lane_idle_timeout).min()?;
+            Some((lane.stalled_at + span, lane.id))
+        })
+    }
+
+    /// Times at which control frames count as stuck on lanes that are up, if lanes are reopened and
+    /// there is another: the start of the wait, its end, and the lane.
+    pub(super) fn stuck_at(&self) -> impl Iterator<Item = (Time, Time, LaneId)> + '_ {
+        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let several = self.config.reopen.is_some() && up.count() > 1;
+        let lanes = self.lanes.iter().filter(move |_| several);
+        lanes.filter_map(|lane| lane.stuck(self.config.stall).map(|(since, at)| (since, at, lane.id)))
+    }
+
+    /// Closes lanes on which control frames are stuck.
+    ///
+    /// The peer sends all acknowledgements by its first lane. If nothing has arrived on that one
+    /// either, it may be the dead one, and is asked first.
+    pub(super) fn replace_stuck(&mut self, now: Time) {
+        loop {
+            let stuck = self.stuck_at().filter(|(_, at, _)| *at <= now);
+            let Some((since, _, id)) = stuck.min_by_key(|(.., id)| self.lanes.get(*id).map(|it| it.number))
+            else {
+                return;
+            };
+            let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.announced_backup);
+            let first = up.min_by_key(|lane| lane.number).filter(|first| first.id != id);
+            if let Some(first) = first.filter(|first| first.heard_at <= since) {
+                let _ = self.conn.ping_path(first.path);
+                self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+                self.send.request_look();
+                return;
+            }
+            self.close_silent(now, id);
+            // The lane may have carried the acknowledgements of the others.
+            self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+        }
     }
 
     /// Closes lanes that have been silent for long. The engine's idle timeout would also close a
@@ -216,18 +258,24 @@ impl Session {
         loop {
             let silent = self.given_up_at().find(|(at, _)| *at <= now);
             let Some((_, id)) = silent else { return };
-            let Some(lane) = self.lanes.get_mut(id) else { return };
-            let path = lane.path;
-            let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
-            if self.conn.close_path(self.clock.instant(now), path, unstable).is_err() {
-                // The engine has no other path.
-                lane.stalled_at = now;
+            if !self.close_silent(now, id) {
                 return;
             }
-            lane.state = LaneState::Closing;
-            lane.silent = true;
-            self.after_engine(now);
         }
+    }
+
+    /// Closes a lane that has been silent. Returns whether the engine has another path.
+    fn close_silent(&mut self, now: Time, id: LaneId) -> bool {
+        let Some(lane) = self.lanes.get_mut(id) else { return false };
+        let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
+        if self.conn.close_path(self.clock.instant(now), lane.path, unstable).is_err() {
+            lane.stalled_at = now;
+            return false;
+        }
+        lane.state = LaneState::Closing;
+        lane.silent = true;
+        self.after_engine(now);
+        true
     }
 
     /// Declares lanes stalled that have been silent for too long, and moves their data.

@@ -112,6 +112,9 @@ impl Session {
             false => self.config.reopen,
         };
         // A lane that its owner closes was dropped from the keeper beforehand.
-        self.keeper.down(now, lane.remote, retry?)
+        match *reason == LaneLoss::Silent && !lane.managed {
+            true => self.keeper.replace(now, lane.remote, retry?),
+            false => self.keeper.down(now, lane.remote, retry?),
+        }
     }
 }

@@ -323,7 +323,7 @@ impl Session {
             };
             let priority = Priority::P4;
             let unknown =
-                if self.send.is_bulky() { Load::Repair { priority, pinned: false } } else { Load::Other };
+                if self.send.is_bulky() { Load::Repair { priority, pinned: false } } else { Load::Control };
             let load = self.send.kept().unwrap_or(unknown);
             if let Some((transmit, left)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
                 if left && !self.send.release() && transmit.len > BULKY {

@@ -14,7 +14,7 @@ use bytes::{Bytes as Payload, BytesMut};
 use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::MessageId;
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
-use marcato_wire::{Ecn, MessageNumber};
+use marcato_wire::{Ecn, Fate, MessageNumber};
 use rustls::ClientConfig;
 
 use super::{Message, Session, SessionStats};
@@ -82,6 +82,8 @@ struct End {
     id: Option<SessionId>,
     /// Set if the end reads messages as soon as they arrive.
     reads: bool,
+    /// Set if the end reports each message once it has read it.
+    reports: bool,
     events: Vec<(Time, Event)>,
     partial: BTreeMap<MessageNumber, Vec<u8>>,
     received: Vec<Received>,
@@ -159,6 +161,7 @@ impl Pair {
                 endpoint: Endpoint::new(config, epoch).unwrap(),
                 id: None,
                 reads: true,
+                reports: false,
                 events: Vec::new(),
                 partial: BTreeMap::new(),
                 received: Vec::new(),
@@ -240,6 +243,11 @@ impl Pair {
     /// Makes an end leave its messages unread.
     pub(super) fn stop_reading(&mut self, who: Who) {
         self.ends[who as usize].reads = false;
+    }
+
+    /// Makes an end report each message once it has read it.
+    pub(super) fn report_at_once(&mut self, who: Who) {
+        self.ends[who as usize].reports = true;
     }
 
     /// Returns the direction of a lane in which `from` sends.
@@ -358,6 +366,9 @@ impl Pair {
             if piece.last {
                 let body = std::mem::take(partial);
                 end.partial.remove(&piece.message);
+                if end.reports {
+                    session.report(piece.message, Fate::Taken);
+                }
                 end.received.push(Received { at: now, priority: piece.priority, body, early: piece.early });
             }
         }

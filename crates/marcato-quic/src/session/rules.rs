@@ -186,6 +186,77 @@ fn a_dead_lane_delays_no_urgent_message_by_250_ms() {
     }
 }
 
+/// The sender also learns in time that its messages have arrived. Acknowledgements and control
+/// frames of the receiver may be lost with the lane, and cannot be sent again by another.
+#[test]
+fn a_dead_lane_delays_no_acknowledgement_by_250_ms() {
+    let (path_scheduler, reopen) = (PathScheduler::RoundRobin, Some(Retry::default()));
+    let config = SessionConfig { path_scheduler, reopen, ..SessionConfig::default() };
+    for dead in 0..2 {
+        for cut in 0..40 {
+            let mut pair = pair(&[2, 2], &config);
+            pair.report_at_once(Server);
+            let sent: Vec<_> =
+                (0..60).map(|_| pair.send(Client, message(Priority::P2, 100_000).with_receipt())).collect();
+            pair.pass(Duration::from_micros(5000 + 203 * cut));
+            pair.kill(dead);
+            let limit = pair.now + Duration::from_millis(250);
+            pair.run_until(|pair| {
+                sent.iter().all(|id| pair.delivered(Client, *id).is_some())
+                    && reported(pair).len() == sent.len()
+            });
+            assert!(pair.now <= limit, "lane {dead}, cut {cut}: {:?} too late", pair.now.since(limit));
+        }
+    }
+}
+
+/// A report leaves on a lane that has died, while nothing else is in flight. No rule for data in
+/// flight notices that. The lane that works must not be taken for the dead one.
+#[test]
+fn a_report_on_a_dead_lane_is_sent_again_by_another() {
+    let reopen = Some(Retry::default());
+    let config = SessionConfig { reopen, keep_alive: None, ..SessionConfig::default() };
+    for (dead, round_trips) in [(0, [2, 10]), (1, [10, 2]), (0, [10, 2]), (1, [2, 10])] {
+        let mut pair = pair(&round_trips, &config);
+        let id = pair.send(Client, message(Priority::P2, 1000).with_receipt());
+        delivery(&mut pair, id);
+        pair.pass(Duration::from_millis(100));
+        pair.kill(dead);
+        pair.session(Server).report(MessageNumber(0), Fate::Taken);
+        pair.pass(Duration::from_millis(500));
+        assert_eq!(reported(&pair), [(Some(id), Fate::Taken)], "lane {dead} of {round_trips:?}");
+        for who in [Client, Server] {
+            let lost = pair.events(who).filter_map(|event| match event {
+                Event::LaneDown { lane, .. } => *lane,
+                _ => None,
+            });
+            assert!(lost.map(LaneId::index).all(|lane| lane == dead), "{who:?}, lane {dead}");
+        }
+    }
+}
+
+/// A loss among control frames is a matter of the engine, and no reason to close a lane.
+#[test]
+fn lost_reports_close_no_lane() {
+    let config = SessionConfig { reopen: Some(Retry::default()), ..SessionConfig::default() };
+    let mut pair = pair(&[20, 40], &config);
+    pair.report_at_once(Server);
+    for lane in 0..2 {
+        for who in [Client, Server] {
+            pair.line(lane, who).loss = 0.01;
+        }
+    }
+    for _ in 0..300 {
+        pair.send(Client, message(Priority::P2, 1000).with_receipt());
+        pair.pass(Duration::from_millis(70));
+    }
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(reported(&pair).len(), 300);
+    for who in [Client, Server] {
+        assert!(!pair.events(who).any(|event| matches!(event, Event::LaneDown { .. })), "{who:?}");
+    }
+}
+
 /// A lane that was lost comes back by itself, and both ends hear of it.
 #[test]
 fn a_lost_lane_reopens_by_itself() {

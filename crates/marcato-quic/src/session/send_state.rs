@@ -148,7 +148,7 @@ impl SendState {
     /// Load of a packet that the engine sends without a new chunk.
     pub(super) fn due(&self) -> Load {
         let repair = self.next_owed().map(|(priority, _)| Load::Repair { priority, pinned: false });
-        self.kept.or(repair).unwrap_or(Load::Other)
+        self.kept.or(repair).unwrap_or(Load::Control)
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_chunk_that_stayed_leaves_before_retransmissions() {
         let mut state = holding();
-        assert_eq!(state.due(), Load::Other);
+        assert_eq!(state.due(), Load::Control);
         state.owe(Priority::P4, OWED);
         assert_eq!(state.due(), Load::Repair { priority: Priority::P4, pinned: false });
         state.keep(LOAD);
