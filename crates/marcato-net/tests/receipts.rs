@@ -208,6 +208,25 @@ async fn few_receipts_at_once_are_enough(engine: Engine) {
     close(client, server).await;
 }
 
+/// Reports travel on a stream that has to end before the connection does. Nothing but the close
+/// itself may be needed for that, such as a keep-alive.
+async fn a_close_after_a_receipt_waits_for_no_timer(engine: Engine) {
+    let mut config = config(engine);
+    config.quic.session.keep_alive = None;
+    for _ in 0..10 {
+        let (client, server, _listener) = pair(&config).await;
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            // The second of two reports is acknowledged at once, so the engine rests afterwards.
+            for _ in 0..2 {
+                let mut handle = from.send(Message::new("x").with_receipt()).await.unwrap();
+                within(to.recv()).await.unwrap();
+                within(handle.received()).await.unwrap();
+            }
+        }
+        close(client, server).await;
+    }
+}
+
 for_both_engines! {
     a_message_is_received_when_its_application_takes_it
     without_asking_there_is_no_receipt
@@ -219,4 +238,5 @@ for_both_engines! {
     a_dropped_long_message_is_unwanted
     awaited_receipts_are_bounded
     few_receipts_at_once_are_enough
+    a_close_after_a_receipt_waits_for_no_timer
 }

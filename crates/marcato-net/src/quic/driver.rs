@@ -299,15 +299,17 @@ impl Hub {
             let reason = entry.and_then(|entry| entry.finishing.clone());
             if let Some(reason) = reason
                 && let Some(session) = state.endpoint.session(id)
-                && session.finish_reports()
             {
-                if reason.is_none() {
-                    session.close(now, ErrorCode::NoError, FINISHED);
-                } else {
-                    close(session, now, Manner::Closed, &reason);
-                }
-                state.end(now, id, Closed::Local);
+                // The session may now have the end of its reports to send.
                 any = true;
+                if session.finish_reports() {
+                    if reason.is_none() {
+                        session.close(now, ErrorCode::NoError, FINISHED);
+                    } else {
+                        close(session, now, Manner::Closed, &reason);
+                    }
+                    state.end(now, id, Closed::Local);
+                }
             }
         }
         any
