@@ -82,6 +82,17 @@ async fn a_live_peer_that_reads_nothing_for_long_is_kept() {
     assert_eq!(within(message.acknowledged()).await, Ok(()));
 }
 
+/// Nothing is granted while the peer takes nothing, but a lifetime ends all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_expires_although_the_peer_reads_nothing() {
+    let (client, _peer) = with_a_bare_peer(&config()).await;
+    let _bulk = client.send(Message::new(body(1, MUCH))).await.unwrap();
+    until_stuck(&client).await;
+    let brief = Message::new("x").with_lifetime(marcato_net::Duration::from_millis(20));
+    let mut message = client.send(brief).await.unwrap();
+    assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Expired));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_connection_is_kept_at_both_ends() {
     let (client, server, _listener) = pair(&config()).await;

@@ -132,13 +132,17 @@ async fn the_server_learns_of_a_cancelled_request(engine: Engine) {
 
 async fn a_request_that_is_not_sent_in_time_fails(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
-    // More than all buffers hold, so that the request waits behind it.
-    let bulk = client.send(Message::new(body(1, 16 << 20)).with_priority(Priority::P0)).await.unwrap();
-    let request = Message::new("?").with_priority(Priority::P4);
+    // More than the server keeps unread, so that the request waits behind it.
+    for number in 0..2 {
+        let bulk = Message::new(body(number, 16 << 20)).with_priority(Priority::P0);
+        within(client.send(bulk)).await.unwrap();
+    }
+    let request = Message::new("?").with_priority(Priority::P0);
     let late = client.request(request.with_lifetime(marcato_net::Duration::from_nanos(1)));
     assert_eq!(within(late).await, Err(RequestError::NotDelivered(NotDelivered::Expired)));
-    drop(bulk);
-    within(server.recv()).await.unwrap();
+    for _ in 0..2 {
+        within(server.recv()).await.unwrap();
+    }
     assert_eq!(server.stats().received.stray_exchanges, 0);
     close(client, server).await;
 }

@@ -331,6 +331,22 @@ impl<T: Ticket> Sender<T> {
         self.sweep();
     }
 
+    /// Time from which [`expire`](Self::expire) has something to remove; `None` if no queued message
+    /// has a lifetime.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.conductor.next_expiry()
+    }
+
+    /// Removes messages that have outlived their lifetime, even while nothing can be written. Returns
+    /// whether there were any.
+    pub fn expire(&mut self, now: Time) -> bool {
+        let any = self.conductor.expire(now).messages > 0;
+        if any {
+            self.sweep();
+        }
+        any
+    }
+
     /// Forgets the messages that the Conductor has removed, and informs the receiver if it may wait
     /// for them.
     fn sweep(&mut self) {

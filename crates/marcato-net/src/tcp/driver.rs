@@ -177,6 +177,11 @@ impl Driver {
                 }
                 return Ok(Closed::Local);
             }
+            // While the peer takes nothing, messages expire all the same.
+            let expired = lock(&self.tcp.state).sender.expire(self.tcp.now());
+            if expired {
+                self.tcp.shared.room.notify_waiters();
+            }
             let wrote = match self.write() {
                 Ok(wrote) => wrote,
                 Err(stop) => return Err(self.last_alert().unwrap_or(stop)),
@@ -211,10 +216,15 @@ impl Driver {
             if wrote || read {
                 continue;
             }
-            let writing =
-                self.pipe.is_pending() || (!self.ended && lock(&self.tcp.state).sender.wants_write());
-            if timer.deadline() != self.times.next() {
-                timer.as_mut().reset(self.times.next());
+            let (wants_write, expiry) = {
+                let state = lock(&self.tcp.state);
+                (state.sender.wants_write(), state.sender.next_expiry())
+            };
+            let writing = self.pipe.is_pending() || (!self.ended && wants_write);
+            let expiry = expiry.map(|at| Instant::from(self.tcp.epoch + at.since(Time::ZERO)));
+            let next = expiry.into_iter().fold(self.times.next(), Instant::min);
+            if timer.deadline() != next {
+                timer.as_mut().reset(next);
             }
             tokio::select! {
                 () = self.tcp.wake.notified() => {}

@@ -69,6 +69,10 @@ impl Session {
         self.replace_stuck(now);
         self.reopen_lanes(now);
         self.manage_low_lanes(now);
+        // While the network takes nothing, messages expire all the same.
+        if self.conductor.expire(now).messages > 0 {
+            self.sweep(now);
+        }
         if self.alarms.expire(now) {
             self.send.request_look();
             self.lanes.iter_mut().for_each(|lane| lane.paused = false);
@@ -87,9 +91,9 @@ impl Session {
         let given_up = self.given_up_at().map(|(at, _)| at).min();
         let stuck = self.stuck_at().map(|(_, at, _)| at).min();
         let tested = self.watch.as_ref().and_then(Watch::next_timeout);
-        let low = [tested, self.keeper.next()];
+        let others = [tested, self.keeper.next(), self.conductor.next_expiry()];
         let all = [engine, stalls, recoveries, given_up, stuck, self.alarms.next()];
-        all.into_iter().chain(low).flatten().min()
+        all.into_iter().chain(others).flatten().min()
     }
 
     /// Returns the socket for packets to this address: that of its lane, or the one on which

@@ -379,6 +379,23 @@ fn the_sender_learns_the_fate_of_its_message_once() {
     assert!(pair.session(Client).finish_reports());
 }
 
+/// The network takes nothing, so there is no grant that would remove what has expired.
+#[test]
+fn a_message_expires_in_time_while_nothing_can_leave() {
+    let mut pair = pair(&[20], &SessionConfig { keep_alive: None, ..SessionConfig::default() });
+    pair.kill(0);
+    pair.send(Client, message(Priority::P1, 3_000_000));
+    pair.pass(Duration::from_millis(30));
+    let lifetime = Some(Duration::from_millis(77));
+    let id = pair.send(Client, Message { lifetime, ..message(Priority::P3, 1000) });
+    let deadline = pair.now + Duration::from_millis(77);
+    pair.pass(Duration::from_millis(100));
+    let dropped =
+        |(_, event): &&(Time, Event)| matches!(event, Event::Dropped { message, .. } if *message == id);
+    let (at, _) = pair.timed_events(Client).find(dropped).unwrap();
+    assert_eq!(at.since(deadline), Duration::from_nanos(1));
+}
+
 #[test]
 fn a_cancelled_message_awaits_no_report() {
     let mut pair = pair(&[20], &SessionConfig::default());

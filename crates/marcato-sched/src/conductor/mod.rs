@@ -39,7 +39,7 @@ mod message;
 pub mod shed;
 pub mod store;
 
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, Time};
 
 pub use candidates::Candidates;
 pub use counter::{Counters, LevelCounters, Tally};
@@ -379,6 +379,32 @@ impl<S: Store, O: Observer> Conductor<S, O> {
             discarded += self.drop_from(level, Removal::Discarded, |_, _| true);
         }
         discarded
+    }
+
+    /// Time from which [`expire`](Self::expire) has something to remove; `None` if no queued message
+    /// has a lifetime.
+    ///
+    /// Offers and grants also remove what has expired. A caller that can do neither for long, because
+    /// the network takes nothing, needs a timer for it.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Time> {
+        let first = self.deadlines.first(&self.store)?;
+        // The deadline itself is still in time.
+        Some(self.store[first].deadline + Duration::from_nanos(1))
+    }
+
+    /// Removes messages that have outlived their lifetime. Returns the total removed.
+    #[inline]
+    pub fn expire(&mut self, now: Time) -> Tally {
+        let mut expired = Tally::NONE;
+        // The deadline itself is still in time: a lifetime of zero allows a grant at the instant of
+        // the offer.
+        while let Some(first) = self.deadlines.first(&self.store)
+            && now > self.store[first].deadline
+        {
+            expired += self.remove(first, Removal::Expired);
+        }
+        expired
     }
 
     /// Evicts one message less urgent than `priority`, for a caller whose own bound is reached.
@@ -855,18 +881,6 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.watch_backlog(now);
     }
 
-    /// Removes messages that have outlived their lifetime.
-    #[inline]
-    fn expire(&mut self, now: Time) {
-        // The deadline itself is still in time: a lifetime of zero allows a grant at the instant of
-        // the offer.
-        while let Some(first) = self.deadlines.first(&self.store)
-            && now > self.store[first].deadline
-        {
-            self.remove(first, Removal::Expired);
-        }
-    }
-
     /// Sheds load under severe, persistent congestion.
     #[inline]
     fn watch_backlog(&mut self, now: Time) {
@@ -898,7 +912,7 @@ impl<S: Store, O: Observer> Conductor<S, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marcato_units::{Duration, PrioritySet};
+    use marcato_units::PrioritySet;
     use std::vec::Vec;
 
     const NOW: Time = Time::ZERO;
@@ -1091,6 +1105,24 @@ mod tests {
         let full = Err(OfferError::TooManyMessages { limit: 1 });
         assert_eq!(conductor.offer(Time::from_millis(5), message(1, Priority::P1)), full);
         assert!(conductor.offer(Time::from_millis(6), message(1, Priority::P1)).is_ok());
+    }
+
+    #[test]
+    fn expiry_needs_neither_offer_nor_grant() {
+        let mut conductor = conductor();
+        conductor.offer(NOW, message(10, Priority::P1)).unwrap();
+        assert_eq!(conductor.next_expiry(), None);
+        for span in [9, 5] {
+            let brief = message(3, Priority::P2).with_lifetime(Duration::from_millis(span));
+            conductor.offer(NOW, brief).unwrap();
+        }
+        let at = conductor.next_expiry().unwrap();
+        assert_eq!(conductor.expire(NOW + Duration::from_millis(5)), Tally::NONE);
+        assert_eq!(conductor.expire(at), Tally { messages: 1, bytes: Bytes::new(3) });
+        assert_eq!(at, NOW + Duration::from_millis(5) + Duration::from_nanos(1));
+        let last = conductor.next_expiry().unwrap();
+        assert_eq!(conductor.expire(last), Tally { messages: 1, bytes: Bytes::new(3) });
+        assert_eq!((conductor.next_expiry(), conductor.counters().total().expired.messages), (None, 2));
     }
 
     #[test]
