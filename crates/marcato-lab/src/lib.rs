@@ -24,14 +24,54 @@
 //! # Ok(())
 //! # }
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod datagram;
+#[cfg(target_os = "linux")]
+mod emulator;
+mod ip_datagram;
+#[cfg(target_os = "linux")]
+mod lab;
+#[cfg(target_os = "linux")]
+mod leftover;
 mod line;
 mod link;
+#[cfg(target_os = "linux")]
+mod namespace;
+#[cfg(target_os = "linux")]
+mod plan;
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "system calls without a safe form")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod tun;
 mod udp;
+#[cfg(target_os = "linux")]
+mod wiring;
 
 pub use datagram::Datagram;
+#[cfg(target_os = "linux")]
+pub use emulator::DirectionStats;
+pub use ip_datagram::IpDatagram;
+#[cfg(target_os = "linux")]
+pub use lab::{HostError, Lab, LabError, LabOptions, Traces, VARIABLE};
+#[cfg(target_os = "linux")]
+pub use leftover::Leftover;
 pub use link::{Link, LinkConfig, LinkCounters, LinkError, MAX_UNDER_WAY};
 pub use marcato_link::{Jitter, JitterError, Loss, Trace, TraceError};
+#[cfg(target_os = "linux")]
+pub use plan::{MAX_NODES, PlanError};
 pub use udp::{OpenError, Port, UdpLink};
+#[cfg(target_os = "linux")]
+pub use wiring::WiringError;
+
+/// Makes this process root of a user namespace of its own, in which it may open a [`Lab`] without
+/// privileges.
+///
+/// # Errors
+///
+/// If the process has more than one thread, or the system does not let users create namespaces.
+#[cfg(target_os = "linux")]
+pub fn enter_user_namespace() -> std::io::Result<()> {
+    sys::enter_user_namespace()
+}

@@ -238,6 +238,16 @@ impl<P: Packet + Clone> Link<P> {
         &self.counters
     }
 
+    /// Bytes in the queue.
+    pub fn queued(&self) -> Bytes {
+        self.queue.backlog().bytes
+    }
+
+    /// Shows the queue a packet of the other direction, for queues that judge flows by their answers.
+    pub fn observe(&mut self, now: Time, packet: &P) {
+        self.queue.observe(now, packet);
+    }
+
     /// Packets queued or in flight.
     pub fn inside(&self) -> u64 {
         self.queue.backlog().packets + self.line.len() as u64

@@ -208,6 +208,25 @@ kinds! {
     "gilbert-elliott" => GilbertElliott(GilbertElliott),
 }
 
+impl Loss {
+    /// Returns the model of this loss.
+    ///
+    /// # Errors
+    /// If the parameters of bursts contradict each other.
+    pub fn model(&self) -> Result<marcato_link::Loss, marcato_link::GilbertElliottError> {
+        Ok(match self {
+            Self::None => marcato_link::Loss::None,
+            Self::Random(random) => marcato_link::Loss::Random(random.probability),
+            Self::Every(every) => marcato_link::Loss::Every(every.packets),
+            Self::Script(script) => marcato_link::Loss::Script(script.packets.clone()),
+            Self::GilbertElliott(bursts) => {
+                let chain = marcato_link::GilbertElliott::new(bursts.p, bursts.r)?;
+                marcato_link::Loss::GilbertElliott(chain.losses(bursts.loss_good, bursts.loss_bad)?)
+            }
+        })
+    }
+}
+
 /// Independent random loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomLoss {
@@ -373,6 +392,20 @@ pub struct Jitter {
     /// Allows packets to be reordered. If not set, a packet arrives no earlier than the one before
     /// it.
     pub reorder: bool,
+}
+
+impl Jitter {
+    /// Returns the model of the random part of the delay, and the constant part that every packet
+    /// has.
+    pub fn model(&self) -> (marcato_link::Jitter, Duration) {
+        use marcato_link::Jitter;
+        let (added, always) = match self.added {
+            Added::Uniform { least, most } => (Jitter::uniform(most.saturating_sub(least)), least),
+            Added::Normal { mean, deviation } => (Jitter::normal(mean, deviation), Duration::ZERO),
+            Added::Exponential { mean } => (Jitter::exponential(mean, Duration::MAX), Duration::ZERO),
+        };
+        (added.reorder(self.reorder), always)
+    }
 }
 
 /// Distribution of an added delay.

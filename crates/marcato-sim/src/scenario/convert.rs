@@ -13,8 +13,7 @@ use super::error::BuildError;
 use super::plugins::{Plugins, QueueSite};
 use crate::packet::Packet;
 use crate::{
-    Congestion, CongestionFactory, Distribution, DistributionError, GilbertElliott, Jitter, LinkConfig, Loss,
-    PltConfig, TcpConfig,
+    Congestion, CongestionFactory, Distribution, DistributionError, LinkConfig, Loss, PltConfig, TcpConfig,
 };
 
 /// Returns the configuration of one end of the TCP flow `flow`.
@@ -156,33 +155,12 @@ pub(super) fn queue(
 }
 
 pub(super) fn loss(link: &str, loss: &link::Loss) -> Result<Loss, BuildError> {
-    Ok(match loss {
-        link::Loss::None => Loss::None,
-        link::Loss::Random(random) => Loss::Random(random.probability),
-        link::Loss::Every(every) => Loss::Every(every.packets),
-        link::Loss::Script(script) => Loss::Script(script.packets.clone()),
-        link::Loss::GilbertElliott(bursts) => {
-            let wire = GilbertElliott::new(bursts.p, bursts.r)
-                .and_then(|wire| wire.losses(bursts.loss_good, bursts.loss_bad))
-                .map_err(|source| BuildError::Bursts { link: link.to_owned(), source })?;
-            Loss::GilbertElliott(wire)
-        }
-    })
-}
-
-/// Returns the random part of a delay, and the constant part that all packets have.
-fn jitter(jitter: &link::Jitter) -> (Jitter, Duration) {
-    let (added, always) = match jitter.added {
-        link::Added::Uniform { least, most } => (Jitter::uniform(most.saturating_sub(least)), least),
-        link::Added::Normal { mean, deviation } => (Jitter::normal(mean, deviation), Duration::ZERO),
-        link::Added::Exponential { mean } => (Jitter::exponential(mean, Duration::MAX), Duration::ZERO),
-    };
-    (added.reorder(jitter.reorder), always)
+    loss.model().map_err(|source| BuildError::Bursts { link: link.to_owned(), source })
 }
 
 /// Returns a propagation delay with the constant part of its direction's jitter.
 pub(super) fn delay(direction: &link::Direction, delay: Duration) -> Duration {
-    delay.saturating_add(direction.jitter.as_ref().map_or(Duration::ZERO, |spread| jitter(spread).1))
+    delay.saturating_add(direction.jitter.as_ref().map_or(Duration::ZERO, |spread| spread.model().1))
 }
 
 /// Returns the configuration of one direction of a link.
@@ -209,6 +187,6 @@ pub(super) fn direction(
     let config = config.framing(direction.framing).mtu(mtu).loss(loss(link, &direction.loss)?);
     Ok(match &direction.jitter {
         None => config,
-        Some(spread) => config.jitter(jitter(spread).0),
+        Some(spread) => config.jitter(spread.model().0),
     })
 }

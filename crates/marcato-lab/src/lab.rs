@@ -1,0 +1,292 @@
+//! Lab: a scenario's hosts as network namespaces, and its links between them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::process::{Child, Command};
+
+use marcato_link::Trace;
+use marcato_scenario::Experiment;
+use marcato_scenario::link::{self, Capacity};
+use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
+use marcato_units::Time;
+
+use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
+use crate::ip_datagram::IpDatagram;
+use crate::link::{Link, LinkConfig, LinkError};
+use crate::namespace::Namespace;
+use crate::plan::{Plan, PlanError};
+use crate::sys;
+use crate::wiring::{Device, WiringError, wire};
+
+/// Environment variable of the commands in a lab: the process of the lab, and when it began.
+pub const VARIABLE: &str = "MARCATO_LAB";
+
+/// Options of a lab that a scenario does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LabOptions {
+    /// Passes TCP segments of up to 64 kB whole. That is faster by far, and distorts queues, losses
+    /// and rates, which then act on 64 kB at once.
+    pub offload: bool,
+}
+
+/// Error returned when a lab cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// No lab can be made of the experiment.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The system gives no network namespace.
+    #[error(
+        "cannot create a network namespace for {host}: {source}; run as root, or where users may create user \
+         namespaces"
+    )]
+    Namespace {
+        /// Name of the host.
+        host: String,
+        /// Error of the kernel.
+        source: io::Error,
+    },
+    /// A host cannot be set up.
+    #[error("host {host}: {source}")]
+    Wiring {
+        /// Name of the host.
+        host: String,
+        /// Reason.
+        source: WiringError,
+    },
+    /// The emulator cannot be started.
+    #[error("cannot start the emulator: {0}")]
+    Emulator(io::Error),
+    /// A link has an invalid configuration.
+    #[error("link `{link}`: {problem}")]
+    Link {
+        /// Name of the link.
+        link: String,
+        /// What is wrong, and the mend.
+        problem: String,
+    },
+}
+
+/// Error returned when a command cannot be run in a host.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The lab has no such host.
+    #[error("there is no host `{name}` in this lab: name one of {known}")]
+    Unknown {
+        /// Given name.
+        name: String,
+        /// Names of all hosts.
+        known: String,
+    },
+    /// The command cannot be started.
+    #[error("cannot run `{program}` on {host}: {source}")]
+    Command {
+        /// Name of the program.
+        program: String,
+        /// Name of the host.
+        host: String,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// The thread of the host has ended.
+    #[error("host {host}: {source}")]
+    Gone {
+        /// Name of the host.
+        host: String,
+        /// Error.
+        source: io::Error,
+    },
+}
+
+/// Host of a lab.
+struct Host {
+    /// Names of its nodes; the first is its own.
+    nodes: Vec<String>,
+    namespace: Namespace,
+}
+
+/// Running lab. Dropping it removes its hosts and links, and ends the commands in them. The kernel
+/// does the same if the process is killed.
+pub struct Lab {
+    // The emulator stops before its devices disappear, and they before the hosts.
+    emulator: Emulator,
+    links: Vec<String>,
+    hosts: Vec<Host>,
+}
+
+/// Traces that links follow, by the path in the experiment.
+pub type Traces = BTreeMap<String, Trace>;
+
+impl Lab {
+    /// Opens the lab of an experiment. Its flows are not started.
+    ///
+    /// # Errors
+    ///
+    /// If the experiment cannot be emulated, or the system gives no namespaces or devices.
+    pub fn open(experiment: &Experiment, traces: &Traces, options: LabOptions) -> Result<Self, LabError> {
+        let plan = Plan::new(experiment)?;
+        let mut directions = Vec::new();
+        for link in &experiment.links {
+            let one = |back| direction(experiment, link, back, traces, options);
+            directions.push([one(false)?, one(true)?]);
+        }
+        let names = names(&plan);
+        let mut ends: Vec<[Option<crate::tun::Tun>; 2]> = plan.wires.iter().map(|_| [None, None]).collect();
+        let mut hosts = Vec::new();
+        for (number, host) in plan.hosts.iter().enumerate() {
+            let failed = |source| LabError::Namespace { host: host.name.clone(), source };
+            let namespace = Namespace::new(&host.name).map_err(failed)?;
+            let (mut devices, mut places) = (Vec::new(), Vec::new());
+            for (place, (wires, link)) in plan.wires.iter().zip(&experiment.links).enumerate() {
+                for (end, (_, name)) in wires.iter().enumerate().filter(|(_, (at, _))| *at == number) {
+                    devices.push(Device { name: name.clone(), mtu: link.mtu, offload: options.offload });
+                    places.push((place, end));
+                }
+            }
+            let (task, names) = (host.clone(), names.clone());
+            let wired = namespace.run(move || wire(&task, &devices, &names)).map_err(failed)?;
+            let wired = wired.map_err(|source| LabError::Wiring { host: host.name.clone(), source })?;
+            for ((place, end), tun) in places.into_iter().zip(wired) {
+                ends[place][end] = Some(tun);
+            }
+            let nodes = host.nodes.iter().map(|node| node.name.clone()).collect();
+            hosts.push(Host { nodes, namespace });
+        }
+        let wires = ends.into_iter().zip(directions).filter_map(|([a, b], directions)| {
+            let [there, back] = directions;
+            Some(Wire { ends: [a?, b?], directions: [there, back] })
+        });
+        let secret = experiment.seed.stream("lab/flows").next_u64();
+        let emulator = Emulator::start(wires.collect(), secret).map_err(LabError::Emulator)?;
+        let links = experiment.links.iter().map(|link| link.name.clone()).collect();
+        Ok(Self { emulator, links, hosts })
+    }
+
+    /// Names of the hosts. A host with several interfaces has the name of the first.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().filter_map(|host| host.nodes.first()).map(String::as_str)
+    }
+
+    /// Time since the links began to work.
+    pub fn now(&self) -> Time {
+        self.emulator.now()
+    }
+
+    /// Statistics of each link, by name: the direction there, and the direction back.
+    pub fn stats(&self) -> Vec<(&str, [DirectionStats; 2])> {
+        self.links.iter().map(String::as_str).zip(self.emulator.stats()).collect()
+    }
+
+    /// Starts a command on a host, which may be named by any of its interfaces. The kernel kills the
+    /// command when the lab ends.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such host, or the command cannot be started.
+    pub fn spawn(&self, host: &str, mut command: Command) -> Result<Child, HostError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.env(VARIABLE, crate::leftover::mark());
+        let started = self.run(host, move || sys::bind_to_thread(&mut command).spawn())?;
+        started.map_err(|source| HostError::Command { program, host: host.to_owned(), source })
+    }
+
+    /// Runs a function on a thread in the network namespace of a host. Sockets that it opens belong
+    /// to the host, wherever they are used later.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such host.
+    pub fn run<T: Send + 'static>(
+        &self,
+        host: &str,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HostError> {
+        let found = self.hosts.iter().find(|known| known.nodes.iter().any(|node| node == host));
+        let Some(found) = found else {
+            let known = self.hosts().collect::<Vec<_>>().join(", ");
+            return Err(HostError::Unknown { name: host.to_owned(), known });
+        };
+        found.namespace.run(job).map_err(|source| HostError::Gone { host: host.to_owned(), source })
+    }
+
+    /// Starts a thread in the network namespace of a host, as its own work takes long.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such host, or the system gives no thread.
+    pub fn thread<T: Send + 'static>(
+        &self,
+        host: &str,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<std::thread::JoinHandle<T>, HostError> {
+        // A new thread begins in the namespaces of the one that starts it.
+        let started = self.run(host, move || std::thread::Builder::new().spawn(job))?;
+        started.map_err(|source| HostError::Gone { host: host.to_owned(), source })
+    }
+}
+
+/// Names of all nodes with their addresses, as in `/etc/hosts`.
+fn names(plan: &Plan) -> String {
+    let mut names = String::from("127.0.0.1 localhost\n::1 localhost\n");
+    for node in plan.hosts.iter().flat_map(|host| &host.nodes) {
+        let (v4, v6) = node.addresses;
+        let _ = writeln!(names, "{v4} {0}\n{v6} {0}", node.name);
+    }
+    names
+}
+
+/// Builds one direction of a link.
+fn direction(
+    experiment: &Experiment,
+    link: &link::Link,
+    back: bool,
+    traces: &Traces,
+    options: LabOptions,
+) -> Result<Direction, LabError> {
+    let refused = |problem: String| LabError::Link { link: link.name.clone(), problem };
+    if !link.changes.is_empty() {
+        return Err(refused("its `changes` are for the simulator: remove them for a lab".to_owned()));
+    }
+    let of = if back { &link.back } else { &link.there };
+    if matches!(of.queue, Queue::Strict(Strict { preempt: true, .. })) {
+        return Err(refused("real transmitters do not stop within a packet: remove `preempt`".to_owned()));
+    }
+    let way = if back { "back" } else { "there" };
+    let (jitter, always) = of.jitter.map_or((None, marcato_units::Duration::ZERO), |jitter| {
+        let (jitter, always) = jitter.model();
+        (Some(jitter), always)
+    });
+    let stream = |class: &str| experiment.seed.stream(&format!("queue/{}/{way}/{class}", link.name));
+    let site = Site { rate: of.rate.fixed(), stream: &stream };
+    let plugin = |plugin: &marcato_scenario::plugin::Plugin, _: marcato_units::Stream| {
+        Err(format!("the plug-in `{}` is not built into this program", plugin.name))
+    };
+    let queue = of.queue.build::<IpDatagram, String>(&site, &plugin);
+    let queue = queue.map_err(|error: QueueError<String>| refused(error.to_string()))?;
+    let (rate, trace) = match &of.rate {
+        Capacity::Unlimited => (None, None),
+        Capacity::Rate(rate) => (Some(*rate), None),
+        Capacity::Trace(path) => match traces.get(path) {
+            Some(trace) => (None, Some(trace.clone())),
+            None => return Err(refused(format!("the trace {path} was not read: pass it to the lab"))),
+        },
+    };
+    let loss = of.loss.model().map_err(|error| refused(error.to_string()))?;
+    let config = LinkConfig {
+        rate,
+        trace,
+        delay: of.delay.saturating_add(always),
+        jitter,
+        // The devices have the same limit, except for what is segmented later.
+        mtu: (!options.offload).then_some(link.mtu),
+        framing: of.framing,
+        loss,
+        duplication: of.duplication,
+        queue,
+    };
+    let name = format!("{}/{way}", link.name);
+    let link =
+        Link::new(&name, config, experiment.seed).map_err(|error: LinkError| refused(error.to_string()))?;
+    Ok(Direction { link, bleaches: of.bleach_ecn })
+}

@@ -1,0 +1,57 @@
+//! Network namespace of a host.
+
+use std::io;
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+use crate::sys;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Network namespace, which a thread keeps. It has no name: the kernel removes it with everything in
+/// it when the thread and all commands in it have ended, also after a crash.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Namespace {
+    /// Creates a namespace, in which `host` is the name of the thread.
+    pub(crate) fn new(host: &str) -> io::Result<Self> {
+        let (jobs, waiting) = mpsc::channel::<Job>();
+        let (ready, opened) = mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name(format!("lab {host}")).spawn(move || {
+            let opened = sys::leave_namespaces();
+            let failed = opened.is_err();
+            let _ = ready.send(opened);
+            if !failed {
+                waiting.iter().for_each(|job| job());
+            }
+        })?;
+        let gone = || io::Error::other("the thread of the namespace has ended");
+        opened.recv().map_err(|_| gone())??;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Runs a job inside, and returns its result.
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let (done, result) = mpsc::sync_channel(1);
+        let gone = || io::Error::other("the thread of the namespace has ended");
+        let jobs = self.jobs.as_ref().ok_or_else(gone)?;
+        let job = move || {
+            let _ = done.send(job());
+        };
+        jobs.send(Box::new(job)).map_err(|_| gone())?;
+        result.recv().map_err(|_| gone())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
