@@ -95,6 +95,17 @@ pub(crate) enum Command {
   cat examples/cats.toml | marcato sim -")]
     Sim(Sim),
 
+    /// Runs real programs on the network of a scenario: its hosts as network namespaces, its links
+    /// emulated between them (Linux)
+    ///
+    /// It needs root, or a system that lets users create user namespaces and open /dev/net/tun.
+    #[cfg(target_os = "linux")]
+    #[command(after_help = "Examples:
+  marcato lab run examples/codel-cubic.toml -- ping -c 3 server
+  marcato lab shell examples/multipath.toml --host client-1
+  marcato lab selftest")]
+    Lab(Lab),
+
     /// Prints a script that completes command lines in a shell
     ///
     /// The shell has to load it, for example from one of the files below.
@@ -103,6 +114,122 @@ pub(crate) enum Command {
   marcato completions zsh > ~/.zfunc/_marcato
   marcato completions fish > ~/.config/fish/completions/marcato.fish")]
     Completions(Completions),
+}
+
+/// Arguments of `marcato lab`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) action: LabAction,
+}
+
+/// What to do with a lab.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabAction {
+    /// Runs a command on a host, and prints what the links carried
+    ///
+    /// The exit status is that of the command, or 2 when there could be no lab. Hosts know each
+    /// other by name.
+    #[command(after_help = "Examples:
+  marcato lab run examples/codel-cubic.toml -- ping -c 3 server
+  marcato lab run examples/codel-cubic.toml --host server -- sh -c 'iperf3 -s -D; sleep 1000'")]
+    Run(LabRun),
+
+    /// Runs a shell on a host
+    #[command(after_help = "Examples:
+  marcato lab shell examples/codel-cubic.toml
+  marcato lab shell examples/multipath.toml --host server-1")]
+    Shell(LabShell),
+
+    /// Kills commands that outlived their lab
+    ///
+    /// The kernel ends a lab with its process, and the commands that it started. Only processes that
+    /// these have started in turn can remain.
+    #[command(after_help = "Examples:
+  marcato lab clean --dry-run
+  marcato lab clean")]
+    Clean(LabClean),
+
+    /// Measures the precision and speed of labs on this machine
+    ///
+    /// The exit status is 0 when all targets were met, 1 when one was missed, and 2 when there could
+    /// be no lab.
+    #[command(after_help = "Examples:
+  marcato lab selftest
+  marcato lab selftest --span 10 --format json")]
+    Selftest(LabSelftest),
+}
+
+/// Arguments of `marcato lab run`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabRun {
+    #[command(flatten)]
+    pub(crate) network: LabNetwork,
+
+    /// The command, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of `marcato lab shell`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabShell {
+    #[command(flatten)]
+    pub(crate) network: LabNetwork,
+}
+
+/// Network of a lab, and the host of its command.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabNetwork {
+    /// The scenario; its flows are not started
+    pub(crate) file: PathBuf,
+
+    /// Host of the command [default: where the first flow begins]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+
+    /// Override a key of the file, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Seed of losses and jitter [default: that of the file]
+    #[arg(long, value_name = "N", value_parser = seed)]
+    pub(crate) seed: Option<u64>,
+
+    /// Pass TCP segments of up to 64 kB whole: faster, but queues, losses and rates act on them
+    #[arg(long)]
+    pub(crate) offload: bool,
+
+    /// Do not print what the links carried
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Arguments of `marcato lab clean`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabClean {
+    /// Print what would be killed, and kill nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Arguments of `marcato lab selftest`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabSelftest {
+    /// Seconds of each measurement
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=3600))]
+    pub(crate) span: u16,
+
+    /// Format of the results on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// Arguments of `marcato completions`.

@@ -8,6 +8,8 @@
 mod arguments;
 mod demo;
 mod interrupt;
+#[cfg(target_os = "linux")]
+mod lab;
 mod output;
 mod papers;
 pub mod perf;
@@ -34,6 +36,8 @@ pub enum Status {
     Error,
     /// Interrupt (Ctrl-C) before the end of the command. Exit status 130.
     Interrupted,
+    /// End of a command in a lab, with its own exit status.
+    OfCommand(u8),
 }
 
 impl From<Status> for u8 {
@@ -43,6 +47,7 @@ impl From<Status> for u8 {
             Status::Outside => 1,
             Status::Error => 2,
             Status::Interrupted => interrupt::STATUS,
+            Status::OfCommand(code) => code,
         }
     }
 }
@@ -92,6 +97,8 @@ where
                 done => done.map_err(|error| error.to_string()),
             }
         }
+        #[cfg(target_os = "linux")]
+        arguments::Command::Lab(asked) => lab::run(&asked.action, stdout).map_err(|error| error.to_string()),
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
             clap_complete::generate(asked.shell, &mut arguments::command(registry), "marcato", &mut script);
@@ -130,6 +137,8 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
             PerfRole::Client(asked) => (&asked.out, asked.format(), "result.txt"),
             PerfRole::Server(_) => return Vec::new(),
         },
+        #[cfg(target_os = "linux")]
+        Command::Lab(_) => return Vec::new(),
         Command::Sim(_) | Command::Completions(_) => return Vec::new(),
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };

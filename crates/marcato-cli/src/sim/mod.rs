@@ -66,7 +66,7 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
 }
 
 /// Reads the traces that any of the runs follows.
-fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
+pub(crate) fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
     let mut named = BTreeSet::new();
     for run in scenario.runs() {
         named.extend(run.experiment.traces().into_iter().map(str::to_owned));

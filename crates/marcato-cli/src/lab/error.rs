@@ -1,0 +1,36 @@
+//! Errors of `marcato lab`.
+
+use std::io;
+
+use marcato_lab::HostError;
+use marcato_scenario::ScenarioError;
+use thiserror::Error;
+
+use crate::sim::SimError;
+
+/// Error of a lab, or of a command in it.
+#[derive(Debug, Error)]
+pub(crate) enum LabError {
+    #[error("no command was given: write it behind `--`")]
+    NoCommand,
+    #[error("the scenario cannot be run:\n{0}")]
+    Scenario(#[from] ScenarioError),
+    #[error("the scenario has no run: give its grid a value of each key")]
+    NoRun,
+    #[error(transparent)]
+    Trace(Box<SimError>),
+    #[error(transparent)]
+    Lab(#[from] marcato_lab::LabError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("cannot listen for interrupts: {0}")]
+    Interrupt(io::Error),
+    #[error("cannot wait for the command: {0}")]
+    Wait(io::Error),
+    #[error("cannot remove what labs have left: {0}")]
+    Clean(io::Error),
+    #[error("the self-test failed at {what}: {source}")]
+    Selftest { what: &'static str, source: io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Print(io::Error),
+}

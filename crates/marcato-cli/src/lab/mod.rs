@@ -1,0 +1,109 @@
+//! `marcato lab`: real programs on the network of a scenario.
+
+mod error;
+mod selftest;
+mod statistics;
+
+use std::io::Write;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use marcato_lab::{Lab, LabOptions, Leftover, enter_user_namespace};
+use marcato_scenario::{Experiment, Overrides, Scenario};
+
+pub(crate) use self::error::LabError;
+use crate::Status;
+use crate::arguments::{LabAction, LabNetwork, LabRun, LabShell};
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::sim::traces;
+
+/// Interval at which a running command is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, LabError> {
+    match action {
+        LabAction::Run(LabRun { network, command }) => {
+            let Some((program, arguments)) = command.split_first() else { return Err(LabError::NoCommand) };
+            let mut command = Command::new(program);
+            command.args(arguments);
+            on_host(network, command)
+        }
+        LabAction::Shell(LabShell { network }) => {
+            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+            on_host(network, Command::new(shell))
+        }
+        LabAction::Clean(asked) => clean(asked.dry_run, stdout),
+        LabAction::Selftest(asked) => {
+            privileges();
+            selftest::run(asked, stdout)
+        }
+    }
+}
+
+/// Asks for a user namespace if this process is not root. The lab reports it if that has failed.
+fn privileges() {
+    if !rustix::process::geteuid().is_root() {
+        let _ = enter_user_namespace();
+    }
+}
+
+/// Runs a command on a host of a scenario's network, and prints what its links carried.
+fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
+    let LabNetwork { file, host, set, seed, offload, quiet } = network;
+    let scenario = Scenario::load(file, &Overrides { set: set.clone(), seed: *seed })?;
+    let run = scenario.run(0).ok_or(LabError::NoRun)?;
+    if scenario.count() > 1 && !quiet {
+        eprintln!(
+            "the network is that of {}, the first of {} runs of this scenario",
+            run.id,
+            scenario.count()
+        );
+    }
+    let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
+    privileges();
+    // An interrupt is for the command, which the terminal sends it as well.
+    let _interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
+    let lab = Lab::open(&run.experiment, &traces, LabOptions { offload: *offload })?;
+    let host = host.as_deref().unwrap_or_else(|| first_host(&run.experiment));
+    let child = lab.spawn(host, command)?;
+    let status = until_it_ends(child)?;
+    if !quiet {
+        eprint!("{}", statistics::table(&lab));
+    }
+    Ok(status)
+}
+
+/// Host at which the first flow begins.
+fn first_host(experiment: &Experiment) -> &str {
+    experiment.flows.first().map_or("", |flow| flow.from.as_str())
+}
+
+fn until_it_ends(mut child: Child) -> Result<Status, LabError> {
+    loop {
+        if let Some(ended) = child.try_wait().map_err(LabError::Wait)? {
+            // As shells do: 128 and the signal.
+            let signal = || std::os::unix::process::ExitStatusExt::signal(&ended).map(|signal| 128 + signal);
+            let code = ended.code().or_else(signal).and_then(|code| u8::try_from(code).ok());
+            return Ok(Status::OfCommand(code.unwrap_or(u8::MAX)));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn clean(dry: bool, stdout: &mut dyn Write) -> Result<Status, LabError> {
+    let found = Leftover::find().map_err(LabError::Clean)?;
+    let mut said = String::new();
+    for leftover in &found {
+        if !dry {
+            leftover.kill().map_err(LabError::Clean)?;
+        }
+        let did = if dry { "would kill" } else { "killed" };
+        said += &format!("{did} {} ({})\n", leftover.process, leftover.program);
+    }
+    if found.is_empty() {
+        said += "no lab has left anything\n";
+    }
+    output::print(stdout, &said).map_err(LabError::Print)?;
+    Ok(Status::Ok)
+}

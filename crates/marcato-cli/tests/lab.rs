@@ -1,0 +1,106 @@
+//! `marcato lab` as a process.
+//!
+//! These tests need root, or user namespaces with access to `/dev/net/tun`. Without them they print
+//! why they do nothing.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+/// Command on a host of the network of `examples/codel-cubic.toml`.
+fn lab(arguments: &[&str]) -> Command {
+    let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/codel-cubic.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command.args(["lab", "run"]).arg(example).args(arguments);
+    command
+}
+
+/// Returns whether there can be labs here.
+fn is_possible() -> bool {
+    let tried = lab(&["--", "true"]).output().unwrap();
+    if tried.status.success() {
+        return true;
+    }
+    assert!(!rustix::process::geteuid().is_root(), "{}", said(&tried));
+    eprintln!("SKIPPED: {}", said(&tried));
+    false
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_command() {
+    if !is_possible() {
+        return;
+    }
+    for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
+        let ended = lab(&["-q", "--", "sh", "-c", script]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{script}: {}", said(&ended));
+        assert_eq!(said(&ended), "");
+    }
+    let ended = lab(&["--host", "nowhere", "--", "true"]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(said(&ended).contains("there is no host `nowhere`"), "{}", said(&ended));
+}
+
+#[test]
+fn what_the_links_carried_is_printed() {
+    if !is_possible() {
+        return;
+    }
+    // A datagram to a port without a socket, which the server answers by ICMP.
+    let script = "echo > /dev/udp/server-1/9; sleep 0.3";
+    let ended = lab(&["--", "bash", "-c", script]).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let said = said(&ended);
+    let packets = said.lines().find(|line| line.contains("bottleneck") && line.contains("there")).unwrap();
+    assert_eq!(packets.split_ascii_whitespace().nth(2), Some("1"), "{said}");
+}
+
+/// Starts a command that starts another one, and returns the number of the latter.
+fn with_grandchild() -> (Child, u32) {
+    let script = "setsid sleep 1000 >/dev/null 2>&1 & echo $!; wait";
+    let mut lab = lab(&["-q", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    (lab, line.trim().parse().unwrap())
+}
+
+/// Returns what `marcato lab clean` prints.
+fn clean(options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    let cleaned = command.args(["lab", "clean"]).args(options).output().unwrap();
+    assert!(cleaned.status.success(), "{}", said(&cleaned));
+    String::from_utf8(cleaned.stdout).unwrap()
+}
+
+/// Devices of the network namespace of a process.
+fn devices(process: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/net/dev")).unwrap()
+}
+
+#[test]
+fn a_killed_lab_leaves_no_device_and_clean_finds_the_rest() {
+    if !is_possible() {
+        return;
+    }
+    let (mut killed, orphan) = with_grandchild();
+    let (mut living, kept) = with_grandchild();
+    assert!(devices(orphan).contains("link"));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    // The orphan keeps its namespace, without the devices: those went with the lab.
+    assert!(!devices(orphan).contains("link"));
+    assert!(clean(&["--dry-run"]).contains(&format!("would kill {orphan} (sleep)")));
+    let cleaned = clean(&[]);
+    assert!(cleaned.contains(&format!("killed {orphan} (sleep)")), "{cleaned}");
+    assert!(!cleaned.contains(&format!("killed {kept} ")), "its lab still runs: {cleaned}");
+    assert!(devices(kept).contains("link"));
+    living.kill().unwrap();
+    living.wait().unwrap();
+    assert!(clean(&[]).contains(&format!("killed {kept} (sleep)")));
+}
