@@ -124,7 +124,7 @@ pub(crate) struct Lab {
     pub(crate) action: LabAction,
 }
 
-/// What to do with a lab.
+/// Action of `marcato lab`.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabAction {

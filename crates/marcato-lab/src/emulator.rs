@@ -206,12 +206,9 @@ impl Mover {
             }
             let wire = &mut shared.wires[place];
             let mut refused = 0;
-            while let Some(mut packet) = wire.directions[way].link.poll(now) {
+            while let Some(packet) = wire.directions[way].link.poll(now) {
                 // The queue of the other direction begins where this packet arrives.
                 wire.directions[1 - way].link.observe(now, &packet);
-                if wire.directions[way].bleaches {
-                    packet.bleach();
-                }
                 refused += u64::from(!wire.ends[1 - way].write(packet.frame()));
                 self.put_back(packet.into_frame());
             }
@@ -234,7 +231,13 @@ impl Mover {
                 break;
             }
             match IpDatagram::read(frame, wire.ends[way].offload, self.secret) {
-                Ok(packet) if !packet.is_multicast() => wire.directions[way].link.send(self.now(), packet),
+                Ok(mut packet) if !packet.is_multicast() => {
+                    let direction = &mut wire.directions[way];
+                    if direction.bleaches {
+                        packet.bleach();
+                    }
+                    direction.link.send(self.now(), packet);
+                }
                 Ok(packet) => {
                     others[way].0 += 1;
                     self.put_back(packet.into_frame());

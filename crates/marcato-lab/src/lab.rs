@@ -7,13 +7,13 @@ use std::process::{Child, Command};
 
 use marcato_link::Trace;
 use marcato_scenario::Experiment;
-use marcato_scenario::link::{self, Capacity};
+use marcato_scenario::link::{self, Capacity, Way};
 use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
-use marcato_units::Time;
+use marcato_units::{Stream, Time};
 
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
 use crate::ip_datagram::IpDatagram;
-use crate::link::{Link, LinkConfig, LinkError};
+use crate::link::{Link, LinkChange, LinkConfig, LinkError};
 use crate::namespace::Namespace;
 use crate::plan::{Plan, PlanError};
 use crate::sys;
@@ -63,7 +63,7 @@ pub enum LabError {
     Link {
         /// Name of the link.
         link: String,
-        /// What is wrong, and the mend.
+        /// Problem and its mend.
         problem: String,
     },
 }
@@ -245,9 +245,6 @@ fn direction(
     options: LabOptions,
 ) -> Result<Direction, LabError> {
     let refused = |problem: String| LabError::Link { link: link.name.clone(), problem };
-    if !link.changes.is_empty() {
-        return Err(refused("its `changes` are for the simulator: remove them for a lab".to_owned()));
-    }
     let of = if back { &link.back } else { &link.there };
     if matches!(of.queue, Queue::Strict(Strict { preempt: true, .. })) {
         return Err(refused("real transmitters do not stop within a packet: remove `preempt`".to_owned()));
@@ -258,12 +255,14 @@ fn direction(
         (Some(jitter), always)
     });
     let stream = |class: &str| experiment.seed.stream(&format!("queue/{}/{way}/{class}", link.name));
-    let site = Site { rate: of.rate.fixed(), stream: &stream };
-    let plugin = |plugin: &marcato_scenario::plugin::Plugin, _: marcato_units::Stream| {
+    let plugin = |plugin: &marcato_scenario::plugin::Plugin, _: Stream| {
         Err(format!("the plug-in `{}` is not built into this program", plugin.name))
     };
-    let queue = of.queue.build::<IpDatagram, String>(&site, &plugin);
-    let queue = queue.map_err(|error: QueueError<String>| refused(error.to_string()))?;
+    let build = |queue: &Queue, rate, stream: &dyn Fn(&str) -> Stream| {
+        let queue = queue.build::<IpDatagram, String>(&Site { rate, stream }, &plugin);
+        queue.map_err(|error: QueueError<String>| refused(error.to_string()))
+    };
+    let queue = build(&of.queue, of.rate.fixed(), &stream)?;
     let (rate, trace) = match &of.rate {
         Capacity::Unlimited => (None, None),
         Capacity::Rate(rate) => (Some(*rate), None),
@@ -286,7 +285,30 @@ fn direction(
         queue,
     };
     let name = format!("{}/{way}", link.name);
-    let link =
-        Link::new(&name, config, experiment.seed).map_err(|error: LinkError| refused(error.to_string()))?;
-    Ok(Direction { link, bleaches: of.bleach_ecn })
+    let made = Link::new(&name, config, experiment.seed);
+    let mut made = made.map_err(|error: LinkError| refused(error.to_string()))?;
+    let concerns = |of| of == Way::Both || (of == Way::Back) == back;
+    for change in link.changes.iter().filter(|change| concerns(change.way)) {
+        let at = change.at;
+        if let Some(rate) = change.rate {
+            made.change_at(at, LinkChange::Rate(rate));
+        }
+        if let Some(up) = change.up {
+            made.change_at(at, LinkChange::Up(up));
+        }
+        if let Some(delay) = change.delay {
+            let delay = delay.saturating_add(always);
+            made.change_at(at, LinkChange::Delay { delay, reorder: change.reorder });
+        }
+        if let Some(loss) = &change.loss {
+            let loss = loss.model().map_err(|error| refused(error.to_string()))?;
+            made.change_at(at, LinkChange::Loss(loss));
+        }
+        if let Some(queue) = &change.queue {
+            let stream = |class: &str| stream(&format!("{class}/{}", at.as_nanos()));
+            let rate = change.rate.or(of.rate.fixed());
+            made.change_at(at, LinkChange::Queue(build(queue, rate, &stream)?));
+        }
+    }
+    Ok(Direction { link: made, bleaches: of.bleach_ecn })
 }

@@ -57,7 +57,7 @@ pub use ip_datagram::IpDatagram;
 pub use lab::{HostError, Lab, LabError, LabOptions, Traces, VARIABLE};
 #[cfg(target_os = "linux")]
 pub use leftover::Leftover;
-pub use link::{Link, LinkConfig, LinkCounters, LinkError, MAX_UNDER_WAY};
+pub use link::{Link, LinkChange, LinkConfig, LinkCounters, LinkError, MAX_UNDER_WAY};
 pub use marcato_link::{Jitter, JitterError, Loss, Trace, TraceError};
 #[cfg(target_os = "linux")]
 pub use plan::{MAX_NODES, PlanError};

@@ -47,6 +47,24 @@ impl<P> Line<P> {
         if reorder { Self::Reordered(BinaryHeap::new(), 0) } else { Self::InOrder(VecDeque::new()) }
     }
 
+    /// Lets packets overtake one another from now on.
+    pub(crate) fn allow_reordering(&mut self) {
+        let Self::InOrder(line) = self else { return };
+        let line = std::mem::take(line);
+        let count = line.len() as u64;
+        let numbered = (0..).zip(line);
+        let heap = numbered.map(|(number, (at, packet))| Reverse(InFlight { at, number, packet }));
+        *self = Self::Reordered(heap.collect(), count);
+    }
+
+    /// Returns the last arrival if packets arrive in order and some are in flight.
+    pub(crate) fn last_in_order(&self) -> Option<Time> {
+        match self {
+            Self::InOrder(line) => line.back().map(|(at, _)| *at),
+            Self::Reordered(..) => None,
+        }
+    }
+
     /// Returns the number of packets in flight.
     pub(crate) fn len(&self) -> usize {
         match self {

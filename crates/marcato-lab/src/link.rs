@@ -8,6 +8,8 @@
 //! Its rules are those of the simulator's links: the same packets, offered at the same times, are
 //! lost, delayed and delivered alike.
 
+use std::collections::VecDeque;
+
 use marcato_link::{Arrival, Impairments, Jitter, Loss, Opportunities, Trace};
 use marcato_queue::{Discipline, DropTail, Packet};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
@@ -105,6 +107,28 @@ impl<P: Packet + Send + 'static> LinkConfig<P> {
     }
 }
 
+/// Change of a link at a time.
+pub enum LinkChange<P> {
+    /// New rate, for packets that have not begun to leave. Zero stops the link without losing
+    /// packets.
+    Rate(Rate),
+    /// State, up or down. A link that is down loses each packet that is sent into it, begins to leave,
+    /// or would arrive.
+    Up(bool),
+    /// New propagation delay, for packets that begin to leave from then on.
+    Delay {
+        /// New delay.
+        delay: Duration,
+        /// Lets packets with a shorter delay overtake those in flight. Otherwise they arrive no
+        /// earlier than the last of them.
+        reorder: bool,
+    },
+    /// New loss model. It continues the random stream of the old one.
+    Loss(Loss),
+    /// New queue. Packets that wait move over in the order in which the old queue releases them.
+    Queue(Box<dyn Discipline<P> + Send>),
+}
+
 /// Error returned for an invalid link configuration.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum LinkError {
@@ -161,6 +185,13 @@ pub struct Link<P> {
     /// End of the transmission of the packet taken last.
     free_at: Time,
     line: Line<P>,
+    /// Earliest arrival of packets that must not overtake those in flight.
+    not_before: Time,
+    up: bool,
+    /// Changes to come, in order.
+    changes: VecDeque<(Time, LinkChange<P>)>,
+    /// Packets that have come out, except those that arrived while the link was down.
+    out: VecDeque<P>,
     counters: LinkCounters,
 }
 
@@ -194,14 +225,27 @@ impl<P: Packet + Clone> Link<P> {
             line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
             queue,
             free_at: Time::ZERO,
+            not_before: Time::ZERO,
+            up: true,
+            changes: VecDeque::new(),
+            out: VecDeque::new(),
             counters: LinkCounters::default(),
         })
     }
 
+    /// Schedules a change. Changes are scheduled in the order of their times.
+    pub fn change_at(&mut self, at: Time, change: LinkChange<P>) {
+        self.changes.push_back((at, change));
+    }
+
     /// Enqueues a packet.
     pub fn send(&mut self, now: Time, packet: P) {
-        self.transmit(now);
+        self.advance(now);
         self.counters.offered += 1;
+        if !self.up {
+            self.counters.lost += 1;
+            return;
+        }
         if self.mtu.is_some_and(|mtu| packet.len() > mtu) {
             self.counters.too_big += 1;
             return;
@@ -218,19 +262,95 @@ impl<P: Packet + Clone> Link<P> {
 
     /// Returns the next packet that has come out by `now`.
     pub fn poll(&mut self, now: Time) -> Option<P> {
-        self.transmit(now);
-        self.line.next_arrival().filter(|at| *at <= now)?;
-        let packet = self.line.pop()?;
+        self.advance(now);
+        let packet = loop {
+            if let Some(packet) = self.out.pop_front() {
+                break packet;
+            }
+            self.line.next_arrival().filter(|at| *at <= now)?;
+            let packet = self.line.pop()?;
+            if let Some(packet) = self.arrive(packet) {
+                break packet;
+            }
+        };
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
         Some(packet)
     }
 
+    /// Returns a packet that arrives, unless the link is down.
+    fn arrive(&mut self, packet: P) -> Option<P> {
+        self.counters.lost += u64::from(!self.up);
+        Some(packet).filter(|_| self.up)
+    }
+
+    /// Makes the changes that are due, each between the events before and after it.
+    fn advance(&mut self, now: Time) {
+        while self.changes.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, change)) = self.changes.pop_front() else { break };
+            self.transmit(at);
+            while self.line.next_arrival().is_some_and(|arrival| arrival <= at) {
+                let arrived = self.line.pop().and_then(|packet| self.arrive(packet));
+                self.out.extend(arrived);
+            }
+            self.change(at, change);
+        }
+        self.transmit(now);
+    }
+
+    fn change(&mut self, now: Time, change: LinkChange<P>) {
+        match change {
+            LinkChange::Rate(rate) => {
+                self.rate = Some(rate);
+                // A packet that waited for a rate begins now.
+                self.free_at = self.free_at.max(now);
+            }
+            LinkChange::Up(up) => self.up = up,
+            LinkChange::Delay { delay, reorder } => {
+                if delay < self.delay {
+                    if reorder {
+                        self.line.allow_reordering();
+                    } else if let Some(last) = self.line.last_in_order() {
+                        self.not_before = last;
+                    }
+                }
+                self.delay = delay;
+            }
+            LinkChange::Loss(loss) => self.impairments.set_loss(loss),
+            LinkChange::Queue(queue) => {
+                let mut old = std::mem::replace(&mut self.queue, queue);
+                self.move_over(now, &mut *old);
+                self.free_at = self.free_at.max(now);
+            }
+        }
+    }
+
+    /// Moves the packets of an old queue to the present one.
+    fn move_over(&mut self, now: Time, old: &mut dyn Discipline<P>) {
+        let dropped = &mut self.counters.dropped;
+        let mut at = now;
+        while !old.backlog().is_empty() {
+            if let Some(packet) = old.dequeue_with(at, &mut |_| *dropped += 1) {
+                if self.queue.enqueue_with(now, packet, &mut |_| *dropped += 1).lost().is_some() {
+                    *dropped += 1;
+                }
+            } else if let Some(ready) = old.next_ready(at).filter(|ready| *ready > at) {
+                // A queue that holds packets back releases them here.
+                at = ready;
+            } else {
+                break;
+            }
+        }
+    }
+
     /// Returns the time of the next call of [`poll`](Self::poll), if nothing is sent until then. No
     /// packet comes out earlier; perhaps none does even then.
     pub fn next_event(&self) -> Option<Time> {
-        let departure = self.queue.next_ready(self.free_at);
-        self.line.next_arrival().into_iter().chain(departure).min()
+        let departure = self.queue.next_ready(self.free_at).filter(|_| self.rate != Some(Rate::ZERO));
+        let change = self.changes.front().map(|(at, _)| *at);
+        // What has come out before a change is due at once.
+        let out = self.out.front().map(|_| Time::ZERO);
+        self.line.next_arrival().into_iter().chain(departure).chain(change).chain(out).min()
     }
 
     /// Counters since the link was made.
@@ -250,11 +370,15 @@ impl<P: Packet + Clone> Link<P> {
 
     /// Packets queued or in flight.
     pub fn inside(&self) -> u64 {
-        self.queue.backlog().packets + self.line.len() as u64
+        self.queue.backlog().packets + self.line.len() as u64 + self.out.len() as u64
     }
 
     /// Puts packets whose transmission has begun by `now` on the line, each at its own time.
     fn transmit(&mut self, now: Time) {
+        // A transmission at this rate would never end, so packets wait in the queue.
+        if self.rate == Some(Rate::ZERO) {
+            return;
+        }
         while let Some(ready) = self.queue.next_ready(self.free_at).filter(|ready| *ready <= now) {
             if let Some(opportunities) = &mut self.opportunities {
                 let next = opportunities.next(ready);
@@ -289,10 +413,13 @@ impl<P: Packet + Clone> Link<P> {
     /// Puts a packet that has left the transmitter on the line. A packet that the line loses has
     /// occupied the transmitter, too.
     fn put(&mut self, packet: P) {
-        let Some(Arrival { at, twice }) = self.impairments.arrival(self.free_at + self.delay) else {
+        // Each packet has its draws, so that those after an outage do not depend on its traffic.
+        let arrival = self.impairments.arrival(self.free_at + self.delay);
+        let Some(Arrival { at, twice }) = arrival.filter(|_| self.up) else {
             self.counters.lost += 1;
             return;
         };
+        let at = at.max(self.not_before);
         let copy = twice.then(|| packet.clone());
         self.counters.duplicated += u64::from(twice);
         for packet in std::iter::once(packet).chain(copy) {
@@ -489,6 +616,46 @@ mod tests {
         assert_eq!(numbers(arrivals(&mut link, [Time::from_millis(1)])), [0, 0]);
         assert_eq!(numbers(arrivals(&mut link, [Time::from_millis(2)])), [1, 1]);
         assert_eq!((link.counters().duplicated, link.counters().delivered), (2, 4));
+    }
+
+    #[test]
+    fn a_change_that_is_noticed_late_concerns_only_later_packets() {
+        // 1000 bytes take 1 ms, and 8 ms after the change.
+        let mut link = link(LinkConfig::new(Rate::from_mbps(8), Duration::ZERO));
+        link.change_at(Time::from_micros(1500), LinkChange::Rate(Rate::from_mbps(1)));
+        for number in 0..3 {
+            link.send(Time::ZERO, packet(number, 1000));
+        }
+        let polls = [2000, 9999, 10_000].map(Time::from_micros);
+        let expected = [(2000, 0), (2000, 1), (10_000, 2)];
+        assert_eq!(arrivals(&mut link, polls), expected.map(|(at, number)| (Time::from_micros(at), number)));
+    }
+
+    #[test]
+    fn a_link_of_rate_zero_stands_still_and_one_that_is_down_loses() {
+        let mut link = link(LinkConfig::new(Rate::from_mbps(8), Duration::from_millis(1)));
+        for (millis, change) in [
+            (10, LinkChange::Rate(Rate::ZERO)),
+            (30, LinkChange::Rate(Rate::from_mbps(8))),
+            (50, LinkChange::Up(false)),
+            (60, LinkChange::Up(true)),
+        ] {
+            link.change_at(Time::from_millis(millis), change);
+        }
+        let mut last = Time::ZERO;
+        // The second would arrive, and the third is sent, while the link is down.
+        let mut arrived = Vec::new();
+        for (number, micros) in [(0, 20_000), (1, 48_500), (2, 55_000), (3, 70_000)] {
+            let at = Time::from_micros(micros);
+            let before = (0..100).map(Time::from_millis).filter(|poll| *poll < at && *poll >= last);
+            arrived.extend(arrivals(&mut link, before));
+            link.send(at, packet(number, 1000));
+            last = at;
+        }
+        arrived.extend(arrivals(&mut link, (71..100).map(Time::from_millis)));
+        let expected = [(32, 0), (72, 3)].map(|(at, number)| (Time::from_millis(at), number));
+        assert_eq!(arrived, expected);
+        assert_eq!(link.counters().lost, 2);
     }
 
     #[test]

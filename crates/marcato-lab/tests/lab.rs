@@ -199,6 +199,23 @@ fn commands_see_only_their_host_and_end_with_the_lab() {
 }
 
 #[test]
+fn links_change_at_their_times() {
+    let core = "delay = \"1 ms\"\nchanges = [{ at = \"0 s\", up = false }, { at = \"300 ms\", up = true }]";
+    let Some(lab) = lab(&chain("delay = \"1 ms\"", core), LabOptions::default()) else { return };
+    let server = lab.run("server", || UdpSocket::bind((SERVER, 7))).unwrap().unwrap();
+    let client = lab.run("client", || UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    server.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let mut lost = 0;
+    while {
+        client.send_to(b"?", (SERVER, 7)).unwrap();
+        server.recv(&mut [0; 10]).is_err()
+    } {
+        lost += 1;
+    }
+    assert!(lost > 0 && lab.now() >= marcato_units::Time::from_millis(300), "{lost} lost, {:?}", lab.now());
+}
+
+#[test]
 fn two_labs_have_nothing_to_do_with_each_other() {
     let text = chain("delay = \"1 ms\"", "delay = \"1 ms\"");
     let (Some(one), Some(other)) = (lab(&text, LabOptions::default()), lab(&text, LabOptions::default()))

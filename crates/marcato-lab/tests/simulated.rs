@@ -1,7 +1,7 @@
 //! A link of the lab and one of the simulator treat the same packets alike.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use marcato_lab::{Datagram, Jitter, Link, LinkConfig, Loss, Trace};
+use marcato_lab::{Datagram, Jitter, Link, LinkChange, LinkConfig, LinkCounters, Loss, Trace};
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, FlowKey, Limit, Packet};
 use marcato_sim::{GilbertElliott, Network, UdpFlow, UdpStats};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
@@ -25,6 +25,24 @@ struct Settings {
     codel: bool,
     packets: u64,
     seed: u64,
+    /// Changes, in order of their times in microseconds.
+    changes: Vec<(u64, Changed)>,
+}
+
+/// Change of both links.
+#[derive(Clone, Debug)]
+enum Changed {
+    Rate(u64),
+    Up(bool),
+    Delay { delay: Duration, reorder: bool },
+    Loss(Loss),
+    Codel,
+    DropTail,
+}
+
+/// Time of a change: one of no other event.
+fn moment(micros: u64) -> Time {
+    Time::from_micros(micros) + Duration::from_nanos(77)
 }
 
 impl Settings {
@@ -70,7 +88,30 @@ fn simulated(settings: &Settings) -> UdpStats {
     } else {
         config.queue(settings.drop_tail())
     };
-    network.one_way(a, b, config);
+    let link = network.one_way(a, b, config);
+    for (at, change) in &settings.changes {
+        let at = moment(*at);
+        let change = match change.clone() {
+            Changed::Rate(mbps) => {
+                network.set_rate_at(link, at, Rate::from_mbps(mbps));
+                continue;
+            }
+            Changed::Up(up) => {
+                network.set_link_up_at(link, at, up);
+                continue;
+            }
+            Changed::Delay { delay, reorder } => marcato_sim::LinkChange::Delay { delay, reorder },
+            Changed::Loss(loss) => marcato_sim::LinkChange::Loss(loss),
+            Changed::Codel => {
+                let queue = Box::new(Codel::new(CodelConfig::default()).unwrap());
+                marcato_sim::LinkChange::Queue { queue, low: None }
+            }
+            Changed::DropTail => {
+                marcato_sim::LinkChange::Queue { queue: Box::new(settings.drop_tail()), low: None }
+            }
+        };
+        network.change_link_at(link, at, change);
+    }
     let stop = departures().last().unwrap() + Duration::from_nanos(1);
     let flow = UdpFlow { start: START, stop, ..UdpFlow::new(a, b, SENDER, PAYLOAD) };
     let flow = network.udp(flow).unwrap();
@@ -78,7 +119,8 @@ fn simulated(settings: &Settings) -> UdpStats {
     network.udp_stats(flow).unwrap()
 }
 
-fn emulated(settings: &Settings) -> UdpStats {
+/// Creates the link of the lab.
+fn emulated_link(settings: &Settings) -> Link<Datagram> {
     let config = LinkConfig {
         rate: settings.rate(),
         trace: settings.trace(),
@@ -94,6 +136,29 @@ fn emulated(settings: &Settings) -> UdpStats {
         config.queue(settings.drop_tail())
     };
     let mut link = Link::new("a>b", config, Seed::new(settings.seed)).unwrap();
+    for (at, change) in &settings.changes {
+        let change = match change.clone() {
+            Changed::Rate(mbps) => LinkChange::Rate(Rate::from_mbps(mbps)),
+            Changed::Up(up) => LinkChange::Up(up),
+            Changed::Delay { delay, reorder } => LinkChange::Delay { delay, reorder },
+            Changed::Loss(loss) => LinkChange::Loss(loss),
+            Changed::Codel => LinkChange::Queue(Box::new(Codel::new(CodelConfig::default()).unwrap())),
+            Changed::DropTail => LinkChange::Queue(Box::new(settings.drop_tail())),
+        };
+        link.change_at(moment(*at), change);
+    }
+    link
+}
+
+/// Creates the packet with this number.
+fn packet(number: u32) -> Datagram {
+    let mut payload = vec![0; 972];
+    payload[..4].copy_from_slice(&number.to_be_bytes());
+    Datagram::new(FlowKey::new(0), payload)
+}
+
+fn emulated(settings: &Settings) -> UdpStats {
+    let mut link = emulated_link(settings);
     let mut stats = UdpStats::default();
     let sent: Vec<Time> = departures().collect();
     let mut take = |link: &mut Link<Datagram>, now| {
@@ -111,9 +176,7 @@ fn emulated(settings: &Settings) -> UdpStats {
         while let Some(now) = link.next_event().filter(|next| *next < at) {
             take(&mut link, now);
         }
-        let mut payload = vec![0; 972];
-        payload[..4].copy_from_slice(&number.to_be_bytes());
-        link.send(at, Datagram::new(FlowKey::new(0), payload));
+        link.send(at, packet(number));
         take(&mut link, at);
     }
     while let Some(now) = link.next_event() {
@@ -141,16 +204,50 @@ fn settings() -> impl Strategy<Value = Settings> {
         millis.push(9);
         millis
     }));
-    let others = (0u64..40, prop_oneof![Just(0.0), 0.0..0.3f64], any::<bool>(), 1u64..30, any::<u64>());
+    let changed = prop_oneof![
+        (0u64..9).prop_map(Changed::Rate),
+        any::<bool>().prop_map(Changed::Up),
+        ((0u64..50_000).prop_map(Duration::from_micros), any::<bool>())
+            .prop_map(|(delay, reorder)| Changed::Delay { delay, reorder }),
+        (0.0..0.3f64).prop_map(|loss| Changed::Loss(Loss::Random(loss))),
+        Just(Changed::Codel),
+        Just(Changed::DropTail),
+    ];
+    let changes = prop::collection::vec((0u64..2_500_000, changed), 0..5).prop_map(|mut changes| {
+        changes.sort_by_key(|(at, _)| *at);
+        changes.dedup_by_key(|(at, _)| *at);
+        changes
+    });
+    let others =
+        (changes, 0u64..40, prop_oneof![Just(0.0), 0.0..0.3f64], any::<bool>(), 1u64..30, any::<u64>());
     (1u64..9, trace, micros(50_000), jitter, loss, others).prop_map(
         |(mbps, trace, delay, jitter, loss, others)| {
-            let (framing, duplication, codel, packets, seed) = others;
-            Settings { mbps, trace, delay, jitter, framing, loss, duplication, codel, packets, seed }
+            let (mut changes, framing, duplication, codel, packets, seed) = others;
+            if trace.is_some() {
+                changes.retain(|(_, change)| !matches!(change, Changed::Rate(_)));
+            }
+            Settings { mbps, trace, delay, jitter, framing, loss, duplication, codel, packets, seed, changes }
         },
     )
 }
 
+/// Returns the counters of a link that is polled after `every` packets, and at the end.
+fn polled(settings: &Settings, every: u32) -> LinkCounters {
+    let mut link = emulated_link(settings);
+    for (number, at) in (0u32..).zip(departures()) {
+        link.send(at, packet(number));
+        while number % every == 0 && link.poll(at).is_some() {}
+    }
+    while link.poll(Time::from_secs(600)).is_some() {}
+    *link.counters()
+}
+
 proptest! {
+    #[test]
+    fn late_polls_change_nothing(settings in settings(), every in 2u32..500) {
+        prop_assert_eq!(polled(&settings, every), polled(&settings, 1));
+    }
+
     #[test]
     fn the_same_packets_arrive_at_the_same_times(settings in settings()) {
         prop_assert_eq!(emulated(&settings), simulated(&settings));

@@ -33,7 +33,7 @@ struct Line {
     target: Option<String>,
     /// Figure of a comparable program, with its name.
     beside: Option<&'static str>,
-    /// Whether the target was met; true without one.
+    /// Set if the target was met, or there is none.
     ok: bool,
 }
 
