@@ -48,6 +48,20 @@ fn the_exit_status_is_that_of_the_command() {
 }
 
 #[test]
+fn root_of_a_user_namespace_may_open_labs() {
+    let allowed = Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|ended| ended.success());
+    if !allowed || !is_possible() {
+        eprintln!("SKIPPED: no user namespaces");
+        return;
+    }
+    let plain = lab(&["-q", "--", "sh", "-c", "cat /proc/net/dev"]);
+    let mut inside = Command::new("unshare");
+    let ended = inside.arg("-Ur").arg(plain.get_program()).args(plain.get_args()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("link"));
+}
+
+#[test]
 fn what_the_links_carried_is_printed() {
     if !is_possible() {
         return;

@@ -86,15 +86,15 @@ pub(crate) fn wire(host: &HostPlan, devices: &[Device], names: &str) -> Result<V
 /// Lets the host forward packets, and keeps the kernel from sending any by itself.
 fn set_parameters() -> io::Result<()> {
     let root = Path::new("/proc/sys/net");
-    for (name, value) in [
-        ("ipv4/ip_forward", "1"),
-        ("ipv4/conf/all/rp_filter", "0"),
-        ("ipv4/conf/default/rp_filter", "0"),
-        // Any user may send echo requests: `ping` needs no privileges.
-        ("ipv4/ping_group_range", "0 2147483647"),
-    ] {
+    for (name, value) in
+        [("ipv4/ip_forward", "1"), ("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")]
+    {
         fs::write(root.join(name), value)?;
     }
+    // Any user may send echo requests: `ping` needs no privileges. In a user namespace with one
+    // group, only that one can be named.
+    let groups = root.join("ipv4/ping_group_range");
+    fs::write(&groups, "0 2147483647").or_else(|_| fs::write(groups, "0 0"))?;
     // A kernel without IPv6 lacks these.
     if root.join("ipv6").exists() {
         for (name, value) in [
