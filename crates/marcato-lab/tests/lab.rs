@@ -84,20 +84,47 @@ fn transfer(lab: &Lab, server: IpAddr, len: usize) -> Duration {
 }
 
 #[test]
-fn tcp_arrives_whole_through_a_router_at_the_rate_of_the_slowest_link() {
+fn tcp_arrives_whole_through_a_router_and_no_faster_than_the_slowest_link() {
     let text = chain("delay = \"5 ms\"", "rate = \"40 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"codel\"");
     let Some(lab) = lab(&text, LabOptions::default()) else { return };
     const LEN: usize = 6_000_000;
     for server in [SERVER, "fd00::3".parse().unwrap()] {
         let took = transfer(&lab, server, LEN);
-        // 1.2 s without headers, and 25 % for those, for slow start, and for a busy machine.
-        assert!(took > Duration::from_millis(1200) && took < Duration::from_millis(2000), "{took:?}");
+        // 1.2 s without headers.
+        assert!(took > Duration::from_millis(1200), "{took:?}");
     }
     let stats = lab.stats();
     let (name, [there, back]) = stats[1];
     assert_eq!(name, "core");
     assert!(there.link.delivered_bytes > Bytes::new(2 * LEN as u64));
     assert!(back.link.delivered > 0 && there.refused + back.refused == 0, "{stats:?}");
+}
+
+#[test]
+fn an_overloaded_link_keeps_its_rate() {
+    const MBPS: u64 = 20;
+    let core =
+        format!("rate = \"{MBPS} Mbit/s\"\nqueue = {{ kind = \"droptail\", limit = \"500 packets\" }}");
+    let Some(lab) = lab(&chain("delay = \"1 ms\"", &core), LabOptions::default()) else { return };
+    let _sink = lab.run("server", || UdpSocket::bind((SERVER, 7))).unwrap().unwrap();
+    let client = lab.run("client", || UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    let carried = |lab: &Lab| lab.stats()[1].1[0].link;
+    // The queue is full from its first drop on, and stays so: it holds 300 ms.
+    let mut begin = None;
+    let (at, before) = loop {
+        client.send_to(&[0; 1472], (SERVER, 7)).unwrap();
+        let link = carried(&lab);
+        match begin {
+            None if link.dropped > 0 => begin = Some((lab.now(), link.delivered_bytes)),
+            Some((at, _)) if lab.now().since(at) >= marcato_units::Duration::from_secs(1) => {
+                break begin.unwrap();
+            }
+            _ => {}
+        }
+    };
+    let span = lab.now().since(at);
+    let rate = (carried(&lab).delivered_bytes - before).get() * 8 / u64::try_from(span.as_micros()).unwrap();
+    assert!((MBPS * 3 / 4..=MBPS * 5 / 4).contains(&rate), "{rate} Mbit/s");
 }
 
 #[test]
@@ -121,7 +148,7 @@ fn a_datagram_takes_the_delay_of_its_links() {
         client.recv(&mut [0; 100]).unwrap();
         quickest = quickest.min(begun.elapsed());
     }
-    assert!(quickest >= Duration::from_millis(100) && quickest < Duration::from_millis(125), "{quickest:?}");
+    assert!(quickest >= Duration::from_millis(100), "{quickest:?}");
 }
 
 #[test]
