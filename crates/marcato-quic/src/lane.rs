@@ -364,10 +364,7 @@ impl Lane {
 
     /// Records an acknowledgement.
     pub(crate) fn on_ack(&mut self, now: Time) {
-        self.silent_since = now;
-        if let Some(control) = &mut self.control {
-            control.since = now;
-        }
+        self.spare(now);
         self.answers = self.is_in_doubt();
     }
 
