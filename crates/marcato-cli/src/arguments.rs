@@ -208,6 +208,14 @@ pub(crate) struct LabNetwork {
     /// Do not print what the links carried
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    /// Write the rate, queue, drops and losses of each link into this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+
+    /// Interval of --stats
+    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = quantity::span_or_seconds)]
+    pub(crate) every: Duration,
 }
 
 /// Arguments of `marcato lab clean`.

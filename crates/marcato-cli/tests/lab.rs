@@ -48,6 +48,32 @@ fn the_exit_status_is_that_of_the_command() {
 }
 
 #[test]
+fn statistics_have_a_row_for_each_direction_and_interval() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("links.csv");
+    let path = file.to_str().unwrap();
+    let script = "for n in 1 2 3 4 5 6 7 8; do echo > /dev/udp/server-1/9; sleep 0.05; done";
+    let ended =
+        lab(&["-q", "--stats", path, "--every", "100ms", "--", "bash", "-c", script]).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("time_s,link,direction,mbps,queue_bytes,packets,dropped,lost"));
+    let there: Vec<Vec<_>> = lines
+        .map(|line| line.split(',').collect::<Vec<_>>())
+        .filter(|cells| cells[1] == "bottleneck" && cells[2] == "there")
+        .collect();
+    assert!(there.len() >= 2, "{text}");
+    let packets: u64 = there.iter().map(|cells| cells[5].parse::<u64>().unwrap()).sum();
+    assert!((1..=8).contains(&packets), "{text}");
+    let times: Vec<f64> = there.iter().map(|cells| cells[0].parse().unwrap()).collect();
+    assert!(times.is_sorted(), "{text}");
+}
+
+#[test]
 fn root_of_a_user_namespace_may_open_labs() {
     let allowed = Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|ended| ended.success());
     if !allowed || !is_possible() {

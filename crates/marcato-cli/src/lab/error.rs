@@ -25,6 +25,8 @@ pub(crate) enum LabError {
     Host(#[from] HostError),
     #[error("cannot listen for interrupts: {0}")]
     Interrupt(io::Error),
+    #[error("cannot write the statistics: {0}")]
+    Stats(io::Error),
     #[error("cannot wait for the command: {0}")]
     Wait(io::Error),
     #[error("cannot remove what labs have left: {0}")]

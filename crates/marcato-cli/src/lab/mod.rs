@@ -12,6 +12,7 @@ use marcato_lab::{Lab, LabOptions, Leftover, enter_user_namespace};
 use marcato_scenario::{Experiment, Overrides, Scenario};
 
 pub(crate) use self::error::LabError;
+use self::statistics::Log;
 use crate::Status;
 use crate::arguments::{LabAction, LabNetwork, LabRun, LabShell};
 use crate::interrupt::Interrupt;
@@ -50,7 +51,7 @@ fn privileges() {
 
 /// Runs a command on a host of a scenario's network, and prints what its links carried.
 fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
-    let LabNetwork { file, host, set, seed, offload, quiet } = network;
+    let LabNetwork { file, host, set, seed, offload, quiet, stats, every } = network;
     let scenario = Scenario::load(file, &Overrides { set: set.clone(), seed: *seed })?;
     let run = scenario.run(0).ok_or(LabError::NoRun)?;
     if scenario.count() > 1 && !quiet {
@@ -66,8 +67,13 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let _interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
     let lab = Lab::open(&run.experiment, &traces, LabOptions { offload: *offload })?;
     let host = host.as_deref().unwrap_or_else(|| first_host(&run.experiment));
+    let log = stats.as_deref().map(|path| Log::create(path, *every, &lab)).transpose();
+    let mut log = log.map_err(LabError::Stats)?;
     let child = lab.spawn(host, command)?;
-    let status = until_it_ends(child)?;
+    let status = until_it_ends(child, || match &mut log {
+        Some(log) => log.look(&lab).map_err(LabError::Stats),
+        None => Ok(()),
+    })?;
     if !quiet {
         eprint!("{}", statistics::table(&lab));
     }
@@ -79,8 +85,13 @@ fn first_host(experiment: &Experiment) -> &str {
     experiment.flows.first().map_or("", |flow| flow.from.as_str())
 }
 
-fn until_it_ends(mut child: Child) -> Result<Status, LabError> {
+/// Waits for a command, and calls `look` meanwhile.
+fn until_it_ends(
+    mut child: Child,
+    mut look: impl FnMut() -> Result<(), LabError>,
+) -> Result<Status, LabError> {
     loop {
+        look()?;
         if let Some(ended) = child.try_wait().map_err(LabError::Wait)? {
             // As shells do: 128 and the signal.
             let signal = || std::os::unix::process::ExitStatusExt::signal(&ended).map(|signal| 128 + signal);
