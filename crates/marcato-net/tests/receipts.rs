@@ -101,13 +101,17 @@ async fn a_message_that_nobody_takes_is_not_received(engine: Engine) {
 
 async fn a_cancelled_message_is_not_received(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
-    // Less than a chunk leaves before it is cancelled, or nothing.
-    let bulk = client.send(Message::new(body(1, 8 << 20)).with_receipt()).await.unwrap();
-    let mut behind = client.send(Message::new("x").with_receipt().with_priority(Priority::P4)).await.unwrap();
+    // More than the server keeps unread, so that not all of the second can leave.
+    let mut messages = Vec::new();
+    for number in 0..2 {
+        let message = Message::new(body(number, 16 << 20)).with_receipt().with_priority(Priority::P4);
+        messages.push(within(client.send(message)).await.unwrap());
+    }
+    let mut behind = messages.pop().unwrap();
     behind.cancel().unwrap();
     assert_eq!(within(behind.received()).await, Err(NotDelivered::Cancelled));
     assert_eq!(within(behind.acknowledged()).await, Err(NotDelivered::Cancelled));
-    drop(bulk);
+    drop(messages);
     within(server.recv()).await.unwrap();
     close(client, server).await;
 }
