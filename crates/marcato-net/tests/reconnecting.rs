@@ -368,12 +368,15 @@ async fn a_message_is_moved_and_cancelled_on_its_connection(engine: Engine) {
     let mut message = client.send(Message::new(body(1, MUCH))).await.unwrap();
     until_offered(&client, 1).await;
     message.reprioritise(Priority::P1).unwrap();
-    assert_eq!(client.stats().messages[1..3], [1, 0]);
+    // At P2, the first message may still await its acknowledgement.
+    let [_, moved, first, others @ ..] = client.stats().messages;
+    assert!(moved == 1 && first <= 1 && others == [0; 2]);
     message.cancel().unwrap();
     let fate = within(message.acknowledged()).await;
     assert!(matches!(fate, Err(Undelivered::NotDelivered(NotDelivered::Cancelled))), "{fate:?}");
     assert!(message.cancel().is_err() && message.reprioritise(Priority::P1).is_err());
-    assert_eq!(client.stats().messages[1..], [0; 4]);
+    let [_, moved, first, others @ ..] = client.stats().messages;
+    assert!(moved == 0 && first <= 1 && others == [0; 2]);
 }
 
 async fn events_report_connections_losses_and_attempts(engine: Engine) {
