@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 
 use marcato_link::Trace;
 use marcato_scenario::Experiment;
-use marcato_scenario::link::{self, Capacity, Way};
+use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
 use marcato_units::{Stream, Time};
 
@@ -287,8 +287,7 @@ fn direction(
     let name = format!("{}/{way}", link.name);
     let made = Link::new(&name, config, experiment.seed);
     let mut made = made.map_err(|error: LinkError| refused(error.to_string()))?;
-    let concerns = |of| of == Way::Both || (of == Way::Back) == back;
-    for change in link.changes.iter().filter(|change| concerns(change.way)) {
+    for change in link.changes_of(back) {
         let at = change.at;
         if let Some(rate) = change.rate {
             made.change_at(at, LinkChange::Rate(rate));
@@ -306,7 +305,7 @@ fn direction(
         }
         if let Some(queue) = &change.queue {
             let stream = |class: &str| stream(&format!("{class}/{}", at.as_nanos()));
-            let rate = change.rate.or(of.rate.fixed());
+            let rate = link.rate_at(back, at).fixed();
             made.change_at(at, LinkChange::Queue(build(queue, rate, &stream)?));
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use marcato_scenario::Experiment;
+use marcato_scenario::path::Map;
 
 /// Most nodes of a lab. Each has a route to each other one.
 pub const MAX_NODES: usize = 128;
@@ -100,12 +101,13 @@ impl Plan {
             }
             wires.push([(ends[0], device(number, false)), (ends[1], device(number, true))]);
         }
+        let map = Map::new(experiment);
         let mut hosts: BTreeMap<usize, HostPlan> = BTreeMap::new();
         for (number, name) in experiment.nodes.iter().enumerate() {
             let node = NodePlan {
                 name: name.clone(),
                 addresses: addresses(number),
-                routes: routes(experiment, name),
+                routes: routes(experiment, &map, name),
             };
             let fresh = || HostPlan { name: name.clone(), nodes: Vec::new() };
             hosts.entry(host_of[number]).or_insert_with(fresh).nodes.push(node);
@@ -144,9 +146,9 @@ fn hosts(experiment: &Experiment) -> Vec<usize> {
 }
 
 /// Routes from a node to all others that it reaches.
-fn routes(experiment: &Experiment, from: &str) -> Vec<RoutePlan> {
+fn routes(experiment: &Experiment, map: &Map<'_>, from: &str) -> Vec<RoutePlan> {
     let route = |(number, to): (usize, &String)| {
-        let route = experiment.route(from, to)?;
+        let route = map.route(from, to)?;
         let first = route.hops.first()?;
         let link = experiment.links.iter().position(|link| link.name == first.link.name)?;
         let device = device(link, first.back);

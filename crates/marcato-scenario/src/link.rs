@@ -591,6 +591,31 @@ impl Change {
     }
 }
 
+impl Way {
+    /// Returns whether this is the direction there, or back, or both.
+    pub const fn concerns(self, back: bool) -> bool {
+        match self {
+            Self::Both => true,
+            Self::There => !back,
+            Self::Back => back,
+        }
+    }
+}
+
+impl Link {
+    /// Returns the changes of the direction there, or back, in order of time.
+    pub fn changes_of(&self, back: bool) -> impl Iterator<Item = &Change> + Clone {
+        self.changes.iter().filter(move |change| change.way.concerns(back))
+    }
+
+    /// Returns the rate of a direction after its changes up to `at`.
+    pub fn rate_at(&self, back: bool, at: Time) -> Capacity {
+        let until = self.changes_of(back).take_while(|change| change.at <= at);
+        let first = if back { &self.back.rate } else { &self.there.rate };
+        until.filter_map(|change| change.rate).last().map_or_else(|| first.clone(), Capacity::Rate)
+    }
+}
+
 words! {
     /// Direction of a link.
     #[derive(Default)]
@@ -602,5 +627,36 @@ words! {
         There = "there",
         /// Second node to the first.
         Back = "back",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_that_of_the_last_change_of_its_direction() {
+        let change = |millis, way, mbps| Change {
+            way,
+            rate: Some(Rate::from_mbps(mbps)),
+            ..Change::new(Time::from_millis(millis), way)
+        };
+        let changes = vec![change(10, Way::There, 2), change(20, Way::Both, 3), change(30, Way::Back, 4)];
+        let direction = Direction { rate: Capacity::Rate(Rate::from_mbps(1)), ..Direction::default() };
+        let link = Link {
+            name: "a-b".to_owned(),
+            between: ["a".to_owned(), "b".to_owned()],
+            mtu: Bytes::new(1500),
+            there: direction.clone(),
+            back: direction,
+            changes,
+        };
+        let rates = |back| {
+            let at = [9, 10, 20, 30].map(Time::from_millis);
+            at.map(|at| link.rate_at(back, at).fixed().map(|rate| rate.as_bps() / 1_000_000))
+        };
+        assert_eq!(rates(false), [1, 2, 3, 3].map(Some));
+        assert_eq!(rates(true), [1, 1, 3, 4].map(Some));
+        assert_eq!((link.changes_of(false).count(), link.changes_of(true).count()), (2, 2));
     }
 }

@@ -62,13 +62,14 @@ impl Route<'_> {
 }
 
 /// Links of an experiment by node, for finding many routes.
-pub(crate) struct Map<'a> {
+pub struct Map<'a> {
     experiment: &'a Experiment,
     leaving: HashMap<&'a str, Vec<(Hop<'a>, &'a str)>>,
 }
 
 impl<'a> Map<'a> {
-    pub(crate) fn new(experiment: &'a Experiment) -> Self {
+    /// Creates the map of an experiment.
+    pub fn new(experiment: &'a Experiment) -> Self {
         let mut leaving: HashMap<&str, Vec<_>> = HashMap::new();
         for link in &experiment.links {
             let [a, b] = &link.between;
@@ -80,7 +81,7 @@ impl<'a> Map<'a> {
 
     /// Returns the route between two nodes; `None` if there is none, if it exceeds [`MAX_HOPS`], or
     /// if both nodes are the same.
-    pub(crate) fn route(&self, from: &str, to: &str) -> Option<Route<'a>> {
+    pub fn route(&self, from: &str, to: &str) -> Option<Route<'a>> {
         let node = |name: &str| self.experiment.nodes.iter().find(|node| *node == name).map(String::as_str);
         let (from, to) = (node(from)?, node(to)?);
         let mut reached: HashMap<&str, (Hop<'a>, &str)> = HashMap::new();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use marcato_queue::Discipline;
 use marcato_quic::Secrets;
 use marcato_scenario::Experiment;
-use marcato_scenario::link::{self, Capacity};
+use marcato_scenario::link;
 use marcato_scenario::queue::{Queue, Strict};
 use marcato_units::{Duration, Seed, Stream};
 
@@ -115,8 +115,8 @@ fn add_link(
         // A queue that judges flows observes the reverse direction, whether configured from the
         // start or by a change. A plug-in may.
         let judges = |queue: &Queue| matches!(queue, Queue::Crq(_) | Queue::Plugin(_));
-        let later = link.changes.iter().filter(|change| concerns(change.way, is_back));
-        let observes = judges(&direction.queue) || later.flat_map(|change| &change.queue).any(judges);
+        let mut later = link.changes_of(is_back).flat_map(|change| &change.queue);
+        let observes = judges(&direction.queue) || later.any(judges);
         let config = LinkConfig { queue: queues.0, low: queues.1, observes, ..config };
         Ok((config, occupancy))
     };
@@ -132,7 +132,7 @@ fn add_link(
     let ways = [way(false, ids.0, net, there_waits), way(true, ids.1, net, back_waits)];
     for change in &link.changes {
         for (way, direction) in ways.iter().zip([&link.there, &link.back]) {
-            if concerns(change.way, way.back) {
+            if change.way.concerns(way.back) {
                 apply(net, link, direction, way, change, plugins, seed)?;
             }
         }
@@ -172,15 +172,6 @@ const fn direction_name(back: bool) -> &'static str {
     if back { "back" } else { "there" }
 }
 
-/// Returns true if a change of this scope applies to the direction there, or back.
-const fn concerns(way: link::Way, back: bool) -> bool {
-    match way {
-        link::Way::Both => true,
-        link::Way::There => !back,
-        link::Way::Back => back,
-    }
-}
-
 /// Schedules a change of a link in one of its directions.
 fn apply(
     net: &mut Network,
@@ -206,10 +197,7 @@ fn apply(
         net.change_link_at(id, change.at, LinkChange::Loss(convert::loss(&link.name, loss)?));
     }
     if let Some(queue) = &change.queue {
-        // The rate in force at that time: changes are in order of time.
-        let until = link.changes.iter().take_while(|other| other.at <= change.at);
-        let rates = until.filter(|other| concerns(other.way, way.back)).filter_map(|other| other.rate);
-        let rate = rates.last().map_or_else(|| direction.rate.clone(), Capacity::Rate);
+        let rate = link.rate_at(way.back, change.at);
         let stream = |of: &str| {
             let (name, at) = (direction_name(way.back), change.at.as_nanos());
             seed.stream(&format!("queue/{}/{name}/{of}/{at}", link.name))
