@@ -29,7 +29,6 @@ impl Namespace {
                 waiting.iter().for_each(|job| job());
             }
         })?;
-        let gone = || io::Error::other("the thread of the namespace has ended");
         opened.recv().map_err(|_| gone())??;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
@@ -37,7 +36,6 @@ impl Namespace {
     /// Runs a job inside, and returns its result.
     pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         let (done, result) = mpsc::sync_channel(1);
-        let gone = || io::Error::other("the thread of the namespace has ended");
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         let job = move || {
             let _ = done.send(job());
@@ -54,4 +52,8 @@ impl Drop for Namespace {
             let _ = thread.join();
         }
     }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the thread of the namespace has ended")
 }

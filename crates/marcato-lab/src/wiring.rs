@@ -1,5 +1,6 @@
 //! Wiring of a host: its devices, addresses, routes and names.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,6 +17,8 @@ use crate::tun::Tun;
 
 /// Index of the loopback device in every network namespace.
 const LOOPBACK: u32 = 1;
+/// Main routing table.
+const MAIN: u32 = 254;
 /// Number of the first routing table that belongs to a node.
 const FIRST_TABLE: u32 = 1000;
 /// Frames that wait for the emulator in a device. It reads them at once; the link's own queue is the
@@ -130,7 +133,11 @@ async fn configure(host: &HostPlan, devices: &[Device]) -> Result<(), WiringErro
 async fn configure_by(handle: &Handle, host: &HostPlan, devices: &[Device]) -> Result<(), WiringError> {
     let up = handle.link().set(LinkUnspec::new_with_index(LOOPBACK).up().build());
     up.execute().await.map_err(netlink("bring up the loopback device"))?;
+    let mut indexes = BTreeMap::new();
+    let socket = socket().map_err(|error| system("open a socket")(error.into()))?;
     for Device { name, mtu, .. } in devices {
+        let index = rustix::net::netdevice::name_to_index(&socket, name);
+        indexes.insert(name, index.map_err(|error| system("find a device")(error.into()))?);
         let mtu = u32::try_from(mtu.get()).unwrap_or(u32::MAX).min(65_535);
         let device = LinkUnspec::new_with_name(name).mtu(mtu).txqueuelen(DEVICE_QUEUE).up();
         let up = handle.link().set(device.build());
@@ -144,13 +151,10 @@ async fn configure_by(handle: &Handle, host: &HostPlan, devices: &[Device]) -> R
             add.execute().await.map_err(netlink(format!("give {name} the address {address}")))?;
         }
     }
-    let index = |device: &str| {
-        let all = || rustix::net::netdevice::name_to_index(&socket()?, device);
-        all().map_err(|error| WiringError::System { what: "find a device", source: error.into() })
-    };
     for (table, node) in (FIRST_TABLE..).zip(&host.nodes) {
         for route in &node.routes {
-            let device = index(&route.device)?;
+            let device = indexes.get(&route.device).copied().ok_or(io::ErrorKind::NotFound.into());
+            let device = device.map_err(system("find a device"))?;
             let mut tables = vec![table];
             if host.is_best(node, route) {
                 tables.push(MAIN);
@@ -185,10 +189,7 @@ async fn configure_by(handle: &Handle, host: &HostPlan, devices: &[Device]) -> R
     Ok(())
 }
 
-/// Main routing table.
-const MAIN: u32 = 254;
-
-/// Returns a socket, for calls that need any.
+/// Returns a socket, for calls that need one of any kind.
 fn socket() -> rustix::io::Result<std::os::fd::OwnedFd> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
