@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use marcato_lab::{Lab, LabOptions, Traces};
+use marcato_lab::{Lab, LabOptions, LinkCounters, Traces};
 use marcato_papers::Progress as _;
 use marcato_report::VERSION;
 use marcato_scenario::Scenario;
@@ -159,17 +159,35 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> LabError {
     move |source| LabError::Selftest { what, source }
 }
 
-/// Sends datagrams to the server as fast as it can until it is told to stop.
-fn flood(lab: &Lab, len: usize, over: &Arc<AtomicBool>) -> Result<std::thread::JoinHandle<()>, LabError> {
-    let over = Arc::clone(over);
-    Ok(lab.thread("client", move || {
+/// Floods a link with datagrams for a while. Returns the growth of a counter per second, once the
+/// link is full.
+fn flooded(
+    lab: &Lab,
+    len: usize,
+    span: Duration,
+    counter: fn(&LinkCounters) -> u64,
+) -> Result<f64, LabError> {
+    // What arrives is thrown away, and not answered.
+    let _sink = lab.run("server", || UdpSocket::bind((SERVER, 9)))?.map_err(failed("a socket"))?;
+    let over = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&over);
+    let flood = lab.thread("client", move || {
         let Ok(socket) = UdpSocket::bind("0.0.0.0:0") else { return };
         let datagram = vec![0; len];
-        while !over.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             // A full device refuses: then there is enough on its way.
             let _ = socket.send_to(&datagram, (SERVER, 9));
         }
-    })?)
+    })?;
+    let count = || (lab.now(), counter(&lab.stats()[0].1[0].link));
+    std::thread::sleep(Duration::from_millis(200));
+    let (begun, before) = count();
+    std::thread::sleep(span);
+    let (ended, after) = count();
+    over.store(true, Ordering::Relaxed);
+    let _ = flood.join();
+    #[expect(clippy::cast_precision_loss, reason = "a count of seconds")]
+    Ok((after - before) as f64 / ended.since(begun).as_secs_f64())
 }
 
 /// Returns the relative error of a link's rate under a load that exceeds it.
@@ -178,19 +196,7 @@ fn rate_error(mbps: u64, span: Duration) -> Result<f64, LabError> {
         &format!("rate = \"{mbps} Mbit/s\"\nqueue = {{ kind = \"droptail\", limit = \"100 packets\" }}"),
         false,
     )?;
-    let over = Arc::new(AtomicBool::new(false));
-    // What arrives is thrown away, and not answered.
-    let _sink = lab.run("server", || UdpSocket::bind((SERVER, 9)))?.map_err(failed("a socket"))?;
-    let flood = flood(&lab, FULL, &over)?;
-    std::thread::sleep(Duration::from_millis(200));
-    let count = || (lab.now(), lab.stats()[0].1[0].link.delivered_bytes.get());
-    let (begun, before) = count();
-    std::thread::sleep(span);
-    let (ended, after) = count();
-    over.store(true, Ordering::Relaxed);
-    let _ = flood.join();
-    #[expect(clippy::cast_precision_loss, reason = "counts of seconds")]
-    let measured = (after - before) as f64 * 8e-6 / ended.since(begun).as_secs_f64();
+    let measured = flooded(&lab, FULL, span, |link| link.delivered_bytes.get())? * 8e-6;
     #[expect(clippy::cast_precision_loss, reason = "four known rates")]
     Ok((measured / mbps as f64 - 1.0).abs())
 }
@@ -261,17 +267,5 @@ fn unshaped(offload: bool, span: Duration) -> Result<f64, LabError> {
 
 /// Returns the packets of 100 bytes that come out of a link in a second.
 fn packets(span: Duration) -> Result<f64, LabError> {
-    let lab = open("delay = \"1 ms\"", false)?;
-    let over = Arc::new(AtomicBool::new(false));
-    let _sink = lab.run("server", || UdpSocket::bind((SERVER, 9)))?.map_err(failed("a socket"))?;
-    let flood = flood(&lab, 72, &over)?;
-    std::thread::sleep(Duration::from_millis(200));
-    let count = || (lab.now(), lab.stats()[0].1[0].link.delivered);
-    let (begun, before) = count();
-    std::thread::sleep(span);
-    let (ended, after) = count();
-    over.store(true, Ordering::Relaxed);
-    let _ = flood.join();
-    #[expect(clippy::cast_precision_loss, reason = "a count of seconds")]
-    Ok((after - before) as f64 / ended.since(begun).as_secs_f64())
+    flooded(&open("delay = \"1 ms\"", false)?, 72, span, |link| link.delivered)
 }

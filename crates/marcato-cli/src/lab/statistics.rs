@@ -26,7 +26,7 @@ impl Log {
     pub(super) fn create(path: &Path, every: Duration, lab: &Lab) -> io::Result<Self> {
         let mut out = BufWriter::new(File::create(path)?);
         writeln!(out, "time_s,link,direction,mbps,queue_bytes,packets,dropped,lost")?;
-        let (now, stats) = sample(lab);
+        let (now, stats) = (lab.now(), lab.stats().into_iter().map(|(_, stats)| stats).collect());
         Ok(Self { out, every, next: now + every, begun: (now, stats) })
     }
 
@@ -35,11 +35,11 @@ impl Log {
         if lab.now() < self.next {
             return Ok(());
         }
-        let (now, stats) = sample(lab);
-        let (begun, before) = std::mem::replace(&mut self.begun, (now, stats));
+        let (now, stats) = (lab.now(), lab.stats());
+        let after = stats.iter().map(|(_, directions)| *directions).collect();
+        let (begun, before) = std::mem::replace(&mut self.begun, (now, after));
         let span = now.since(begun).as_secs_f64();
-        let names = lab.stats();
-        for (((name, _), before), after) in names.iter().zip(before).zip(&self.begun.1) {
+        for ((name, after), before) in stats.iter().zip(before) {
             for (way, (before, after)) in WAYS.iter().zip(before.iter().zip(after)) {
                 let rate = mbps((after.link.delivered_bytes - before.link.delivered_bytes).get(), span);
                 let packets = after.link.delivered - before.link.delivered;
@@ -54,10 +54,6 @@ impl Log {
         self.next = self.next.max(now);
         Ok(())
     }
-}
-
-fn sample(lab: &Lab) -> (Time, Vec<[DirectionStats; 2]>) {
-    (lab.now(), lab.stats().into_iter().map(|(_, stats)| stats).collect())
 }
 
 /// Packets that were dropped at either end of a queue, or beside it.
