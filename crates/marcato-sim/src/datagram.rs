@@ -1,11 +1,15 @@
 //! Datagram flow: two hosts, and the routes between them.
 
-use marcato_units::{Duration, Seed, Time};
+use std::net::SocketAddr;
+
+use bytes::BytesMut;
+use marcato_units::{Bytes, Duration, Seed, Time};
+use marcato_wire::Ecn;
 
 use crate::address::Family;
-use crate::host::{Destination, Host, HostContext, HostStats};
+use crate::host::{Destination, Host, HostContext, HostStats, Incoming};
 use crate::packet::{Side, UDP_HEADER};
-use crate::route::{self, Path, Route, RouteEnds, RouteId};
+use crate::route::{self, Path, Route, RouteEnd, RouteEnds, RouteId, RouteStats};
 
 /// Configuration of a flow of datagrams between two hosts.
 pub struct DatagramFlow {
@@ -120,5 +124,89 @@ impl Datagrams {
             Family::V6 => datagram,
         };
         (counted <= u32::from(u16::MAX)).then_some(packet)
+    }
+}
+
+/// Two hosts of a [`DatagramFlow`] and the addresses of its routes, for a fabric that
+/// carries their datagrams over real sockets. It has no clock and no sockets.
+pub struct HostPair {
+    datagrams: Datagrams,
+    paths: Vec<Path>,
+    seed: Seed,
+}
+
+impl HostPair {
+    /// Creates the pair of the flow `name`. `addresses` are those of the client and of the server on
+    /// each route.
+    pub fn new(flow: DatagramFlow, addresses: &[[SocketAddr; 2]], name: String, seed: Seed) -> Self {
+        let DatagramFlow { client, server, routes, family, .. } = flow;
+        let mut datagrams = Datagrams::new(client, server, family, name);
+        let ends = routes.iter().zip(addresses).map(|(route, &[client, server])| {
+            [RouteEnd::new(route.client, client), RouteEnd::new(route.server, server)]
+        });
+        datagrams.routes.extend(ends);
+        let path = |route: &Route| Path { layer: route.layer, links: Default::default() };
+        Self { datagrams, paths: routes.iter().map(path).collect(), seed }
+    }
+
+    /// Begins the flow at both hosts.
+    pub fn start(&mut self, now: Time) {
+        self.datagrams.started = true;
+        for side in [Side::Client, Side::Server] {
+            self.datagrams.call(self.seed, &self.paths, side, |host, context| host.start(now, context));
+        }
+    }
+
+    /// Delivers a datagram that came over a route.
+    pub fn datagram(&mut self, now: Time, to: Side, route: RouteId, ecn: Ecn, payload: BytesMut) {
+        let Some(ends) = self.datagrams.routes.get_mut(route.index()) else { return };
+        let local = ends[to.index()].local();
+        let from = &mut ends[to.peer().index()];
+        let remote = from.public();
+        from.stats.arrived += 1;
+        from.stats.marked += u64::from(ecn == Ecn::Ce);
+        from.stats.bytes += Bytes::new(payload.len() as u64);
+        let incoming = Incoming { route, remote, local, ecn, payload };
+        let call = |host: &mut dyn Host, context: &HostContext<'_>| host.datagram(now, incoming, context);
+        self.datagrams.call(self.seed, &self.paths, to, call);
+    }
+
+    /// Returns the time of a host's timer.
+    pub fn deadline(&self, now: Time, side: Side) -> Option<Time> {
+        self.datagrams.hosts[side.index()].deadline(now)
+    }
+
+    /// Calls the timer of a host if it is due.
+    pub fn timer(&mut self, now: Time, side: Side) {
+        let end = &mut self.datagrams.hosts[side.index()];
+        if end.deadline(now).is_some_and(|at| at <= now) {
+            end.fired_at = Some(now);
+            self.datagrams.call(self.seed, &self.paths, side, |host, context| host.timer(now, context));
+        }
+    }
+
+    /// Writes the next datagram of a host into `payload`, which is empty. Returns its route and ECN
+    /// code point; `None` if nothing may leave now.
+    pub fn transmit(&mut self, now: Time, side: Side, payload: &mut Vec<u8>) -> Option<(RouteId, Ecn)> {
+        loop {
+            payload.clear();
+            let outgoing = self.datagrams.hosts[side.index()].host.transmit(now, payload)?;
+            let Some((route, _)) = self.datagrams.find(side, outgoing.to) else {
+                self.datagrams.hosts[side.index()].stats.unroutable += 1;
+                continue;
+            };
+            self.datagrams.routes[route.index()][side.index()].stats.sent += 1;
+            return Some((route, outgoing.ecn));
+        }
+    }
+
+    /// Returns the host at a side.
+    pub fn host(&self, side: Side) -> &dyn Host {
+        &*self.datagrams.hosts[side.index()].host
+    }
+
+    /// Returns the counts of datagrams that an end sent over a route; `None` if there is no such route.
+    pub fn route_stats(&self, from: Side, route: RouteId) -> Option<RouteStats> {
+        Some(self.datagrams.routes.get(route.index())?[from.index()].stats)
     }
 }

@@ -1,7 +1,7 @@
 //! Flow: two ends, and the routes between them.
 
 use marcato_scenario::sizes::SizeList;
-use marcato_units::{Bytes, Duration, Layer, Rate, Stream, Time};
+use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Stream, Time};
 
 use crate::app::{App, Ledger, Sink, Socket};
 use crate::datagram::Datagrams;
@@ -31,6 +31,9 @@ pub enum FlowError {
     /// A route of a datagram flow cannot be added.
     #[error(transparent)]
     AddRoute(#[from] AddRouteError),
+    /// A fabric other than the simulator's network cannot carry the flow.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Configuration of a TCP flow.
@@ -192,6 +195,17 @@ pub struct UdpStats {
     pub last_at: Option<Time>,
 }
 
+impl UdpStats {
+    /// Counts a packet with this payload, which took `delay` to arrive at `now`.
+    pub fn arrived(&mut self, now: Time, payload: Bytes, delay: Duration) {
+        self.packets += 1;
+        self.bytes += payload;
+        self.delay_sum += delay;
+        self.delay_max = self.delay_max.max(delay);
+        self.last_at = Some(now);
+    }
+}
+
 /// Progress of what one end of a TCP flow has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reception {
@@ -230,7 +244,7 @@ impl End {
         Self {
             tcp,
             app,
-            ledger: Ledger::new(),
+            ledger: Ledger::default(),
             wants_to_write: true,
             reception: Reception::default(),
             scheduled: [None; 4],
@@ -241,13 +255,13 @@ impl End {
 
     /// Calls the application with its socket.
     pub(crate) fn call(&mut self, now: Time, call: impl FnOnce(&mut dyn App, &mut Socket<'_>)) {
-        let mut socket =
-            Socket { now, tcp: &mut self.tcp, ledger: &mut self.ledger, timers: &mut self.app_timers };
+        let mut socket = Socket::new(now, &mut self.tcp, &mut self.ledger, &mut self.app_timers);
         call(&mut *self.app, &mut socket);
     }
 }
 
-pub(crate) struct Udp {
+/// Departures of a [`UdpFlow`]: when each packet leaves, and how long it is. It has no clock.
+pub struct UdpSource {
     pub(crate) config: UdpFlow,
     gap: Duration,
     stream: Stream,
@@ -265,10 +279,24 @@ pub(crate) struct Udp {
     pub(crate) stats: UdpStats,
 }
 
-impl Udp {
-    pub(crate) fn new(config: UdpFlow, stream: Stream, sizes: Stream) -> Self {
+impl UdpSource {
+    /// Creates the source of the flow `name`, with random streams of that name.
+    ///
+    /// # Errors
+    /// If the rate is zero, or a payload is empty or too long.
+    pub fn new(config: UdpFlow, name: &str, seed: Seed) -> Result<Self, FlowError> {
+        let payload = match &config.sizes {
+            Some(PacketSizes::Drawn { most, .. }) => most.get(),
+            // A list never has payloads above 65 507 bytes, so only its presence counts.
+            Some(PacketSizes::Listed { .. }) => 1,
+            None => config.payload.get(),
+        };
+        if config.rate == Rate::ZERO || payload == 0 || payload > 65_507 {
+            return Err(FlowError::EmptyUdp);
+        }
+        let [stream, sizes] = ["arrivals", "sizes"].map(|of| seed.stream(&format!("{name}/{of}")));
         let gap = config.rate.transmission_time(Bytes::from(Self::len(config.payload)));
-        Self {
+        Ok(Self {
             config,
             gap,
             stream,
@@ -278,11 +306,16 @@ impl Udp {
             owed: None,
             tick: (0, Duration::ZERO),
             stats: UdpStats::default(),
-        }
+        })
+    }
+
+    /// Configuration of the flow.
+    pub const fn config(&self) -> &UdpFlow {
+        &self.config
     }
 
     /// Returns the time at which the packet after the one at `now` leaves.
-    pub(crate) fn next_at(&mut self, now: Time) -> Time {
+    pub fn next_at(&mut self, now: Time) -> Time {
         let next = now + self.gap;
         match self.config.arrivals {
             Arrivals::Constant => next,
@@ -317,7 +350,7 @@ impl Udp {
 
     /// Returns the length of the IP packet that leaves now, and sets the gap after it to that
     /// length's time at the rate.
-    pub(crate) fn next_len(&mut self) -> u32 {
+    pub fn next_len(&mut self) -> u32 {
         let payload = match &self.config.sizes {
             None => return Self::len(self.config.payload),
             Some(PacketSizes::Drawn { sizes, most }) => {
@@ -343,7 +376,7 @@ impl Udp {
 
 pub(crate) enum Kind {
     Tcp(Box<[End; 2]>),
-    Udp(Box<Udp>),
+    Udp(Box<UdpSource>),
     Datagrams(Box<Datagrams>),
     /// Spawned flow that has ended.
     Gone,

@@ -31,7 +31,6 @@ mod flow;
 mod host;
 mod line;
 mod link;
-mod load;
 mod network;
 mod packet;
 mod payload;
@@ -51,24 +50,27 @@ mod wire;
 
 pub use address::{Family, Rebinding};
 pub use app::{
-    App, Arrival, Bulk, Collector, Conducted, Exchange, Fifo, FlowStreams, Framed, Mirror, OnOff, Planned,
-    RequestResponse, Requester, Responder, Sink, Socket, Tag, Writers,
+    App, Arrival, Bulk, ByteStream, Collector, Conducted, Exchange, Fifo, FlowStreams, Framed, Ledger,
+    Mirror, OnOff, Planned, RequestResponse, Requester, Responder, Sink, Socket, Tag, Writers,
 };
 pub use change::LinkChange;
-pub use datagram::DatagramFlow;
+pub use datagram::{DatagramFlow, HostPair};
 pub use distribution::{Distribution, DistributionError, Quantity};
-pub use flow::{Arrivals, FlowError, PacketSizes, Reception, TcpFlow, UdpFlow, UdpStats};
+pub use flow::{Arrivals, FlowError, PacketSizes, Reception, TcpFlow, UdpFlow, UdpSource, UdpStats};
 pub use host::{Destination, Host, HostContext, HostStats, Incoming, Outgoing};
 pub use link::{LinkConfig, LinkCounters, LinkQueue};
-pub use load::Load;
-pub use marcato_link::{GilbertElliott, GilbertElliottError, Jitter, JitterError, Loss, Trace, TraceError};
+pub use marcato_link::{
+    DelaySummary, GilbertElliott, GilbertElliottError, Histogram, Jitter, JitterError, Load, Loss, Trace,
+    TraceError,
+};
 pub use network::{ConservationError, Network, Standstill};
 pub use packet::{FlowId, Packet, Side};
 pub use plt::{PltConfig, PltConfigError, PltStats};
-pub use process::{FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, ProcessId, ProcessStats, SpawnError};
-pub use record::{
-    DelaySummary, FlowSummary, Histogram, Series, SeriesError, Tap, TapError, TapPoint, TapStats,
+pub use process::{
+    FlowArrival, FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, Process, ProcessId, ProcessStats,
+    SpawnError,
 };
+pub use record::{FlowSummary, Series, SeriesError, Tap, TapError, TapPoint, TapStats};
 pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteStats};
 pub use sojourn::QueueDelays;
 pub use tally::FlowTally;

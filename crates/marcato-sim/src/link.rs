@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use marcato_link::{Jitter, Loss, Opportunities, Trace};
+use marcato_link::{Course, Jitter, Load, Loss, Opportunities, Trace, load};
 use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict, Tally, Verdict};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
@@ -10,7 +10,6 @@ use marcato_wire::Ecn;
 use crate::agenda::Agenda;
 use crate::change::LinkChange;
 use crate::event::Event;
-use crate::load::{self, Course, Load};
 use crate::packet::Packet;
 use crate::preempted::{High, Preempted, Shared};
 use crate::record::TapPoint;

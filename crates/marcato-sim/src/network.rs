@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 
+use marcato_link::Load;
 use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Rate, Seed, Time};
 
@@ -11,9 +12,8 @@ use crate::agenda::Agenda;
 use crate::app::{App, FlowStreams, Socket};
 use crate::change::LinkChange;
 use crate::event::Event;
-use crate::flow::{End, Flow, FlowError, Kind, PacketSizes, Reception, TcpFlow, Udp, UdpFlow, UdpStats};
+use crate::flow::{End, Flow, FlowError, Kind, Reception, TcpFlow, UdpFlow, UdpSource, UdpStats};
 use crate::link::{Link, LinkConfig, LinkCounters, LinkQueue};
-use crate::load::Load;
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
 use crate::plt::{LowPacket, PltStats};
 use crate::process::Process;
@@ -86,7 +86,8 @@ pub struct Network {
     /// Pending changes of links, by number; `None` once made.
     changes: Vec<Option<LinkChange>>,
     flows: Vec<Flow>,
-    processes: Vec<Process>,
+    /// Processes, and the links of their flows.
+    processes: Vec<(Process, Path)>,
     /// Number of links or flows with each name.
     named: HashMap<String, u32>,
     addresses: AddressBook,
@@ -176,7 +177,7 @@ impl Network {
         client.agree_on_layers(&mut server);
         let mut ends = [End::new(client, flow.client_app), End::new(server, flow.server_app)];
         for (end, side) in ends.iter_mut().zip([Side::Client, Side::Server]) {
-            end.app.named(&FlowStreams { seed: self.seed, name: &name, side });
+            end.app.named(&FlowStreams::new(self.seed, &name, side));
         }
         let paths = vec![Path { layer: flow.layer, links }];
         Ok(self.add_flow(Kind::Tcp(Box::new(ends)), paths, [flow.client, flow.server], flow.start))
@@ -184,25 +185,11 @@ impl Network {
 
     /// Adds a UDP flow.
     pub fn udp(&mut self, flow: UdpFlow) -> Result<FlowId, FlowError> {
-        let payload = match &flow.sizes {
-            Some(PacketSizes::Drawn { most, .. }) => most.get(),
-            // A list never has payloads above 65 507 bytes, so only its presence counts.
-            Some(PacketSizes::Listed { .. }) => 1,
-            None => flow.payload.get(),
-        };
-        if flow.rate == Rate::ZERO || payload == 0 || payload > 65_507 {
-            return Err(FlowError::EmptyUdp);
-        }
         let links = [self.topology.route(flow.from, flow.to)?, Vec::new()];
         let (layer, start, nodes) = (flow.layer, flow.start, [flow.from, flow.to]);
         let name = self.name("flow/", flow.from, flow.to);
-        let [stream, sizes] = ["arrivals", "sizes"].map(|of| self.seed.stream(&format!("{name}/{of}")));
-        Ok(self.add_flow(
-            Kind::Udp(Box::new(Udp::new(flow, stream, sizes))),
-            vec![Path { layer, links }],
-            nodes,
-            start,
-        ))
+        let source = UdpSource::new(flow, &name, self.seed)?;
+        Ok(self.add_flow(Kind::Udp(Box::new(source)), vec![Path { layer, links }], nodes, start))
     }
 
     /// Returns the name of a link or flow, which also names its random streams: its ends, and a
@@ -354,12 +341,8 @@ impl Network {
             Body::Udp => {
                 self.tallies.arrived(&packet);
                 if let Kind::Udp(udp) = &mut self.flows[packet.flow.0 as usize].kind {
-                    let delay = now - packet.sent_at;
-                    udp.stats.packets += 1;
-                    udp.stats.bytes += Bytes::from(packet.len - IPV4_HEADER - UDP_HEADER);
-                    udp.stats.delay_sum += delay;
-                    udp.stats.delay_max = udp.stats.delay_max.max(delay);
-                    udp.stats.last_at = Some(now);
+                    let payload = Bytes::from(packet.len - IPV4_HEADER - UDP_HEADER);
+                    udp.stats.arrived(now, payload, now - packet.sent_at);
                 }
             }
             Body::Datagram(_) => self.datagram_arrives(packet),
@@ -490,13 +473,9 @@ impl Network {
         reception.bytes = Bytes::new(upto);
         end.wants_to_write = true;
         while at < upto {
-            let Some(&(run_end, tag)) = peer.ledger.front() else { break };
-            let piece = run_end.min(upto) - at;
-            if run_end <= upto {
-                peer.ledger.pop_front();
-            }
-            at += piece;
-            end.call(now, |app, socket| app.received(tag, Bytes::new(piece), socket));
+            let Some((tag, piece)) = peer.ledger.take(at, upto) else { break };
+            at += piece.get();
+            end.call(now, |app, socket| app.received(tag, piece, socket));
         }
     }
 
@@ -637,8 +616,12 @@ impl Network {
 
     /// Returns the application at an end of a TCP flow, if it is an `A`.
     pub fn app<A: App>(&self, flow: FlowId, side: Side) -> Option<&A> {
+        (self.any_app(flow, side)? as &dyn Any).downcast_ref()
+    }
+
+    pub(crate) fn any_app(&self, flow: FlowId, side: Side) -> Option<&dyn App> {
         match &self.flows[flow.0 as usize].kind {
-            Kind::Tcp(ends) => (&*ends[side.index()].app as &dyn Any).downcast_ref(),
+            Kind::Tcp(ends) => Some(&*ends[side.index()].app),
             Kind::Udp(_) | Kind::Datagrams(_) | Kind::Gone => None,
         }
     }

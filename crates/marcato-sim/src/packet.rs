@@ -37,6 +37,16 @@ impl Side {
 pub struct FlowId(pub(crate) u32);
 
 impl FlowId {
+    /// Creates the identifier with this number.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number, for use as an array index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
     /// Returns the flow key under which queues see the packets that `from` sends; on a datagram
     /// flow, on its first route.
     pub fn key(self, from: Side) -> FlowKey {

@@ -1,17 +1,29 @@
 //! Processes of flows that come and go while the network runs.
 
-use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Stream, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use crate::distribution::{Distribution, DistributionError};
+use crate::flow::Reception;
 use crate::packet::Side;
-use crate::route::Path;
 use crate::tally::FlowTally;
-use crate::tcp::{TcpConfig, TcpConfigError};
+use crate::tcp::{TcpConfig, TcpConfigError, TcpStats};
 use crate::topology::{NodeId, RouteError};
 
 /// Identifier of a process in a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub(crate) u32);
+
+impl ProcessId {
+    /// Creates the identifier with this number.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number, for use as an array index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Arrival process of flows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,7 +147,7 @@ impl FlowProcess {
     }
 
     /// Returns the distribution of the gaps between beginnings.
-    pub(crate) fn gaps(&self) -> Result<Distribution<Duration>, SpawnError> {
+    fn gaps(&self) -> Result<Distribution<Duration>, SpawnError> {
         let mean = match self.arrivals {
             FlowArrivals::Gaps(gaps) if gaps.mean() > 0.0 => return Ok(gaps),
             FlowArrivals::Gaps(_) => return Err(SpawnError::Arrivals),
@@ -162,6 +174,9 @@ pub enum SpawnError {
     /// Flows would never begin, or all at once.
     #[error("flows need a rate above 0, or gaps with a mean above 0 and below a century")]
     Arrivals,
+    /// A fabric other than the simulator's network cannot carry the flows.
+    #[error("{0}")]
+    Refused(String),
     /// The mean gap is not representable in nanoseconds.
     #[error("invalid gaps between flows: {0}")]
     Gaps(#[from] DistributionError),
@@ -201,6 +216,30 @@ fn known(time: Time) -> Option<Time> {
 }
 
 impl FlowRecord {
+    /// Creates the record of a flow that began at `start`, from what its receiver and the TCP of its
+    /// sender report.
+    pub fn new(
+        (number, size): (u32, Bytes),
+        start: Time,
+        received: &Reception,
+        sent: &TcpStats,
+        outcome: FlowOutcome,
+    ) -> Self {
+        let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Self {
+            start,
+            first_sent: Time::MAX,
+            first_received: received.first_at.unwrap_or(Time::MAX),
+            last_received: received.last_at.unwrap_or(Time::MAX),
+            size,
+            received: received.bytes,
+            number,
+            retransmissions: short(sent.retransmissions),
+            timeouts: short(sent.timeouts),
+            outcome,
+        }
+    }
+
     /// Returns the flow's index within its process, from 0 in order of arrival. Refused flows are
     /// counted.
     pub fn number(&self) -> u32 {
@@ -284,24 +323,88 @@ pub struct ProcessStats {
     pub from_servers: FlowTally,
 }
 
-/// State of a [`FlowProcess`] in the network.
-pub(crate) struct Process {
+/// State of a [`FlowProcess`]: when its flows begin and how long they are, and those that have ended.
+/// It has no clock and no connections.
+pub struct Process {
     pub(crate) config: FlowProcess,
     /// Prefix of the names of its flows' random streams.
     pub(crate) name: String,
-    pub(crate) gaps: Distribution<Duration>,
-    pub(crate) path: Path,
-    pub(crate) arrivals: Stream,
-    pub(crate) sizes: Stream,
+    gaps: Distribution<Duration>,
+    arrivals: Stream,
+    sizes: Stream,
     /// Flows that have arrived, refused ones included.
-    pub(crate) arrived: u64,
+    arrived: u64,
     pub(crate) stats: ProcessStats,
     pub(crate) records: Vec<FlowRecord>,
 }
 
+/// Arrival of a flow of a [`Process`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowArrival {
+    /// Time of the next arrival.
+    pub next: Time,
+    /// Number and size of the flow that begins now; `None` if it was refused.
+    pub begun: Option<(u32, Bytes)>,
+}
+
 impl Process {
+    /// Creates the process `name`, with random streams of that name.
+    ///
+    /// # Errors
+    /// If a TCP configuration is invalid, or flows would never begin or all at once.
+    pub fn new(config: FlowProcess, name: String, seed: Seed) -> Result<Self, SpawnError> {
+        config.client_config.check()?;
+        config.server_config.check()?;
+        let gaps = config.gaps()?;
+        let stream = |what: &str| seed.stream(&format!("{name}/{what}"));
+        let (arrivals, sizes) = (stream("arrivals"), stream("sizes"));
+        let (stats, records) = (ProcessStats::default(), Vec::new());
+        Ok(Self { config, name, gaps, arrivals, sizes, arrived: 0, stats, records })
+    }
+
+    /// Configuration of the process.
+    pub const fn config(&self) -> &FlowProcess {
+        &self.config
+    }
+
+    /// Counters of the process.
+    pub const fn stats(&self) -> ProcessStats {
+        self.stats
+    }
+
+    /// Records of the flows that have ended, in the order in which they ended.
+    pub fn records(&self) -> &[FlowRecord] {
+        &self.records
+    }
+
+    /// Returns the time of the first arrival.
+    pub fn first(&mut self, now: Time) -> Time {
+        self.config.start.max(now) + self.gaps.draw(&mut self.arrivals)
+    }
+
+    /// Returns the flow that arrives now; `None` if none arrives any more.
+    pub fn arrive(&mut self, now: Time) -> Option<FlowArrival> {
+        if now >= self.config.stop || self.arrived >= self.config.most_flows {
+            return None;
+        }
+        // Drawn for refused flows too, so that a refusal does not change the sizes of later flows.
+        let size = self.config.sizes.draw(&mut self.sizes).max(Bytes::new(1));
+        let next = now + self.gaps.draw(&mut self.arrivals);
+        let number = u32::try_from(self.arrived).unwrap_or(u32::MAX);
+        self.arrived += 1;
+        let stats = &mut self.stats;
+        if stats.open >= self.config.most_at_once {
+            stats.refused += 1;
+            return Some(FlowArrival { next, begun: None });
+        }
+        stats.spawned += 1;
+        stats.open += 1;
+        stats.most_open = stats.most_open.max(stats.open);
+        Some(FlowArrival { next, begun: Some((number, size)) })
+    }
+
     /// Counts a flow that has ended, and stores its record if there is room.
-    pub(crate) fn note(&mut self, record: FlowRecord) {
+    pub fn note(&mut self, record: FlowRecord) {
         self.stats.open -= 1;
         match record.outcome {
             FlowOutcome::Completed => self.stats.completed += 1,

@@ -1,8 +1,7 @@
 //! Sojourn times of packets in the queue of a link.
 
+use marcato_link::Histogram;
 use marcato_units::{Duration, Time};
-
-use crate::record::Histogram;
 
 /// Place of a waiting packet in its link's [`Sojourns`]; the default is none.
 ///
@@ -39,6 +38,13 @@ pub struct QueueDelays {
 }
 
 impl QueueDelays {
+    /// Creates the sojourn times of a queue that measures them itself: all packets, the sum of their
+    /// times, and the distribution since the last restart.
+    pub fn new(packets: u64, sum: Duration, spans: Histogram) -> Self {
+        let spans = Some(spans).filter(|spans| spans.count() > 0);
+        Self { packets, sum, spans }
+    }
+
     /// Returns the sojourn times since the last [restart](crate::Network::restart_queue_delays);
     /// `None` if no packet has left.
     pub const fn spans(&self) -> Option<&Histogram> {

@@ -6,9 +6,33 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) u32);
 
+impl NodeId {
+    /// Creates the identifier with this number.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number, for use as an array index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Identifier of one direction of a link in a [`Network`](crate::Network).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub(crate) u32);
+
+impl LinkId {
+    /// Creates the identifier with this number.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// Returns the number, for use as an array index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// Error returned if there is no usable route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

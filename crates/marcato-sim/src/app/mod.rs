@@ -12,6 +12,7 @@ mod plan;
 mod writers;
 
 use std::any::Any;
+use std::collections::VecDeque;
 
 pub use bulk::{Bulk, Sink};
 pub use collector::{Arrival, Collector};
@@ -26,7 +27,7 @@ pub use plan::Planned;
 pub use writers::Writers;
 
 use crate::packet::Side;
-use crate::tcp::{Connection, TcpStats};
+use crate::tcp::TcpStats;
 
 /// Label of the bytes of a write, which tells the receiving application what arrived. In a real
 /// transport, message frames carry it; in virtual time it takes no bytes on the wire.
@@ -65,13 +66,18 @@ pub trait App: Any {
 /// Random numbers of a flow: streams that depend on the network's seed, the flow's name and their
 /// own.
 pub struct FlowStreams<'a> {
-    pub(crate) seed: Seed,
+    seed: Seed,
     /// Name of the flow.
-    pub(crate) name: &'a str,
-    pub(crate) side: Side,
+    name: &'a str,
+    side: Side,
 }
 
-impl FlowStreams<'_> {
+impl<'a> FlowStreams<'a> {
+    /// Creates the streams of the application at this side of the flow `name`.
+    pub const fn new(seed: Seed, name: &'a str, side: Side) -> Self {
+        Self { seed, name, side }
+    }
+
     /// Returns this end's stream called `what`, from its beginning.
     pub fn stream(&self, what: &str) -> Stream {
         let side = match self.side {
@@ -87,16 +93,74 @@ impl FlowStreams<'_> {
     }
 }
 
+/// One end of a connection that carries bytes in order, below a [`Socket`]. The simulator's TCP is
+/// one; a socket of the kernel can be another.
+pub trait ByteStream {
+    /// Writes `len` bytes, or as many as fit. Returns how many.
+    fn write(&mut self, len: Bytes, priority: Priority) -> Bytes;
+    /// Returns the stream offset one beyond the last byte written.
+    fn write_offset(&self) -> u64;
+    /// Returns the free space of the send buffer.
+    fn room(&self) -> Bytes;
+    /// Returns the bytes written and not yet sent.
+    fn unsent(&self) -> Bytes;
+    /// Returns true if the stream asks for more data.
+    fn is_writable(&self) -> bool;
+    /// Returns true if the handshake is complete.
+    fn is_established(&self) -> bool;
+    /// Ends this direction after all data written.
+    fn close(&mut self);
+    /// Resets the connection.
+    fn abort(&mut self);
+    /// Stops or resumes reading.
+    fn set_reading(&mut self, reading: bool);
+    /// Returns the counters.
+    fn stats(&self) -> TcpStats;
+}
+
 /// Labels of data that one end has sent and the other has not yet received: stream offset of each
 /// run's end, and its label.
-pub(crate) type Ledger = std::collections::VecDeque<(u64, Tag)>;
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(VecDeque<(u64, Tag)>);
+
+impl Ledger {
+    /// Records that the data up to the offset `end` has the label `tag`.
+    fn push(&mut self, end: u64, tag: Tag) {
+        match self.0.back_mut() {
+            Some((last_end, last)) if *last == tag => *last_end = end,
+            _ => self.0.push_back((end, tag)),
+        }
+    }
+
+    /// Takes the first run of the data from offset `at` up to `upto`: its label and length.
+    pub fn take(&mut self, at: u64, upto: u64) -> Option<(Tag, Bytes)> {
+        let &(end, tag) = self.0.front()?;
+        if end <= upto {
+            self.0.pop_front();
+        }
+        Some((tag, Bytes::new(end.min(upto).saturating_sub(at))))
+    }
+}
 
 /// Application's view of its connection.
 pub struct Socket<'a> {
-    pub(crate) now: Time,
-    pub(crate) tcp: &'a mut Connection,
-    pub(crate) ledger: &'a mut Ledger,
-    pub(crate) timers: &'a mut Vec<(Time, u32)>,
+    now: Time,
+    stream: &'a mut dyn ByteStream,
+    ledger: &'a mut Ledger,
+    timers: &'a mut Vec<(Time, u32)>,
+}
+
+impl<'a> Socket<'a> {
+    /// Creates the view of an end. Labels go to `ledger`, from which the other end takes them, and
+    /// requested timers to `timers`.
+    pub fn new(
+        now: Time,
+        stream: &'a mut dyn ByteStream,
+        ledger: &'a mut Ledger,
+        timers: &'a mut Vec<(Time, u32)>,
+    ) -> Self {
+        Self { now, stream, ledger, timers }
+    }
 }
 
 impl Socket<'_> {
@@ -107,51 +171,47 @@ impl Socket<'_> {
 
     /// Writes `len` bytes labelled `tag`, or as many as fit the send buffer. Returns how many.
     pub fn write(&mut self, len: Bytes, priority: Priority, tag: Tag) -> Bytes {
-        let taken = self.tcp.write(len, priority);
+        let taken = self.stream.write(len, priority);
         if !taken.is_zero() {
-            let end = self.tcp.write_offset();
-            match self.ledger.back_mut() {
-                Some((last_end, last)) if *last == tag => *last_end = end,
-                _ => self.ledger.push_back((end, tag)),
-            }
+            self.ledger.push(self.stream.write_offset(), tag);
         }
         taken
     }
 
     /// Returns the free space of the send buffer.
     pub fn room(&self) -> Bytes {
-        self.tcp.room()
+        self.stream.room()
     }
 
     /// Returns the bytes written and not yet sent.
     pub fn unsent(&self) -> Bytes {
-        self.tcp.unsent()
+        self.stream.unsent()
     }
 
     /// Returns true if the socket asks for more data: by its low watermark if it has one, else by
     /// room.
     pub fn is_writable(&self) -> bool {
-        self.tcp.is_writable()
+        self.stream.is_writable()
     }
 
     /// Returns true if the handshake is complete.
     pub fn is_connected(&self) -> bool {
-        self.tcp.is_established()
+        self.stream.is_established()
     }
 
     /// Closes this end: no more data will be written.
     pub fn close(&mut self) {
-        self.tcp.close();
+        self.stream.close();
     }
 
     /// Aborts the connection at once: resets the other end and discards unsent data.
     pub fn abort(&mut self) {
-        self.tcp.abort();
+        self.stream.abort();
     }
 
     /// Stops or resumes reading; unread data closes the receive window.
     pub fn set_reading(&mut self, reading: bool) {
-        self.tcp.set_reading(reading);
+        self.stream.set_reading(reading);
     }
 
     /// Requests a call of [`App::timer`] with `token` at `at`.
@@ -161,6 +221,6 @@ impl Socket<'_> {
 
     /// Returns the counters of the connection.
     pub fn stats(&self) -> TcpStats {
-        self.tcp.stats()
+        self.stream.stats()
     }
 }

@@ -276,7 +276,11 @@ impl Network {
 
     /// Returns the host at an end of a datagram flow, if it is an `H`.
     pub fn host<H: Host>(&self, flow: FlowId, side: Side) -> Option<&H> {
-        (&*self.datagram_flow(flow)?.hosts[side.index()].host as &dyn Any).downcast_ref()
+        (self.any_host(flow, side)? as &dyn Any).downcast_ref()
+    }
+
+    pub(crate) fn any_host(&self, flow: FlowId, side: Side) -> Option<&dyn Host> {
+        Some(&*self.datagram_flow(flow)?.hosts[side.index()].host)
     }
 
     /// Calls `call` with the host at an end of a datagram flow, at the current time. If the flow

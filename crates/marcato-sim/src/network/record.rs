@@ -3,13 +3,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
+use marcato_link::DelaySummary;
 use marcato_units::{Bytes, Duration, Rate, Time};
 use marcato_wire::Ecn;
 
 use super::Network;
 use crate::flow::{Flow, Kind};
 use crate::packet::{Body, FlowId, IPV4_HEADER, Packet, Side, UDP_HEADER};
-use crate::record::{DelaySummary, FlowSummary, Headers, Tap, TapError, TapStats, Transport, Watch};
+use crate::record::{FlowSummary, Headers, Tap, TapError, TapStats, Transport, Watch};
 use crate::route::RouteId;
 use crate::sojourn::QueueDelays;
 use crate::topology::LinkId;

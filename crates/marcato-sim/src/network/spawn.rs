@@ -1,6 +1,6 @@
 //! Flows that come and go: the seam between processes and the network.
 
-use marcato_units::{Bytes, Time};
+use marcato_units::Time;
 
 use super::Network;
 use crate::app::{App, Bulk, Sink};
@@ -8,10 +8,10 @@ use crate::event::Event;
 use crate::flow::{End, Flow, Kind};
 use crate::packet::{FlowId, Side};
 use crate::process::{
-    FlowOutcome, FlowProcess, FlowRecord, Process, ProcessId, ProcessStats, SpawnError, Spawned,
+    FlowArrival, FlowOutcome, FlowProcess, FlowRecord, Process, ProcessId, ProcessStats, SpawnError, Spawned,
 };
 use crate::route::Path;
-use crate::tcp::{Connection, TcpStats};
+use crate::tcp::Connection;
 
 impl Network {
     /// Adds TCP flows that come and go while the network runs.
@@ -25,49 +25,25 @@ impl Network {
     /// [`SpawnError`] if there is no route, the TCP configuration is invalid, or flows would never
     /// begin or all at once.
     pub fn spawn(&mut self, process: FlowProcess) -> Result<ProcessId, SpawnError> {
-        process.client_config.check()?;
-        process.server_config.check()?;
-        let gaps = process.gaps()?;
         let links = [
             self.topology.route(process.client, process.server)?,
             self.topology.route(process.server, process.client)?,
         ];
         let name = self.name("process/", process.client, process.server);
-        let stream = |what: &str| self.seed.stream(&format!("{name}/{what}"));
-        let (mut arrivals, sizes) = (stream("arrivals"), stream("sizes"));
-        let first = process.start.max(self.now) + gaps.draw(&mut arrivals);
         let path = Path { layer: process.layer, links };
+        let mut process = Process::new(process, name, self.seed)?;
         let id = self.tallies.add_group();
-        self.processes.push(Process {
-            config: process,
-            name,
-            gaps,
-            path,
-            arrivals,
-            sizes,
-            arrived: 0,
-            stats: ProcessStats::default(),
-            records: Vec::new(),
-        });
-        self.agenda.at(first, Event::Spawn { process: id });
+        self.agenda.at(process.first(self.now), Event::Spawn { process: id });
+        self.processes.push((process, path));
         Ok(ProcessId(id))
     }
 
     /// Begins the next flow of a process, within its limits.
     pub(super) fn spawn_next(&mut self, now: Time, id: u32) {
-        let process = &mut self.processes[id as usize];
-        if now >= process.config.stop || process.arrived >= process.config.most_flows {
-            return;
-        }
-        // Drawn for refused flows too, so that a refusal does not change the sizes of later flows.
-        let size = process.config.sizes.draw(&mut process.sizes).max(Bytes::new(1));
-        self.agenda.at(now + process.gaps.draw(&mut process.arrivals), Event::Spawn { process: id });
-        let number = process.arrived;
-        process.arrived += 1;
-        if process.stats.open >= process.config.most_at_once {
-            process.stats.refused += 1;
-            return;
-        }
+        let (process, path) = &mut self.processes[id as usize];
+        let Some(FlowArrival { next, begun }) = process.arrive(now) else { return };
+        self.agenda.at(next, Event::Spawn { process: id });
+        let Some((number, size)) = begun else { return };
         let name = format!("{}/{number}", process.name);
         let connection = |config, side| Connection::new(config, self.seed, &format!("{name}/{side}"));
         // Both configurations were checked when the process was added.
@@ -78,9 +54,6 @@ impl Network {
             return;
         };
         client.agree_on_layers(&mut server);
-        process.stats.spawned += 1;
-        process.stats.open += 1;
-        process.stats.most_open = process.stats.most_open.max(process.stats.open);
         let (bulk, sink): (Box<dyn App>, Box<dyn App>) =
             (Box::new(Bulk::new(size).priority(process.config.priority)), Box::new(Sink));
         let (client_app, server_app) = match process.config.sender {
@@ -89,10 +62,9 @@ impl Network {
         };
         let ends = [End::new(client, client_app), End::new(server, server_app)];
         let nodes = [process.config.client, process.config.server];
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
         let flow = Flow {
             spawned: Some(Spawned { process: id, number, size }),
-            ..Flow::new(Kind::Tcp(Box::new(ends)), vec![process.path.clone()], nodes, now)
+            ..Flow::new(Kind::Tcp(Box::new(ends)), vec![path.clone()], nodes, now)
         };
         let flow = match self.tallies.take_free() {
             Some(slot) => {
@@ -126,7 +98,7 @@ impl Network {
         } else {
             return;
         };
-        let process = &mut self.processes[spawned.process as usize];
+        let (process, _) = &mut self.processes[spawned.process as usize];
         process.note(describe(ends, record.start, spawned, process.config.sender, outcome));
         // Both ends have closed, and no packet still in flight changes that. Packets and events
         // that name the slot keep it, but not the connections.
@@ -137,17 +109,17 @@ impl Network {
     /// Returns the counters of a process.
     pub fn process_stats(&self, process: ProcessId) -> ProcessStats {
         let [from_clients, from_servers] = self.tallies.of_group(process.0);
-        ProcessStats { from_clients, from_servers, ..self.processes[process.0 as usize].stats }
+        ProcessStats { from_clients, from_servers, ..self.processes[process.0 as usize].0.stats }
     }
 
     /// Returns the records of a process' flows that have ended, in the order in which they ended.
     pub fn flow_records(&self, process: ProcessId) -> &[FlowRecord] {
-        &self.processes[process.0 as usize].records
+        &self.processes[process.0 as usize].0.records
     }
 
     /// Returns records of a process' open flows, in the order in which they began.
     pub fn open_flows(&self, process: ProcessId) -> Vec<FlowRecord> {
-        let sender = self.processes[process.0 as usize].config.sender;
+        let sender = self.processes[process.0 as usize].0.config.sender;
         let of_flow = |flow: &Flow| match (&flow.kind, flow.spawned) {
             (Kind::Tcp(ends), Some(spawned)) if spawned.process == process.0 => {
                 Some(describe(ends, flow.start, spawned, sender, FlowOutcome::Open))
@@ -175,18 +147,7 @@ fn describe(
     outcome: FlowOutcome,
 ) -> FlowRecord {
     let (from, to) = (&ends[sender.index()], &ends[sender.peer().index()]);
-    let TcpStats { retransmissions, timeouts, .. } = from.tcp.stats();
-    let short = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    FlowRecord {
-        start,
-        first_sent: from.first_sent_at.unwrap_or(Time::MAX),
-        first_received: to.reception.first_at.unwrap_or(Time::MAX),
-        last_received: to.reception.last_at.unwrap_or(Time::MAX),
-        size: spawned.size,
-        received: to.reception.bytes,
-        number: spawned.number,
-        retransmissions: short(retransmissions),
-        timeouts: short(timeouts),
-        outcome,
-    }
+    let Spawned { number, size, .. } = spawned;
+    let record = FlowRecord::new((number, size), start, &to.reception, &from.tcp.stats(), outcome);
+    FlowRecord { first_sent: from.first_sent_at.unwrap_or(Time::MAX), ..record }
 }

@@ -2,10 +2,10 @@
 
 use std::io;
 
+use marcato_link::pcapng::{PcapNg, fill, pcap_header, pcap_record};
 use marcato_units::{Bytes, Time};
 
 use super::Headers;
-use super::pcapng::PcapNg;
 use crate::packet::{Body, Packet};
 use crate::payload::Payloads;
 
@@ -140,21 +140,9 @@ pub(crate) struct Taps {
     common: PcapNg,
 }
 
-/// Header of a pcap file: nanoseconds, version 2.4, no time zone, LINKTYPE_RAW.
-fn file_header(snaplen: u32) -> Vec<u8> {
-    let mut header = Vec::with_capacity(24);
-    header.extend(0xa1b2_3c4d_u32.to_le_bytes());
-    header.extend(2u16.to_le_bytes());
-    header.extend(4u16.to_le_bytes());
-    header.extend([0; 8]);
-    header.extend(snaplen.to_le_bytes());
-    header.extend(101u32.to_le_bytes());
-    header
-}
-
 impl Taps {
     pub(crate) fn add(&mut self, link: u32, config: Tap) {
-        let file = Some(file_header(config.snaplen));
+        let file = Some(pcap_header(config.snaplen));
         self.put(Tapped { link, config, file, interface: 0, stats: TapStats::default() });
     }
 
@@ -238,22 +226,7 @@ impl Tapped {
             common.packet(self.interface, at, headers.len, kept, parts);
             return;
         };
-        // The format has 32 bits for seconds: 136 years of virtual time.
-        let seconds = u32::try_from(at.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
-        let nanos = u32::try_from(at.as_nanos() % 1_000_000_000).unwrap_or(0);
-        for field in [seconds, nanos, kept, headers.len] {
-            file.extend(field.to_le_bytes());
-        }
+        pcap_record(file, at, headers.len, kept);
         fill(file, kept as usize, parts);
     }
-}
-
-/// Appends `kept` bytes: those of `parts`, followed by zeros.
-pub(super) fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
-    let end = out.len() + kept;
-    for part in parts {
-        let room = end - out.len();
-        out.extend_from_slice(&part[..part.len().min(room)]);
-    }
-    out.resize(end, 0);
 }

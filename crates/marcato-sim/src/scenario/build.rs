@@ -13,14 +13,15 @@ use marcato_units::{Duration, Seed, Stream};
 
 use super::convert::Transmitter;
 use super::error::BuildError;
+use super::fabric::Advance;
 use super::flows::{Instance, Tracked};
-use super::occupancy::{Observed, Occupancy};
+use super::observed::{Observation, Observed};
 use super::plugins::Plugins;
 use super::sampler::Sampler;
 use super::world::{Counted, Way, World};
 use super::{Traces, convert};
 use crate::packet::Packet;
-use crate::{LinkChange, LinkConfig, LinkQueue, Network, NodeId};
+use crate::{LinkChange, LinkConfig, LinkId, LinkQueue, Network, NodeId};
 
 /// Nodes of a network by name.
 type Nodes = HashMap<String, NodeId>;
@@ -52,12 +53,47 @@ pub fn build_with(experiment: &Experiment, traces: &Traces, plugins: &Plugins) -
     for link in &experiment.links {
         ways.extend(add_link(&mut net, &nodes, link, traces, plugins, experiment.seed)?);
     }
+    furnish(experiment, net, &nodes, ways, plugins)
+}
+
+/// Builds a world on a fabric that has the nodes and links of the experiment already. Plug-ins are
+/// those of the flows.
+///
+/// # Errors
+/// As [`build_with`].
+pub fn build_on<F: Advance>(
+    experiment: &Experiment,
+    fabric: F,
+    plugins: &Plugins,
+) -> Result<World<F>, BuildError> {
+    let nodes = (0..).zip(&experiment.nodes).map(|(number, name)| (name.clone(), NodeId::new(number)));
+    let links = (0..).step_by(2).zip(&experiment.links);
+    let ways = links.flat_map(|(number, link)| {
+        let way = |back| {
+            let id = LinkId::new(number + u32::from(back));
+            let before = Counted::beginning(fabric.link_load(id));
+            Way { name: link.name.clone(), back, id, record: Rc::default(), before }
+        };
+        [way(false), way(true)]
+    });
+    let (nodes, ways) = (nodes.collect(), ways.collect());
+    furnish(experiment, fabric, &nodes, ways, plugins)
+}
+
+/// Adds the flows and recorders of an experiment to a fabric.
+fn furnish<F: Advance>(
+    experiment: &Experiment,
+    mut net: F,
+    nodes: &Nodes,
+    ways: Vec<Way>,
+    plugins: &Plugins,
+) -> Result<World<F>, BuildError> {
     let mut flows: Vec<Tracked> = Vec::new();
     let secrets = Secrets::default();
     let captured = (!experiment.record.pcap.links.is_empty()).then_some(&secrets);
     for flow in &experiment.flows {
         for (number, name) in (0..).zip(flow.instances()) {
-            let end = |name: &str| node(&nodes, &format!("flow `{}`", flow.name), name);
+            let end = |name: &str| node(nodes, &format!("flow `{}`", flow.name), name);
             let spec = flow.paths_of(number);
             let paths = spec
                 .iter()
@@ -107,9 +143,9 @@ fn add_link(
     let (a, b) = (node(nodes, &what, a)?, node(nodes, &what, b)?);
     let observed = |direction: &link::Direction, is_back| -> Result<_, BuildError> {
         let config = convert::direction(&link.name, link.mtu, direction, traces)?;
-        let occupancy = Rc::default();
+        let record = Rc::default();
         let transmitter = Transmitter { link: &link.name, rate: &direction.rate, mtu: link.mtu, plugins };
-        let queues = queues(transmitter, &direction.queue, &occupancy, &|of| {
+        let queues = queues(transmitter, &direction.queue, &record, &|of| {
             seed.stream(&format!("queue/{}/{}/{of}", link.name, direction_name(is_back)))
         })?;
         // A queue that judges flows observes the reverse direction, whether configured from the
@@ -118,16 +154,16 @@ fn add_link(
         let mut later = link.changes_of(is_back).flat_map(|change| &change.queue);
         let observes = judges(&direction.queue) || later.any(judges);
         let config = LinkConfig { queue: queues.0, low: queues.1, observes, ..config };
-        Ok((config, occupancy))
+        Ok((config, record))
     };
     let (there, there_waits) = observed(&link.there, false)?;
     let (back, back_waits) = observed(&link.back, true)?;
     let ids = net.link(a, b, there, back);
     net.watch_queue(ids.0);
     net.watch_queue(ids.1);
-    let way = |back, id, net: &Network, occupancy| {
+    let way = |back, id, net: &Network, record| {
         let before = Counted::beginning(net.link_load(id));
-        Way { name: link.name.clone(), back, id, occupancy, before }
+        Way { name: link.name.clone(), back, id, record, before }
     };
     let ways = [way(false, ids.0, net, there_waits), way(true, ids.1, net, back_waits)];
     for change in &link.changes {
@@ -148,19 +184,19 @@ type Queues = (Box<dyn LinkQueue>, Option<Box<dyn Discipline<Packet>>>);
 fn queues(
     of: Transmitter<'_>,
     queue: &Queue,
-    occupancy: &Rc<RefCell<Occupancy>>,
+    record: &Rc<RefCell<Observation>>,
     stream: &dyn Fn(&str) -> Stream,
 ) -> Result<Queues, BuildError> {
     let one = |queue, place| -> Result<_, BuildError> {
         let own = ["high", "low"][place];
         let queue = convert::queue(of, queue, &|class| stream(&format!("{own}/{class}")))?;
-        Ok(Box::new(Observed::new(queue, place, occupancy)))
+        Ok(Box::new(Observed::new(queue, place, record)))
     };
     Ok(match queue {
         Queue::Crq(crq) => {
             // A queue of type `Crq`, not boxed, so that its classes can be inspected.
             let crq = convert::crq(of, crq)?;
-            (Box::new(Observed::new(crq, 0, occupancy)), None)
+            (Box::new(Observed::new(crq, 0, record)), None)
         }
         Queue::Strict(Strict { high, low, preempt: true }) => (one(high, 0)?, Some(one(low, 1)?)),
         other => (one(other, 0)?, None),
@@ -203,7 +239,7 @@ fn apply(
             seed.stream(&format!("queue/{}/{name}/{of}/{at}", link.name))
         };
         let transmitter = Transmitter { link: &link.name, rate: &rate, mtu: link.mtu, plugins };
-        let (queue, low) = queues(transmitter, queue, &way.occupancy, &stream)?;
+        let (queue, low) = queues(transmitter, queue, &way.record, &stream)?;
         net.change_link_at(id, change.at, LinkChange::Queue { queue, low });
     }
     Ok(())

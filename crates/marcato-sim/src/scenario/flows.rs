@@ -8,13 +8,14 @@ use marcato_scenario::traffic::{Arrivals, OnOff};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use super::error::BuildError;
+use super::fabric::Fabric;
 use super::messenger::Messenger;
 use super::outcome::{Alone, Completion, FlowOutcome, LowLayerOutcome, Timed, Times};
 use super::plugins::Plugins;
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
-    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, Network, NodeId,
+    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, NodeId,
     PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
 };
 
@@ -213,7 +214,7 @@ pub(super) struct Instance<'a> {
 
 impl Instance<'_> {
     /// Adds the instance to the network.
-    pub(super) fn add(self, net: &mut Network, seed: Seed) -> Result<Tracked, BuildError> {
+    pub(super) fn add(self, net: &mut dyn Fabric, seed: Seed) -> Result<Tracked, BuildError> {
         let Self { flow, name, start, ends: [from, to], spec: ways, paths, secrets, plugins } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
         let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
@@ -374,7 +375,7 @@ impl Tracked {
 
     /// Returns the goodput of each complete connection of a process that began at or after `from`,
     /// in Mbit/s; `None` for all other flows.
-    pub(super) fn connections(&self, net: &Network, from: Time) -> Option<Vec<f64>> {
+    pub(super) fn connections(&self, net: &dyn Fabric, from: Time) -> Option<Vec<f64>> {
         let What::Process(process) = self.what else { return None };
         let complete = net.flow_records(process).iter().filter(|flow| flow.start() >= from);
         Some(complete.filter_map(|flow| mbps(flow.received(), flow.completion()?)).collect())
@@ -388,7 +389,7 @@ impl Tracked {
         }
     }
 
-    pub(super) fn totals(&self, net: &Network) -> Totals {
+    pub(super) fn totals(&self, net: &dyn Fabric) -> Totals {
         let sender = self.sender();
         let common = self.id().map_or_else(Totals::default, |id| {
             let [here, there] = [sender, sender.peer()].map(|side| net.tally(id, side));
@@ -443,7 +444,7 @@ impl Tracked {
     }
 
     /// Returns the arrival time of the latest byte that counts.
-    fn last_arrival(&self, net: &Network) -> Option<Time> {
+    fn last_arrival(&self, net: &dyn Fabric) -> Option<Time> {
         match &self.what {
             What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
                 net.reception(*flow, self.sender().peer()).last_at
@@ -461,7 +462,7 @@ impl Tracked {
     /// Returns the end of the span over which goodput is measured. It is the end of the run; for a
     /// flow that has ended or stopped its end, but no earlier than the arrival of its last byte.
     /// Data sent before `stop` may be queued for long after it.
-    fn measured_until(&self, net: &Network) -> Time {
+    fn measured_until(&self, net: &dyn Fabric) -> Time {
         let now = net.now();
         match self.finished(net).or(self.stop) {
             Some(end) => self.last_arrival(net).map_or(end, |last| end.max(last)).min(now),
@@ -470,7 +471,7 @@ impl Tracked {
     }
 
     /// Returns the counters of the low layer.
-    fn low(&self, net: &Network, flow: FlowId) -> Option<LowLayerOutcome> {
+    fn low(&self, net: &dyn Fabric, flow: FlowId) -> Option<LowLayerOutcome> {
         let [here, there] = [self.sender(), self.sender().peer()].map(|side| net.plt_stats(flow, side));
         here.zip(there).map(|(here, there)| LowLayerOutcome {
             packets: here.low_sent,
@@ -480,7 +481,7 @@ impl Tracked {
         })
     }
 
-    fn gauges(&self, net: &Network) -> Gauges {
+    fn gauges(&self, net: &dyn Fabric) -> Gauges {
         match &self.what {
             What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
                 net.tcp_stats(*flow, self.sender()).map_or_else(Gauges::default, |stats| Gauges {
@@ -511,7 +512,7 @@ impl Tracked {
 
     /// Returns the time at which the flow was over: all data had arrived; for packets without a
     /// connection, its stop or the last arrival after it.
-    fn over_at(&self, net: &Network) -> Option<Time> {
+    fn over_at(&self, net: &dyn Fabric) -> Option<Time> {
         let silent = |last: Option<Time>| {
             let stop = self.stop.filter(|&stop| stop <= net.now())?;
             Some(last.map_or(stop, |last| last.max(stop)))
@@ -532,14 +533,14 @@ impl Tracked {
 
     /// Returns true if there is something to sample: the flow has begun, and was not over at the
     /// previous sample, at `last`.
-    pub(super) fn exists(&self, net: &Network, last: Time) -> bool {
+    pub(super) fn exists(&self, net: &dyn Fabric, last: Time) -> bool {
         net.now() > self.start && self.over_at(net).is_none_or(|over| over > last)
     }
 
     /// Returns the value of `metric`, given the counts of the previous sample, `span` ago.
     pub(super) fn sample(
         &self,
-        net: &Network,
+        net: &dyn Fabric,
         metric: FlowMetric,
         before: &Totals,
         span: Duration,
@@ -560,7 +561,7 @@ impl Tracked {
     }
 
     /// Starts the measurement at the end of the warm-up.
-    pub(super) fn begin(&mut self, net: &mut Network) {
+    pub(super) fn begin(&mut self, net: &mut dyn Fabric) {
         if let Some(flow) = self.id() {
             net.watch(flow);
         }
@@ -569,7 +570,7 @@ impl Tracked {
     }
 
     /// Samples the round-trip time of a QUIC session. TCP's measurements are recorded individually.
-    pub(super) fn look(&mut self, net: &Network) {
+    pub(super) fn look(&mut self, net: &dyn Fabric) {
         if !matches!(self.what, What::Quic { .. }) || net.now() < self.start {
             return;
         }
@@ -579,7 +580,7 @@ impl Tracked {
         }
     }
 
-    fn finished(&self, net: &Network) -> Option<Time> {
+    fn finished(&self, net: &dyn Fabric) -> Option<Time> {
         match &self.what {
             What::Tcp { flow, .. } => net.reception(*flow, Side::Server).finished_at,
             What::Exchange(flow) => net.reception(*flow, Side::Server).finished_at,
@@ -587,7 +588,7 @@ impl Tracked {
         }
     }
 
-    fn times(&self, net: &Network, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
+    fn times(&self, net: &dyn Fabric, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         match &self.what {
             What::Tcp { size: None, .. } | What::Udp(_) => Vec::new(),
             What::Tcp { .. } if self.start >= timed.until => Vec::new(),
@@ -640,7 +641,7 @@ impl Tracked {
     /// Returns the results from `from` until now. `each` receives every completion.
     pub(super) fn outcome(
         &self,
-        net: &Network,
+        net: &dyn Fabric,
         from: Time,
         each: &mut dyn FnMut(&Completion<'_>),
     ) -> FlowOutcome {

@@ -63,10 +63,11 @@
 mod build;
 mod convert;
 mod error;
+mod fabric;
 mod flows;
 mod group;
 mod messenger;
-mod occupancy;
+mod observed;
 mod outcome;
 mod plugins;
 mod quic;
@@ -76,8 +77,9 @@ mod world;
 
 use std::collections::BTreeMap;
 
-pub use build::{build, build_with};
+pub use build::{build, build_on, build_with};
 pub use error::BuildError;
+pub use fabric::{Advance, Fabric};
 pub use group::GroupOutcome;
 pub use outcome::{
     Alone, Completion, FlowOutcome, LaneOutcome, LinkOutcome, LowLayerOutcome, Outcome, SeriesOutcome, Times,

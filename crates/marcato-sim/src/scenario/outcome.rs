@@ -2,6 +2,7 @@
 
 use std::ops::Sub;
 
+pub use marcato_link::Waiting;
 use marcato_scenario::record::Series;
 use marcato_scenario::traffic::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
@@ -268,19 +269,6 @@ pub struct LaneOutcome {
     pub repairs: u64,
     /// Smoothed round-trip time at the end, in ms.
     pub srtt: Option<f64>,
-}
-
-/// Backlog before a transmitter.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Waiting {
-    /// Time average of packets.
-    pub mean_packets: f64,
-    /// Time average of bytes.
-    pub mean_bytes: f64,
-    /// Maximum of packets.
-    pub most_packets: u64,
-    /// Maximum of bytes.
-    pub most_bytes: Bytes,
 }
 
 /// Results of one direction of a link.

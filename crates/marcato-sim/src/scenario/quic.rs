@@ -16,13 +16,14 @@ use marcato_units::{Priority, Time};
 
 use super::convert;
 use super::error::BuildError;
+use super::fabric::Fabric;
 use super::outcome::{self, LaneOutcome, Single, Timed, Times};
 use super::plugins::Plugins;
 use crate::quic::{
     Background, Completion, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Release,
     Traffic,
 };
-use crate::{DatagramFlow, FlowId, HostContext, Network, Route, Side};
+use crate::{DatagramFlow, FlowId, HostContext, Route, Side};
 
 /// Length of the header of each message, which names its source in the format of [`Traffic`].
 const HEADER: usize = 16;
@@ -176,7 +177,7 @@ impl QuicApp for Talker {
 
 /// Adds a session to the network.
 pub(super) fn add(
-    net: &mut Network,
+    net: &mut dyn Fabric,
     name: &str,
     quic: &spec::Quic,
     routes: Vec<Route>,
@@ -223,7 +224,7 @@ pub(super) fn add(
 /// Read access to a session in a network.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {
-    pub(super) net: &'a Network,
+    pub(super) net: &'a dyn Fabric,
     pub(super) flow: FlowId,
 }
 

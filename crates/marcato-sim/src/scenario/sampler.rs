@@ -5,11 +5,11 @@ use marcato_scenario::record::{LinkMetric, Series};
 use marcato_units::{Duration, Time};
 
 use super::error::BuildError;
+use super::fabric::Fabric;
 use super::flows::{Totals, Tracked, mbps};
-use super::occupancy::utilisation;
 use super::outcome::SeriesOutcome;
 use super::world::Way;
-use crate::{LinkCounters, LinkId, Load, Network};
+use crate::{LinkCounters, LinkId, Load};
 
 /// Source of a series.
 enum Of {
@@ -29,7 +29,7 @@ struct Before {
 }
 
 impl Before {
-    fn of(net: &Network, link: LinkId) -> Self {
+    fn of(net: &dyn Fabric, link: LinkId) -> Self {
         let left = net.queue_delays(link).map(|delays| (delays.packets, delays.sum));
         Self { link: net.link_counters(link), load: net.link_load(link), left: left.unwrap_or_default() }
     }
@@ -83,7 +83,7 @@ impl Sampler {
     }
 
     /// Takes a sample of every series.
-    pub(super) fn sample(&mut self, net: &Network, flows: &[Tracked], ways: &[Way]) {
+    pub(super) fn sample(&mut self, net: &dyn Fabric, flows: &[Tracked], ways: &[Way]) {
         let now = net.now();
         let span = now.since(self.last);
         for (of, series) in &mut self.series {
@@ -114,10 +114,10 @@ impl Sampler {
     }
 }
 
-fn link(net: &Network, way: &Way, metric: LinkMetric, before: &Before, span: Duration) -> Option<f64> {
+fn link(net: &dyn Fabric, way: &Way, metric: LinkMetric, before: &Before, span: Duration) -> Option<f64> {
     let seen = Before::of(net, way.id);
     let (counters, Before { link: before, load, left: (packets_before, sum_before) }) = (seen.link, *before);
-    let (queue, backlog) = net.queue_counters(way.id);
+    let backlog = net.backlog(way.id);
     match metric {
         LinkMetric::Queue => Some(backlog.bytes.get() as f64),
         LinkMetric::QueuePackets => Some(backlog.packets as f64),
@@ -127,9 +127,9 @@ fn link(net: &Network, way: &Way, metric: LinkMetric, before: &Before, span: Dur
             (packets > 0).then(|| (sum - sum_before).as_secs_f64() * 1e3 / packets as f64)
         }
         LinkMetric::Throughput => mbps(counters.delivered_bytes - before.delivered_bytes, span),
-        LinkMetric::Utilisation => utilisation(load, seen.load),
+        LinkMetric::Utilisation => seen.load.utilisation_since(load),
         LinkMetric::Drops => Some(counters.dropped as f64),
         LinkMetric::Losses => Some(counters.lost as f64),
-        LinkMetric::Marks => Some(queue.marked.packets as f64),
+        LinkMetric::Marks => Some(net.marked(way.id) as f64),
     }
 }

@@ -7,13 +7,14 @@ use marcato_quic::Secrets;
 use marcato_scenario::record::{CaptureFormat, Pcap};
 use marcato_units::{Bytes, Duration, Time};
 
+use super::fabric::{Advance, Fabric};
 use super::flows::{Tracked, mbps};
 use super::group::GroupOutcome;
-use super::occupancy::{Occupancy, utilisation};
+use super::observed::Observation;
 use super::outcome::{Completion, FlowOutcome, LinkOutcome, Outcome};
 use super::sampler::Sampler;
 use super::warning::Warning;
-use crate::{DelaySummary, FlowId, LinkCounters, LinkId, Load, Network, QueueDelays, Standstill, Tap};
+use crate::{DelaySummary, FlowId, LinkCounters, LinkId, Load, Network, QueueDelays, Tap};
 
 /// Interval between samples of round-trip times.
 const LOOK: Duration = Duration::from_millis(10);
@@ -23,7 +24,7 @@ pub(super) struct Way {
     pub(super) name: String,
     pub(super) back: bool,
     pub(super) id: LinkId,
-    pub(super) occupancy: Rc<RefCell<Occupancy>>,
+    pub(super) record: Rc<RefCell<Observation>>,
     /// Counts at the end of the warm-up.
     pub(super) before: Counted,
 }
@@ -52,20 +53,19 @@ impl Counted {
 }
 
 impl Way {
-    fn counted(&self, net: &Network) -> Counted {
-        let queue = net.queue_counters(self.id).0;
-        let judged = self.occupancy.borrow().judged();
+    fn counted(&self, net: &dyn Fabric) -> Counted {
+        let judged = self.record.borrow().judged;
         let (link, load) = (net.link_counters(self.id), net.link_load(self.id));
-        Counted { link, load, marks: queue.marked.packets, judged }
+        Counted { link, load, marks: net.marked(self.id), judged }
     }
 
-    fn begin(&mut self, net: &mut Network) {
+    fn begin(&mut self, net: &mut dyn Fabric) {
         self.before = self.counted(net);
         net.restart_queue_delays(self.id);
-        self.occupancy.borrow_mut().restart(net.now());
+        self.record.borrow_mut().occupancy.restart(net.now());
     }
 
-    fn outcome(&self, net: &Network, from: Time) -> LinkOutcome {
+    fn outcome(&self, net: &mut dyn Fabric, from: Time) -> LinkOutcome {
         let now = net.now();
         let Counted { link: counters, load, marks, judged } = self.counted(net);
         let Counted { link: before, load: load_before, marks: marks_before, judged: judged_before } =
@@ -75,6 +75,8 @@ impl Way {
             (bytes(judged) - bytes(judged_before)) as f64
         });
         let bytes = counters.delivered_bytes - before.delivered_bytes;
+        let observed = || self.record.borrow_mut().occupancy.until(now);
+        let waiting = net.waiting(self.id).unwrap_or_else(observed);
         LinkOutcome {
             name: self.name.clone(),
             back: self.back,
@@ -82,9 +84,13 @@ impl Way {
             delivered: counters.delivered - before.delivered,
             bytes,
             throughput: mbps(bytes, now.since(from)).unwrap_or(0.0),
-            utilisation: utilisation(load_before, load),
-            waiting: self.occupancy.borrow_mut().until(now),
-            queue_delay: net.queue_delays(self.id).and_then(QueueDelays::spans).and_then(DelaySummary::of),
+            utilisation: load.utilisation_since(load_before),
+            waiting,
+            queue_delay: net
+                .queue_delays(self.id)
+                .as_ref()
+                .and_then(QueueDelays::spans)
+                .and_then(DelaySummary::of),
             drops: counters.dropped - before.dropped,
             too_big: counters.too_big - before.too_big,
             marks: marks - marks_before,
@@ -95,9 +101,9 @@ impl Way {
     }
 }
 
-/// Network of an experiment with all its recorders, ready to run.
-pub struct World {
-    pub(super) net: Network,
+/// Fabric of an experiment, by default the simulator's network, with all recorders, ready to run.
+pub struct World<F = Network> {
+    pub(super) net: F,
     pub(super) warm_up: Duration,
     pub(super) duration: Duration,
     pub(super) flows: Vec<Tracked>,
@@ -153,7 +159,9 @@ impl World {
     pub const fn network(&self) -> &Network {
         &self.net
     }
+}
 
+impl<F: Advance> World<F> {
     /// Returns the flow of this name; each of several instances has its own. `None` for a process.
     pub fn flow(&self, name: &str) -> Option<FlowId> {
         self.flows.iter().find(|flow| flow.name == name).and_then(Tracked::id)
@@ -165,6 +173,11 @@ impl World {
         Some([way(false)?, way(true)?])
     }
 
+    /// Adds a warning to the results.
+    pub fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
     /// Returns the duration of the run in virtual time.
     pub const fn duration(&self) -> Duration {
         self.duration
@@ -174,9 +187,10 @@ impl World {
     /// time at intervals, and all captures.
     ///
     /// # Errors
-    /// [`Standstill`] if events follow each other without end at one instant, on a cycle of links
-    /// that takes no time.
-    pub fn run(mut self, watcher: &mut dyn Watcher) -> Result<Outcome, Standstill> {
+    /// If the fabric cannot go on. The simulator's cannot after a
+    /// [`Standstill`](crate::Standstill): events that follow each other without end at one instant,
+    /// on a cycle of links that takes no time.
+    pub fn run(mut self, watcher: &mut dyn Watcher) -> Result<Outcome, F::Error> {
         for &place in &self.taps {
             let way = &self.ways[place];
             let snaplen = self.pcap.snaplen.and_then(|most| u32::try_from(most.get()).ok());
@@ -195,7 +209,7 @@ impl World {
         loop {
             if !is_warm && self.net.now() >= begin.min(end) {
                 is_warm = true;
-                let net = &mut self.net;
+                let net: &mut dyn Fabric = &mut self.net;
                 self.flows.iter_mut().for_each(|flow| flow.begin(net));
                 self.ways.iter_mut().for_each(|way| way.begin(net));
             }
@@ -204,11 +218,11 @@ impl World {
             }
             let sample = self.sampler.next().unwrap_or(Time::MAX);
             let change = if is_warm { end } else { begin.min(end) };
-            self.net.try_run_until((look + LOOK).min(sample).min(change).min(end))?;
+            self.net.advance((look + LOOK).min(sample).min(change).min(end))?;
             let now = self.net.now();
             if now >= look + LOOK {
                 look = now;
-                let net = &self.net;
+                let net: &dyn Fabric = &self.net;
                 self.flows.iter_mut().for_each(|flow| flow.look(net));
                 watcher.time(now);
                 self.drain(watcher);
@@ -234,7 +248,7 @@ impl World {
             span: end.since(begin),
             groups: groups(&self.flows, &flows, &self.net, begin),
             flows,
-            links: self.ways.iter().map(|way| way.outcome(&self.net, begin)).collect(),
+            links: self.ways.iter().map(|way| way.outcome(&mut self.net, begin)).collect(),
             series: self.sampler.finish(),
         })
     }
@@ -271,10 +285,7 @@ impl World {
         }
         for &place in &self.taps {
             let way = &self.ways[place];
-            let mut part = Vec::new();
-            // The link has a tap, and writing to a vector cannot fail.
-            let drained = self.net.drain_tap(way.id, &mut part);
-            debug_assert!(drained.is_ok());
+            let part = self.net.take_tap(way.id);
             if !part.is_empty() {
                 watcher.captured(&way.name, way.back, &part);
             }
@@ -283,7 +294,7 @@ impl World {
 }
 
 /// Returns the joint results of each flow with several instances, and of each process.
-fn groups(tracked: &[Tracked], flows: &[FlowOutcome], net: &Network, from: Time) -> Vec<GroupOutcome> {
+fn groups(tracked: &[Tracked], flows: &[FlowOutcome], net: &dyn Fabric, from: Time) -> Vec<GroupOutcome> {
     let mut groups: Vec<GroupOutcome> = Vec::new();
     for all in tracked.chunk_by(|a, b| a.flow == b.flow) {
         let Some((one, rest)) = all.split_first() else { continue };

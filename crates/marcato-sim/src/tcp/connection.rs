@@ -9,6 +9,7 @@ use super::congestion::LossState;
 use super::receiver::Receiver;
 use super::segment::{Flags, MAX_SACK_BLOCKS, SackBlocks, Segment, TCP_HEADER, TIMESTAMPS};
 use super::sender::{AckInfo, Outgoing, Sender};
+use crate::app::ByteStream;
 use crate::packet::IPV4_HEADER;
 use crate::plt::{LowPacket, Plt, PltStats, Shift};
 
@@ -753,6 +754,48 @@ fn wire(isn: u32, seq: u64) -> u32 {
 fn unwrap(near: u64, low: u32) -> u64 {
     let distance = low.wrapping_sub(near as u32).cast_signed();
     near.saturating_add_signed(i64::from(distance))
+}
+
+impl ByteStream for Connection {
+    fn write(&mut self, len: Bytes, priority: Priority) -> Bytes {
+        self.write(len, priority)
+    }
+
+    fn write_offset(&self) -> u64 {
+        self.write_offset()
+    }
+
+    fn room(&self) -> Bytes {
+        self.room()
+    }
+
+    fn unsent(&self) -> Bytes {
+        self.unsent()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.is_writable()
+    }
+
+    fn is_established(&self) -> bool {
+        self.is_established()
+    }
+
+    fn close(&mut self) {
+        self.close();
+    }
+
+    fn abort(&mut self) {
+        self.abort();
+    }
+
+    fn set_reading(&mut self, reading: bool) {
+        self.set_reading(reading);
+    }
+
+    fn stats(&self) -> TcpStats {
+        self.stats()
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Captures of several taps in one file, in the pcapng format (draft-ietf-opsawg-pcapng).
+//! Captures: of several taps in one file in the pcapng format (draft-ietf-opsawg-pcapng), and of one
+//! in the pcap format.
 //!
 //! Only four kinds of blocks are written. The crate `pcap-file` also writes pcapng, but not the
 //! block with secrets, and it needs each packet as a separate value.
@@ -15,8 +16,9 @@ const INTERFACE_DESCRIPTION: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 const DECRYPTION_SECRETS: u32 = 10;
 
-/// Writer of a pcapng file, in little-endian order. Its clock counts nanoseconds of virtual time.
-pub(crate) struct PcapNg {
+/// Writer of a pcapng file, in little-endian order. Its clock counts nanoseconds of the time
+/// that packets are given.
+pub struct PcapNg {
     /// Section header and interface descriptions, which precede the packets that wait.
     head: Vec<u8>,
     packets: Vec<u8>,
@@ -61,7 +63,7 @@ impl Default for PcapNg {
 
 impl PcapNg {
     /// Adds an interface of this name; returns its number.
-    pub(crate) fn interface(&mut self, name: &str, snaplen: u32) -> u32 {
+    pub fn interface(&mut self, name: &str, snaplen: u32) -> u32 {
         block(&mut self.head, INTERFACE_DESCRIPTION, |out| {
             out.extend(RAW.to_le_bytes());
             out.extend([0; 2]);
@@ -77,7 +79,7 @@ impl PcapNg {
 
     /// Adds a packet of length `len` with `kept` captured bytes: those of `parts`, followed by
     /// zeros.
-    pub(crate) fn packet(&mut self, interface: u32, at: Time, len: u32, kept: u32, parts: [&[u8]; 2]) {
+    pub fn packet(&mut self, interface: u32, at: Time, len: u32, kept: u32, parts: [&[u8]; 2]) {
         block(&mut self.packets, ENHANCED_PACKET, |out| {
             let nanos = at.as_nanos();
             out.extend(interface.to_le_bytes());
@@ -85,18 +87,18 @@ impl PcapNg {
             for field in [high, low, kept, len] {
                 out.extend(field.to_le_bytes());
             }
-            super::tap::fill(out, kept as usize, parts);
+            fill(out, kept as usize, parts);
         });
     }
 
     /// Returns the bytes of packets that wait to be taken.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.packets.len()
     }
 
     /// Takes what was written since the last call. `secrets`, lines of an SSLKEYLOGFILE, precede
     /// the packets.
-    pub(crate) fn take(&mut self, secrets: &str) -> Vec<u8> {
+    pub fn take(&mut self, secrets: &str) -> Vec<u8> {
         let mut part = std::mem::take(&mut self.head);
         if !secrets.is_empty() {
             block(&mut part, DECRYPTION_SECRETS, |out| {
@@ -107,5 +109,37 @@ impl PcapNg {
         }
         part.append(&mut self.packets);
         part
+    }
+}
+
+/// Appends `kept` bytes: those of `parts`, followed by zeros.
+pub fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
+    let end = out.len() + kept;
+    for part in parts {
+        let room = end - out.len();
+        out.extend_from_slice(&part[..part.len().min(room)]);
+    }
+    out.resize(end, 0);
+}
+
+/// Returns the header of a pcap file: nanoseconds, version 2.4, no time zone, LINKTYPE_RAW.
+pub fn pcap_header(snaplen: u32) -> Vec<u8> {
+    let mut header = Vec::with_capacity(24);
+    header.extend(0xa1b2_3c4d_u32.to_le_bytes());
+    header.extend(2u16.to_le_bytes());
+    header.extend(4u16.to_le_bytes());
+    header.extend([0; 8]);
+    header.extend(snaplen.to_le_bytes());
+    header.extend(u32::from(RAW).to_le_bytes());
+    header
+}
+
+/// Appends the header of a packet of length `len` to a pcap file. Its `kept` captured bytes follow.
+pub fn pcap_record(out: &mut Vec<u8>, at: Time, len: u32, kept: u32) {
+    // The format has 32 bits for seconds: 136 years.
+    let seconds = u32::try_from(at.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
+    let nanos = u32::try_from(at.as_nanos() % 1_000_000_000).unwrap_or(0);
+    for field in [seconds, nanos, kept, len] {
+        out.extend(field.to_le_bytes());
     }
 }

@@ -16,7 +16,7 @@ const BUCKETS: usize = ((LAST_OCTAVE - PARTS_LOG2 + 1) as usize) << PARTS_LOG2;
 /// one for durations below 73 minutes; up to 64 ns it is exact.
 ///
 /// ```
-/// use marcato_sim::Histogram;
+/// use marcato_link::Histogram;
 /// use marcato_units::Duration;
 ///
 /// let mut histogram = Histogram::default();

@@ -14,9 +14,32 @@ pub struct Load {
     pub capacity: f64,
 }
 
+/// Greatest relative rounding error of a full link's utilisation.
+const ROUNDING: f64 = 1e-9;
+
+impl Load {
+    /// Returns the share of the link's capacity that was used since `before`; `None` if the capacity
+    /// was unbounded or zero.
+    pub fn utilisation_since(self, before: Self) -> Option<f64> {
+        let (carried, capacity) = (self.carried - before.carried, self.capacity - before.capacity);
+        if !capacity.is_finite() || capacity <= 0.0 {
+            return None;
+        }
+        let share = carried / capacity;
+        // Both are sums of many floats, so only their rounding errors are removed.
+        Some(if share > 1.0 && share < 1.0 + ROUNDING {
+            1.0
+        } else if share < 0.0 && share > -ROUNDING {
+            0.0
+        } else {
+            share
+        })
+    }
+}
+
 /// Bytes that a link with a rate could have carried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Course {
+pub struct Course {
     /// Bytes up to `upto`.
     bytes: f64,
     upto: Time,
@@ -25,18 +48,19 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    pub(crate) const fn new(rate: Option<Rate>) -> Self {
+    /// Creates the course of a link that begins with this rate; `None` is unbounded.
+    pub const fn new(rate: Option<Rate>) -> Self {
         Self { bytes: 0.0, upto: Time::ZERO, rates: [rate; 2] }
     }
 
     /// Changes the rate from `at` on, which is not before the last change.
-    pub(crate) fn change(&mut self, at: Time, rate: Rate) {
+    pub fn change(&mut self, at: Time, rate: Rate) {
         *self = Self { bytes: self.at(at), upto: at, rates: [self.rates[1], Some(rate)] };
     }
 
     /// Returns the bytes up to `now`, which may precede the last change by less than a packet's
     /// time.
-    pub(crate) fn at(&self, now: Time) -> f64 {
+    pub fn at(&self, now: Time) -> f64 {
         let bytes = |rate: Option<Rate>, from: Time, to: Time| match rate {
             Some(rate) => rate.as_bps() as f64 / 8.0 * to.since(from).as_secs_f64(),
             None => f64::INFINITY,
@@ -50,7 +74,7 @@ impl Course {
 }
 
 /// Returns the bytes of a transmission from `from` to `to` that have not left at `now`.
-pub(crate) fn rest(len: Bytes, from: Time, to: Time, now: Time) -> f64 {
+pub fn rest(len: Bytes, from: Time, to: Time, now: Time) -> f64 {
     let (whole, left) = (to.since(from), to.since(now));
     if left.is_zero() { 0.0 } else { len.get() as f64 * left.as_secs_f64() / whole.as_secs_f64() }
 }
@@ -73,6 +97,14 @@ mod tests {
         course.change(ms(3_000), Rate::from_kbps(16));
         assert_eq!(course.at(ms(4_000)) - from, 3_000.0);
         assert_eq!(Course::new(None).at(ms(1)), f64::INFINITY);
+    }
+
+    #[test]
+    fn zero_or_infinite_capacity_has_no_utilisation() {
+        let load = |carried, capacity| Load { carried, capacity };
+        assert_eq!(load(10.0, 20.0).utilisation_since(load(5.0, 10.0)), Some(0.5));
+        assert_eq!(load(5.0, 10.0).utilisation_since(load(5.0, 10.0)), None);
+        assert_eq!(load(8.0, f64::INFINITY).utilisation_since(load(5.0, f64::INFINITY)), None);
     }
 
     #[test]
