@@ -143,6 +143,25 @@ pub(crate) enum LabAction {
   marcato lab shell examples/multipath.toml --host server-1")]
     Shell(LabShell),
 
+    /// Runs the flows of a scenario over the kernel's sockets, with the results of `marcato sim`
+    ///
+    /// TCP is the kernel's, with its congestion control; messages, requests and QUIC sessions are
+    /// those of the simulator, over real sockets. It takes as long as the scenario. Of a grid, the
+    /// first run is taken.
+    #[command(after_help = "Examples:
+  marcato lab trial examples/codel-cubic.toml
+  marcato lab trial examples/multipath.toml --seed 2 --out out/trial")]
+    Trial(LabTrial),
+
+    /// Lays simulation and lab over each other: every run of a scenario in both
+    ///
+    /// The report has both in each table and chart. The difference is that of the lab from the
+    /// simulation. It takes as long as all runs together.
+    #[command(after_help = "Examples:
+  marcato lab compare examples/codel-cubic.toml --out out/compare
+  marcato lab compare examples/codel-cubic.toml --seed 1 --format csv")]
+    Compare(LabTrial),
+
     /// Kills commands that outlived their lab
     ///
     /// The kernel ends a lab with its process, and the commands that it started. Only processes that
@@ -213,9 +232,50 @@ pub(crate) struct LabNetwork {
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
 
-    /// Interval of --stats
+    /// Interval of --stats and --live
     #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = quantity::span_or_seconds)]
     pub(crate) every: Duration,
+
+    /// Show the rate, queue and drops of each link on standard error while the command runs
+    #[arg(long)]
+    pub(crate) live: bool,
+
+    /// Write the packets that come out of links into this file, as pcapng with an interface for each
+    /// direction
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
+
+    /// Write every event of every packet into this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) packets: Option<PathBuf>,
+}
+
+/// Arguments of `marcato lab trial` and `marcato lab compare`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabTrial {
+    /// The scenario
+    pub(crate) file: PathBuf,
+
+    /// Override a key of the file, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Run with this seed only [default: the seeds of the file]
+    #[arg(long, value_name = "N", value_parser = seed)]
+    pub(crate) seed: Option<u64>,
+
+    /// Pass TCP segments of up to 64 kB whole: faster, but queues, losses and rates act on them
+    #[arg(long)]
+    pub(crate) offload: bool,
+
+    /// Write tables, series, figures, captures and a report into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Format of the results on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
 }
 
 /// Arguments of `marcato lab clean`.

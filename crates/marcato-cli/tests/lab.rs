@@ -144,3 +144,96 @@ fn a_killed_lab_leaves_no_device_and_clean_finds_the_rest() {
     living.wait().unwrap();
     assert!(clean(&[]).contains(&format!("killed {kept} (sleep)")));
 }
+
+#[test]
+fn packets_are_captured_and_listed() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [pcap, packets] = ["all.pcapng", "all.csv"].map(|name| directory.path().join(name));
+    let options = ["-q", "--pcap", pcap.to_str().unwrap(), "--packets", packets.to_str().unwrap()];
+    let script = "for n in 1 2 3; do echo > /dev/udp/server-1/9; done; sleep 0.2";
+    let ended = lab(&[&options[..], &["--", "bash", "-c", script]].concat()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let rows = std::fs::read_to_string(&packets).unwrap();
+    let of = |event: &str| {
+        let is_it = |row: &&str| {
+            let cells: Vec<_> = row.split(',').collect();
+            cells[1] == "bottleneck" && cells[2] == "there" && cells[3] == event && cells[5] == "17"
+        };
+        rows.lines().filter(is_it).count()
+    };
+    assert_eq!((of("offered"), of("left"), of("arrived")), (3, 3, 3), "{rows}");
+    let captured = std::fs::read(&pcap).unwrap();
+    assert_eq!(captured[..4], 0x0a0d_0d0a_u32.to_le_bytes(), "a pcapng section header");
+    assert!(captured.len() > rows.lines().filter(|row| row.contains(",arrived,")).count() * 32);
+}
+
+/// Scenario of one short transfer.
+const TRANSFER: &str = r#"
+name = "transfer"
+duration = "1 s"
+nodes = ["client", "server"]
+[[link]]
+name = "link"
+between = ["client", "server"]
+rate = "20 Mbit/s"
+delay = "5 ms"
+[[flow]]
+name = "file"
+kind = "tcp"
+from = "client"
+to = "server"
+size = "200 kB"
+[record]
+series = ["link.link.queue"]
+"#;
+
+#[test]
+fn a_comparison_has_every_number_of_both() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("transfer.toml"), directory.path().join("out"));
+    std::fs::write(&file, TRANSFER).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    let ended = command.args(["lab", "compare"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let table = std::fs::read_to_string(out.join("comparison.csv")).unwrap();
+    let row = |metric: &str| {
+        let row = table.lines().map(|row| row.split(',').collect::<Vec<_>>()).find(|row| row[1] == metric);
+        row.unwrap_or_else(|| panic!("no {metric} in {table}"))
+    };
+    assert_eq!(row("flow.file.received_bytes")[2..], ["200000", "200000", "0"]);
+    let times: Vec<f64> =
+        row("flow.file.transfer.completion_p50_ms")[2..4].iter().map(|cell| cell.parse().unwrap()).collect();
+    // At 20 Mbit/s the data alone take 80 ms.
+    assert!(times.iter().all(|time| (80.0..1000.0).contains(time)), "{times:?}");
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("link, simulated") && page.contains("link, lab"), "both lines of the queue");
+    for world in ["simulation", "lab"] {
+        let results = std::fs::read_dir(out.join(world)).unwrap().next().unwrap().unwrap().path();
+        assert!(results.join("result.json").exists(), "{}", results.display());
+    }
+}
+
+#[test]
+fn a_trial_prints_what_a_simulation_prints() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("transfer.toml");
+    std::fs::write(&file, TRANSFER).unwrap();
+    let keys = |command: &[&str]| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        let ended = run.args(command).arg(&file).args(["--format", "csv"]).output().unwrap();
+        assert!(ended.status.success(), "{}", said(&ended));
+        let text = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        text.lines().next().unwrap().to_owned()
+    };
+    assert_eq!(keys(&["lab", "trial"]), keys(&["sim"]));
+}

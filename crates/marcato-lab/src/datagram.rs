@@ -1,8 +1,10 @@
 //! Packet type of emulated links between UDP sockets.
 
 use marcato_queue::{FlowKey, Packet};
-use marcato_units::{Bytes, Layer};
+use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Ecn;
+
+use crate::link::LinkPacket;
 
 /// Headers of IPv4 and UDP (RFC 791 §3.1, RFC 768).
 const HEADERS: Bytes = Bytes::new(20 + 8);
@@ -17,13 +19,14 @@ const HEADERS: Bytes = Bytes::new(20 + 8);
 pub struct Datagram {
     flow: FlowKey,
     layer: Layer,
+    entered: Time,
     payload: Box<[u8]>,
 }
 
 impl Datagram {
     /// Creates a datagram of this flow, of the high layer.
     pub fn new(flow: FlowKey, payload: impl Into<Box<[u8]>>) -> Self {
-        Self { flow, layer: Layer::High, payload: payload.into() }
+        Self { flow, layer: Layer::High, entered: Time::ZERO, payload: payload.into() }
     }
 
     /// Sets the layer.
@@ -55,5 +58,15 @@ impl Packet for Datagram {
 
     fn layer(&self) -> Layer {
         self.layer
+    }
+}
+
+impl LinkPacket for Datagram {
+    fn enter(&mut self, now: Time) {
+        self.entered = now;
+    }
+
+    fn entered(&self) -> Time {
+        self.entered
     }
 }

@@ -105,6 +105,24 @@ impl Emulator {
         Time::ZERO + self.epoch.elapsed()
     }
 
+    /// Instant at which the links began to work.
+    pub(crate) const fn epoch(&self) -> Instant {
+        self.epoch
+    }
+
+    /// Calls a function with one direction of a link; `None` if there is no such link.
+    pub(crate) fn link<T>(
+        &self,
+        place: usize,
+        way: usize,
+        call: impl FnOnce(&mut Link<IpDatagram>, Time) -> T,
+    ) -> Option<T> {
+        let mut shared = lock(&self.shared);
+        // Read under the lock, so that time never runs backwards from one call to the next.
+        let now = self.now();
+        Some(call(&mut shared.wires.get_mut(place)?.directions[way].link, now))
+    }
+
     /// Statistics of both directions of each link.
     pub(crate) fn stats(&self) -> Vec<[DirectionStats; 2]> {
         let shared = lock(&self.shared);

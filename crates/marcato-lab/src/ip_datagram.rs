@@ -1,8 +1,10 @@
 //! Packet type of emulated links between TUN devices.
 
 use marcato_queue::{FlowKey, Packet};
-use marcato_units::{Bytes, Layer};
+use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::{Ecn, IpPacket, PacketError, Transport};
+
+use crate::link::LinkPacket;
 
 /// Bytes before the packet that a TUN device with offload adds: `struct virtio_net_hdr`.
 const VNET_HEADER: usize = 10;
@@ -20,6 +22,7 @@ pub struct IpDatagram {
     packet: IpPacket,
     flow: FlowKey,
     reverse: FlowKey,
+    entered: Time,
 }
 
 impl IpDatagram {
@@ -37,7 +40,7 @@ impl IpDatagram {
         };
         let flow = FlowKey::of(&packet.flow, secret);
         let reverse = FlowKey::of(&packet.flow.reversed(), secret);
-        Ok(Self { frame, at, packet, flow, reverse })
+        Ok(Self { frame, at, packet, flow, reverse, entered: Time::ZERO })
     }
 
     /// Frame to be written to a TUN device.
@@ -123,6 +126,16 @@ impl Packet for IpDatagram {
 
     fn transport(&self) -> Transport {
         self.packet.transport
+    }
+}
+
+impl LinkPacket for IpDatagram {
+    fn enter(&mut self, now: Time) {
+        self.entered = now;
+    }
+
+    fn entered(&self) -> Time {
+        self.entered
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
+use std::time::Instant;
 
 use marcato_link::Trace;
 use marcato_scenario::Experiment;
@@ -13,9 +15,9 @@ use marcato_units::{Stream, Time};
 
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
 use crate::ip_datagram::IpDatagram;
-use crate::link::{Link, LinkChange, LinkConfig, LinkError};
+use crate::link::{Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, Watcher};
 use crate::namespace::Namespace;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{NodePlan, Plan, PlanError};
 use crate::sys;
 use crate::wiring::{Device, WiringError, wire};
 
@@ -101,9 +103,27 @@ pub enum HostError {
 
 /// Host of a lab.
 struct Host {
-    /// Names of its nodes; the first is its own.
-    nodes: Vec<String>,
+    /// Its nodes; the name of the first is its own.
+    nodes: Vec<Node>,
     namespace: Namespace,
+}
+
+struct Node {
+    name: String,
+    addresses: (Ipv4Addr, Ipv6Addr),
+}
+
+/// Clock of a lab.
+#[derive(Clone, Copy, Debug)]
+pub struct LabClock {
+    epoch: Instant,
+}
+
+impl LabClock {
+    /// Time since the links of the lab began to work.
+    pub fn now(self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
 }
 
 /// Running lab. Dropping it removes its hosts and links, and ends the commands in them. The kernel
@@ -150,7 +170,8 @@ impl Lab {
             for ((place, end), tun) in places.into_iter().zip(wired) {
                 ends[place][end] = Some(tun);
             }
-            let nodes = host.nodes.iter().map(|node| node.name.clone()).collect();
+            let node = |node: &NodePlan| Node { name: node.name.clone(), addresses: node.addresses };
+            let nodes = host.nodes.iter().map(node).collect();
             hosts.push(Host { nodes, namespace });
         }
         let wires = ends.into_iter().zip(directions).filter_map(|([a, b], directions)| {
@@ -165,12 +186,51 @@ impl Lab {
 
     /// Names of the hosts. A host with several interfaces has the name of the first.
     pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().filter_map(|host| host.nodes.first()).map(String::as_str)
+        self.hosts.iter().filter_map(|host| host.nodes.first()).map(|node| node.name.as_str())
     }
 
     /// Time since the links began to work.
     pub fn now(&self) -> Time {
         self.emulator.now()
+    }
+
+    /// Clock that shows the [time](Self::now) of this lab, also on other threads.
+    pub fn clock(&self) -> LabClock {
+        LabClock { epoch: self.emulator.epoch() }
+    }
+
+    /// Name of the host of which a node is an interface; `None` if the lab has no such node.
+    pub fn host_of(&self, node: &str) -> Option<&str> {
+        let is_it = |host: &&Host| host.nodes.iter().any(|known| known.name == node);
+        let host = self.hosts.iter().find(is_it)?;
+        host.nodes.first().map(|first| first.name.as_str())
+    }
+
+    /// Addresses of a node; `None` if the lab has no such node.
+    pub fn addresses(&self, node: &str) -> Option<(Ipv4Addr, Ipv6Addr)> {
+        let mut nodes = self.hosts.iter().flat_map(|host| &host.nodes);
+        nodes.find(|known| known.name == node).map(|node| node.addresses)
+    }
+
+    /// Counters of a direction of the link with this number, in the scenario's order.
+    pub fn counters(&self, link: usize, back: bool) -> Option<LinkCounters> {
+        self.emulator.link(link, back.into(), |link, _| *link.counters())
+    }
+
+    /// Measurements of a direction of the link with this number, in the scenario's order.
+    pub fn measurement(&self, link: usize, back: bool) -> Option<LinkMeasurement> {
+        self.emulator.link(link, back.into(), Link::measurement)
+    }
+
+    /// Begins new [measurements](Self::measurement) of the queue of a direction of a link.
+    pub fn restart_measurement(&self, link: usize, back: bool) {
+        self.emulator.link(link, back.into(), Link::restart_measurement);
+    }
+
+    /// Passes all packets of a direction of a link to an observer from now on, in place of an earlier
+    /// one.
+    pub fn watch(&self, link: usize, back: bool, watcher: Box<dyn Watcher<IpDatagram>>) {
+        self.emulator.link(link, back.into(), |link, _| link.watch(watcher));
     }
 
     /// Statistics of each link, by name: the direction there, and the direction back.
@@ -202,7 +262,7 @@ impl Lab {
         host: &str,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, HostError> {
-        let found = self.hosts.iter().find(|known| known.nodes.iter().any(|node| node == host));
+        let found = self.hosts.iter().find(|known| known.nodes.iter().any(|node| node.name == host));
         let Some(found) = found else {
             let known = self.hosts().collect::<Vec<_>>().join(", ");
             return Err(HostError::Unknown { name: host.to_owned(), known });

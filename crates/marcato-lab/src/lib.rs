@@ -38,6 +38,7 @@ mod line;
 mod link;
 #[cfg(target_os = "linux")]
 mod namespace;
+mod packet_log;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
@@ -54,11 +55,15 @@ pub use datagram::Datagram;
 pub use emulator::DirectionStats;
 pub use ip_datagram::IpDatagram;
 #[cfg(target_os = "linux")]
-pub use lab::{HostError, Lab, LabError, LabOptions, Traces, VARIABLE};
+pub use lab::{HostError, Lab, LabClock, LabError, LabOptions, Traces, VARIABLE};
 #[cfg(target_os = "linux")]
 pub use leftover::Leftover;
-pub use link::{Link, LinkChange, LinkConfig, LinkCounters, LinkError, MAX_UNDER_WAY};
-pub use marcato_link::{Jitter, JitterError, Loss, Trace, TraceError};
+pub use link::{
+    Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, LinkPacket, MAX_UNDER_WAY,
+    PacketEvent, Watcher,
+};
+pub use marcato_link::{Histogram, Jitter, JitterError, Load, Loss, Trace, TraceError, Waiting};
+pub use packet_log::{PACKET_COLUMNS, PacketLog};
 #[cfg(target_os = "linux")]
 pub use plan::{MAX_NODES, PlanError};
 pub use udp::{OpenError, Port, UdpLink};

@@ -10,8 +10,11 @@
 
 use std::collections::VecDeque;
 
-use marcato_link::{Arrival, Impairments, Jitter, Loss, Opportunities, Trace};
-use marcato_queue::{Discipline, DropTail, Packet};
+use marcato_link::{
+    Arrival, Course, Histogram, Impairments, Jitter, Load, Loss, Occupancy, Opportunities, Trace, Waiting,
+    load,
+};
+use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use crate::line::Line;
@@ -19,6 +22,61 @@ use crate::line::Line;
 /// Most packets on a line. Only links with a disproportionate bandwidth-delay product reach it:
 /// 65 536 packets of 1200 bytes are 6 Gbit/s for 100 ms.
 pub const MAX_UNDER_WAY: usize = 65_536;
+
+/// Packet that keeps the time at which it entered a link.
+pub trait LinkPacket: Packet + Clone {
+    /// Sets the time at which it entered.
+    fn enter(&mut self, now: Time);
+
+    /// Time at which it entered.
+    fn entered(&self) -> Time;
+}
+
+/// Event of a packet on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketEvent {
+    /// It was sent into the link.
+    Offered,
+    /// It was larger than the link's MTU.
+    TooBig,
+    /// The queue dropped it.
+    Dropped,
+    /// It left the queue, and its transmission began.
+    Left,
+    /// The line lost it, or the link was down.
+    Lost,
+    /// It came out at the far end.
+    Arrived,
+}
+
+impl PacketEvent {
+    /// Name for tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Offered => "offered",
+            Self::TooBig => "too big",
+            Self::Dropped => "dropped",
+            Self::Left => "left",
+            Self::Lost => "lost",
+            Self::Arrived => "arrived",
+        }
+    }
+}
+
+/// Observer of the packets of one direction of a link. It is called by the thread that moves packets,
+/// so it must not wait for anything.
+pub trait Watcher<P>: Send {
+    /// Receives an event, with the time at which it was due. Times of successive events may run
+    /// backwards by the lateness of a timer.
+    fn note(&mut self, at: Time, event: PacketEvent, packet: &P);
+}
+
+/// Passes an event on if there is an observer.
+fn tell<P>(watcher: &mut Option<Box<dyn Watcher<P>>>, at: Time, event: PacketEvent, packet: &P) {
+    if let Some(watcher) = watcher {
+        watcher.note(at, event, packet);
+    }
+}
 
 /// Configuration of one direction of a link.
 pub struct LinkConfig<P> {
@@ -173,6 +231,25 @@ pub struct LinkCounters {
     pub longest_queue: Bytes,
 }
 
+/// Measurements of a direction of a link since its beginning, or since the last
+/// [restart](Link::restart_measurement).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkMeasurement {
+    /// Backlog of the queue over that time.
+    pub waiting: Waiting,
+    /// Sojourn times of the packets that left the queue in that time.
+    pub sojourns: Histogram,
+    /// Backlog of the queue now.
+    pub backlog: Backlog,
+    /// Bytes carried since the beginning of the link, and those that it could have carried.
+    pub load: Load,
+    /// Packets that the queue has marked since the beginning of the link.
+    pub marked: u64,
+    /// Packets that have left the queue since the beginning of the link, and the sum of their sojourn
+    /// times.
+    pub left: (u64, Duration),
+}
+
 /// One direction of a link. Time never runs backwards from one call to the next.
 pub struct Link<P> {
     rate: Option<Rate>,
@@ -184,6 +261,8 @@ pub struct Link<P> {
     queue: Box<dyn Discipline<P> + Send>,
     /// End of the transmission of the packet taken last.
     free_at: Time,
+    /// Length on the wire of that packet, and the beginning of its transmission.
+    latest: (Bytes, Time),
     line: Line<P>,
     /// Earliest arrival of packets that must not overtake those in flight.
     not_before: Time,
@@ -191,11 +270,20 @@ pub struct Link<P> {
     /// Changes to come, in order.
     changes: VecDeque<(Time, LinkChange<P>)>,
     /// Packets that have come out, except those that arrived while the link was down.
-    out: VecDeque<P>,
+    out: VecDeque<(Time, P)>,
     counters: LinkCounters,
+    /// Counters of queues that have been replaced.
+    replaced: Counters,
+    occupancy: Occupancy,
+    sojourns: Histogram,
+    left: (u64, Duration),
+    /// Bytes put on the wire, framing included.
+    carried: Bytes,
+    course: Course,
+    watcher: Option<Box<dyn Watcher<P>>>,
 }
 
-impl<P: Packet + Clone> Link<P> {
+impl<P: LinkPacket> Link<P> {
     /// Creates an empty link. Losses are drawn from the stream `loss/NAME` of `seed`, jitter and
     /// duplication from `jitter/NAME` and `duplication/NAME`.
     ///
@@ -225,11 +313,19 @@ impl<P: Packet + Clone> Link<P> {
             line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
             queue,
             free_at: Time::ZERO,
+            latest: (Bytes::ZERO, Time::ZERO),
             not_before: Time::ZERO,
             up: true,
             changes: VecDeque::new(),
             out: VecDeque::new(),
             counters: LinkCounters::default(),
+            replaced: Counters::default(),
+            occupancy: Occupancy::default(),
+            sojourns: Histogram::default(),
+            left: (0, Duration::ZERO),
+            carried: Bytes::ZERO,
+            course: Course::new(rate),
+            watcher: None,
         })
     }
 
@@ -238,50 +334,77 @@ impl<P: Packet + Clone> Link<P> {
         self.changes.push_back((at, change));
     }
 
+    /// Passes all events of packets to an observer from now on, in place of an earlier one.
+    pub fn watch(&mut self, watcher: Box<dyn Watcher<P>>) {
+        self.watcher = Some(watcher);
+    }
+
     /// Enqueues a packet.
-    pub fn send(&mut self, now: Time, packet: P) {
+    pub fn send(&mut self, now: Time, mut packet: P) {
         self.advance(now);
+        packet.enter(now);
         self.counters.offered += 1;
+        self.tell(now, PacketEvent::Offered, &packet);
         if !self.up {
             self.counters.lost += 1;
+            self.tell(now, PacketEvent::Lost, &packet);
             return;
         }
         if self.mtu.is_some_and(|mtu| packet.len() > mtu) {
             self.counters.too_big += 1;
+            self.tell(now, PacketEvent::TooBig, &packet);
             return;
         }
-        let dropped = &mut self.counters.dropped;
-        if self.queue.enqueue_with(now, packet, &mut |_| *dropped += 1).lost().is_some() {
-            *dropped += 1;
-        }
+        self.enqueue(now, packet);
         self.counters.longest_queue = self.counters.longest_queue.max(self.queue.backlog().bytes);
         // An idle transmitter begins now, not when it became idle.
         self.free_at = self.free_at.max(now);
         self.transmit(now);
     }
 
+    fn enqueue(&mut self, now: Time, packet: P) {
+        let (counters, watcher) = (&mut self.counters, &mut self.watcher);
+        let mut dropped = |packet: P| {
+            counters.dropped += 1;
+            tell(watcher, now, PacketEvent::Dropped, &packet);
+        };
+        if let Some(refused) = self.queue.enqueue_with(now, packet, &mut dropped).lost() {
+            dropped(refused);
+        }
+        self.occupancy.set(now, 0, self.queue.backlog());
+    }
+
+    fn tell(&mut self, at: Time, event: PacketEvent, packet: &P) {
+        tell(&mut self.watcher, at, event, packet);
+    }
+
     /// Returns the next packet that has come out by `now`.
     pub fn poll(&mut self, now: Time) -> Option<P> {
         self.advance(now);
-        let packet = loop {
-            if let Some(packet) = self.out.pop_front() {
-                break packet;
+        let (at, packet) = loop {
+            if let Some(out) = self.out.pop_front() {
+                break out;
             }
-            self.line.next_arrival().filter(|at| *at <= now)?;
+            let at = self.line.next_arrival().filter(|at| *at <= now)?;
             let packet = self.line.pop()?;
-            if let Some(packet) = self.arrive(packet) {
-                break packet;
+            if let Some(packet) = self.arrive(at, packet) {
+                break (at, packet);
             }
         };
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
+        self.tell(at, PacketEvent::Arrived, &packet);
         Some(packet)
     }
 
     /// Returns a packet that arrives, unless the link is down.
-    fn arrive(&mut self, packet: P) -> Option<P> {
-        self.counters.lost += u64::from(!self.up);
-        Some(packet).filter(|_| self.up)
+    fn arrive(&mut self, at: Time, packet: P) -> Option<P> {
+        if self.up {
+            return Some(packet);
+        }
+        self.counters.lost += 1;
+        self.tell(at, PacketEvent::Lost, &packet);
+        None
     }
 
     /// Makes the changes that are due, each between the events before and after it.
@@ -289,9 +412,9 @@ impl<P: Packet + Clone> Link<P> {
         while self.changes.front().is_some_and(|(at, _)| *at <= now) {
             let Some((at, change)) = self.changes.pop_front() else { break };
             self.transmit(at);
-            while self.line.next_arrival().is_some_and(|arrival| arrival <= at) {
-                let arrived = self.line.pop().and_then(|packet| self.arrive(packet));
-                self.out.extend(arrived);
+            while let Some(arrival) = self.line.next_arrival().filter(|arrival| *arrival <= at) {
+                let arrived = self.line.pop().and_then(|packet| self.arrive(arrival, packet));
+                self.out.extend(arrived.map(|packet| (arrival, packet)));
             }
             self.change(at, change);
         }
@@ -302,6 +425,8 @@ impl<P: Packet + Clone> Link<P> {
         match change {
             LinkChange::Rate(rate) => {
                 self.rate = Some(rate);
+                // The packet in transmission finishes at the rate at which it began.
+                self.course.change(self.free_at.max(now), rate);
                 // A packet that waited for a rate begins now.
                 self.free_at = self.free_at.max(now);
             }
@@ -327,13 +452,15 @@ impl<P: Packet + Clone> Link<P> {
 
     /// Moves the packets of an old queue to the present one.
     fn move_over(&mut self, now: Time, old: &mut dyn Discipline<P>) {
-        let dropped = &mut self.counters.dropped;
         let mut at = now;
         while !old.backlog().is_empty() {
-            if let Some(packet) = old.dequeue_with(at, &mut |_| *dropped += 1) {
-                if self.queue.enqueue_with(now, packet, &mut |_| *dropped += 1).lost().is_some() {
-                    *dropped += 1;
-                }
+            let (counters, watcher) = (&mut self.counters, &mut self.watcher);
+            let moved = old.dequeue_with(at, &mut |packet| {
+                counters.dropped += 1;
+                tell(watcher, now, PacketEvent::Dropped, &packet);
+            });
+            if let Some(packet) = moved {
+                self.enqueue(now, packet);
             } else if let Some(ready) = old.next_ready(at).filter(|ready| *ready > at) {
                 // A queue that holds packets back releases them here.
                 at = ready;
@@ -341,6 +468,7 @@ impl<P: Packet + Clone> Link<P> {
                 break;
             }
         }
+        self.replaced = self.replaced + *old.counters();
     }
 
     /// Returns the time of the next call of [`poll`](Self::poll), if nothing is sent until then. No
@@ -361,6 +489,39 @@ impl<P: Packet + Clone> Link<P> {
     /// Bytes in the queue.
     pub fn queued(&self) -> Bytes {
         self.queue.backlog().bytes
+    }
+
+    /// Measurements until `now`.
+    pub fn measurement(&mut self, now: Time) -> LinkMeasurement {
+        self.advance(now);
+        LinkMeasurement {
+            waiting: self.occupancy.until(now),
+            sojourns: self.sojourns.clone(),
+            backlog: self.queue.backlog(),
+            load: self.load(now),
+            marked: (self.replaced + *self.queue.counters()).marked.packets,
+            left: self.left,
+        }
+    }
+
+    /// Begins a new measurement of the queue at `now`.
+    pub fn restart_measurement(&mut self, now: Time) {
+        self.advance(now);
+        self.occupancy.restart(now);
+        self.sojourns = Histogram::default();
+    }
+
+    /// Returns the bytes carried up to `now`, and those that could have been.
+    fn load(&self, now: Time) -> Load {
+        let carried = self.carried.get() as f64;
+        if let Some(opportunities) = &self.opportunities {
+            return Load {
+                carried: carried - opportunities.promised(now),
+                capacity: opportunities.capacity(now),
+            };
+        }
+        let rest = load::rest(self.latest.0, self.latest.1, self.free_at, now);
+        Load { carried: carried - rest, capacity: self.course.at(now) }
     }
 
     /// Shows the queue a packet of the other direction, for queues that judge flows by their answers.
@@ -388,8 +549,13 @@ impl<P: Packet + Clone> Link<P> {
                     continue;
                 }
             }
-            let counters = &mut self.counters;
-            let Some(packet) = self.queue.dequeue_with(ready, &mut |_| counters.dropped += 1) else {
+            let (counters, watcher) = (&mut self.counters, &mut self.watcher);
+            let packet = self.queue.dequeue_with(ready, &mut |packet| {
+                counters.dropped += 1;
+                tell(watcher, ready, PacketEvent::Dropped, &packet);
+            });
+            self.occupancy.set(ready, 0, self.queue.backlog());
+            let Some(packet) = packet else {
                 // The queue has dropped all its packets, or its ready time was wrong.
                 self.free_at = ready;
                 if self.queue.backlog().is_empty() {
@@ -400,7 +566,13 @@ impl<P: Packet + Clone> Link<P> {
                     _ => return,
                 }
             };
+            let sojourn = ready.since(packet.entered());
+            self.sojourns.record(sojourn);
+            self.left = (self.left.0 + 1, self.left.1 + sojourn);
+            self.tell(ready, PacketEvent::Left, &packet);
             let on_wire = packet.len() + self.framing;
+            self.carried += on_wire;
+            self.latest = (on_wire, ready);
             self.free_at = match (&mut self.opportunities, self.rate) {
                 (Some(opportunities), _) => opportunities.take(on_wire),
                 (None, Some(rate)) => ready + rate.transmission_time(on_wire),
@@ -417,6 +589,7 @@ impl<P: Packet + Clone> Link<P> {
         let arrival = self.impairments.arrival(self.free_at + self.delay);
         let Some(Arrival { at, twice }) = arrival.filter(|_| self.up) else {
             self.counters.lost += 1;
+            self.tell(self.free_at, PacketEvent::Lost, &packet);
             return;
         };
         let at = at.max(self.not_before);

@@ -234,6 +234,8 @@ pub use request::Request;
 pub use rustls;
 pub use sessions::Sessions;
 pub use stats::{ConnectionStats, EarlyStats, LaneStats, LevelStats};
+#[cfg(feature = "tcp")]
+pub use sys::TcpInfo;
 pub use target::{Named, Target};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).

@@ -46,27 +46,64 @@ pub(crate) struct Instruction {
     pub(crate) value: u32,
 }
 
-/// Measurements of a TCP connection.
+/// Measurements of a TCP connection by Linux (`TCP_INFO`). Fields that an older kernel lacks are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TcpInfo {
-    pub(crate) mss: Bytes,
-    pub(crate) srtt: Duration,
-    pub(crate) cwnd_segments: u32,
-    pub(crate) in_flight_segments: u32,
-    pub(crate) retransmitted_segments: u32,
+#[non_exhaustive]
+pub struct TcpInfo {
+    /// Payload of a full segment.
+    pub mss: Bytes,
+    /// Smoothed round-trip time; zero before the first measurement.
+    pub srtt: Duration,
+    /// Least round-trip time; the most that 32 bits of microseconds hold before the first measurement.
+    pub min_rtt: Duration,
+    /// Retransmission timeout.
+    pub rto: Duration,
+    /// Congestion window.
+    pub cwnd_segments: u32,
+    /// Slow-start threshold; at least 2^31 - 1 if there is none.
+    pub ssthresh_segments: u32,
+    /// Segments sent and not acknowledged.
+    pub in_flight_segments: u32,
+    /// Those of them that have arrived out of order (selectively acknowledged).
+    pub sacked_segments: u32,
+    /// Those of them that count as lost.
+    pub lost_segments: u32,
+    /// Retransmissions that are on their way.
+    pub resent_segments: u32,
+    /// Retransmissions so far.
+    pub retransmitted_segments: u32,
+    /// Expiries of the retransmission timer so far. Linux 6.7 and later.
+    pub timeouts: u16,
+    /// Segments sent, including those without data.
+    pub segments_out: u32,
     /// Data segments sent, including retransmissions; `bytes_out` are their bytes.
-    pub(crate) data_segments_out: u32,
-    pub(crate) bytes_out: Bytes,
+    pub data_segments_out: u32,
+    /// Bytes of the data segments sent.
+    pub bytes_out: Bytes,
     /// Bytes never sent yet.
-    pub(crate) unsent: Bytes,
+    pub unsent: Bytes,
     /// Latest delivery rate; zero if there is none yet.
-    pub(crate) delivery_rate: Rate,
+    pub delivery_rate: Rate,
+    /// Pacing rate; `None` if the connection is not paced.
+    pub pacing_rate: Option<Rate>,
     /// Bytes acknowledged by the peer.
-    pub(crate) acked: Bytes,
+    pub acked: Bytes,
     /// Time since the peer's last segment.
-    pub(crate) silence: Duration,
+    pub silence: Duration,
     /// Keep-alive and zero-window probes sent since then.
-    pub(crate) unanswered_probes: u8,
+    pub unanswered_probes: u8,
+}
+
+#[cfg(target_os = "linux")]
+impl TcpInfo {
+    /// Takes the measurements of a socket.
+    ///
+    /// # Errors
+    ///
+    /// If it is no TCP socket.
+    pub fn of(socket: &impl std::os::fd::AsFd) -> io::Result<Self> {
+        tcp_info(&socket2::SockRef::from(socket))
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -376,7 +413,18 @@ mod linux {
         };
         Ok(TcpInfo {
             mss: Bytes::from(word(16)),
+            min_rtt: Duration::from_micros(u64::from(word(148))),
+            rto: Duration::from_micros(u64::from(word(8))),
+            ssthresh_segments: word(76),
             in_flight_segments: word(24),
+            sacked_segments: word(28),
+            lost_segments: word(32),
+            resent_segments: word(36),
+            timeouts: raw.get(240..242).and_then(|half| half.try_into().ok()).map_or(0, u16::from_ne_bytes),
+            segments_out: word(136),
+            pacing_rate: Some(long(104))
+                .filter(|rate| *rate < u64::MAX)
+                .map(|rate| Rate::from_bps(rate.saturating_mul(8))),
             srtt: Duration::from_micros(u64::from(word(68))),
             cwnd_segments: word(80),
             retransmitted_segments: word(100),

@@ -20,6 +20,8 @@ pub(crate) enum LabError {
     #[error(transparent)]
     Trace(Box<SimError>),
     #[error(transparent)]
+    Run(Box<SimError>),
+    #[error(transparent)]
     Lab(#[from] marcato_lab::LabError),
     #[error(transparent)]
     Host(#[from] HostError),
@@ -27,6 +29,8 @@ pub(crate) enum LabError {
     Interrupt(io::Error),
     #[error("cannot write the statistics: {0}")]
     Stats(io::Error),
+    #[error("cannot write the packets: {0}")]
+    Record(io::Error),
     #[error("cannot wait for the command: {0}")]
     Wait(io::Error),
     #[error("cannot remove what labs have left: {0}")]

@@ -1,8 +1,11 @@
 //! `marcato lab`: real programs on the network of a scenario.
 
+mod compare;
 mod error;
+mod record;
 mod selftest;
 mod statistics;
+mod trial;
 
 use std::io::Write;
 use std::process::{Child, Command};
@@ -12,7 +15,8 @@ use marcato_lab::{Lab, LabOptions, Leftover, enter_user_namespace};
 use marcato_scenario::{Experiment, Overrides, Scenario};
 
 pub(crate) use self::error::LabError;
-use self::statistics::Log;
+use self::record::Record;
+use self::statistics::{Live, Log};
 use crate::Status;
 use crate::arguments::{LabAction, LabNetwork, LabRun, LabShell};
 use crate::interrupt::Interrupt;
@@ -34,6 +38,8 @@ pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, 
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
             on_host(network, Command::new(shell))
         }
+        LabAction::Trial(asked) => trial::run(asked, stdout),
+        LabAction::Compare(asked) => compare::run(asked, stdout),
         LabAction::Clean(asked) => clean(asked.dry_run, stdout),
         LabAction::Selftest(asked) => {
             privileges();
@@ -43,7 +49,7 @@ pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, 
 }
 
 /// Asks for a user namespace if this process is not root. The lab reports it if that has failed.
-fn privileges() {
+pub(crate) fn privileges() {
     if !rustix::process::geteuid().is_root() {
         let _ = enter_user_namespace();
     }
@@ -51,7 +57,7 @@ fn privileges() {
 
 /// Runs a command on a host of a scenario's network, and prints what its links carried.
 fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
-    let LabNetwork { file, host, set, seed, offload, quiet, stats, every } = network;
+    let LabNetwork { file, host, set, seed, offload, quiet, stats, every, live, pcap, packets } = network;
     let scenario = Scenario::load(file, &Overrides { set: set.clone(), seed: *seed })?;
     let run = scenario.run(0).ok_or(LabError::NoRun)?;
     if scenario.count() > 1 && !quiet {
@@ -69,11 +75,26 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let host = host.as_deref().unwrap_or_else(|| first_host(&run.experiment));
     let log = stats.as_deref().map(|path| Log::create(path, *every, &lab)).transpose();
     let mut log = log.map_err(LabError::Stats)?;
+    let links = run.experiment.links.iter().map(|link| link.name.as_str());
+    let record = Record::create(pcap.as_deref(), packets.as_deref(), &lab, links);
+    let mut record = record.map_err(LabError::Record)?;
+    let mut live = live.then(|| Live::new(*every, &lab));
     let child = lab.spawn(host, command)?;
-    let status = until_it_ends(child, || match &mut log {
-        Some(log) => log.look(&lab).map_err(LabError::Stats),
-        None => Ok(()),
-    })?;
+    let mut look = || {
+        if let Some(live) = &mut live {
+            live.look(&lab);
+        }
+        if let Some(record) = &mut record {
+            record.look().map_err(LabError::Record)?;
+        }
+        log.as_mut().map_or(Ok(()), |log| log.look(&lab)).map_err(LabError::Stats)
+    };
+    let status = until_it_ends(child, &mut look)?;
+    look()?;
+    drop(live);
+    if let Some(missed) = record.map(|record| record.missed()).filter(|missed| *missed > 0) {
+        eprintln!("{missed} packets came too fast to be written");
+    }
     if !quiet {
         eprint!("{}", statistics::table(&lab));
     }

@@ -55,14 +55,26 @@ fn label(series: &SeriesOutcome) -> String {
 
 /// Returns a chart for each recorded metric, with a line for each flow or link.
 pub(crate) fn series(outcome: &Outcome) -> Vec<Figure> {
+    overlaid("", &[("", outcome)])
+}
+
+/// Returns the charts of several outcomes of one experiment, laid over each other. Lines have the name
+/// of their outcome behind their own, and those of all but the first are dashed. Names of figures begin
+/// with `prefix`.
+pub(crate) fn overlaid(prefix: &str, outcomes: &[(&str, &Outcome)]) -> Vec<Figure> {
     let mut charts: Vec<(Kind, LineChart)> = Vec::new();
-    for one in &outcome.series {
+    let all = outcomes
+        .iter()
+        .enumerate()
+        .flat_map(|(place, (name, outcome))| outcome.series.iter().map(move |one| (place > 0, *name, one)));
+    for (is_dashed, name, one) in all {
         let of = kind(&one.series);
         let points = one
             .points
             .iter()
             .map(|&(at, value)| (at.as_secs_f64(), value.map_or(f64::NAN, |value| value / of.scale)));
-        let line = Line::line(label(one), points);
+        let line = Line::line(label(one) + name, points);
+        let line = if is_dashed { line.dashed() } else { line };
         match charts.iter_mut().find(|(other, _)| other.id == of.id) {
             Some((_, chart)) => *chart = chart.clone().series(line),
             None => {
@@ -71,23 +83,34 @@ pub(crate) fn series(outcome: &Outcome) -> Vec<Figure> {
             }
         }
     }
-    charts.into_iter().map(|(of, chart)| Figure::new(of.id, chart.to_svg(), of.title)).collect()
+    let figure =
+        |(of, chart): (Kind, LineChart)| Figure::new(format!("{prefix}{}", of.id), chart.to_svg(), of.title);
+    charts.into_iter().map(figure).collect()
 }
 
 /// Returns the CCDF of completion times, with a line for each flow and kind. Bulk data is excluded.
 pub(crate) fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
+    completions_overlaid("", &[("", flows)])
+}
+
+/// Returns the CCDFs of completion times of several outcomes, laid over each other as by [`overlaid`].
+pub(crate) fn completions_overlaid(prefix: &str, outcomes: &[(&str, &[FlowOutcome])]) -> Option<Figure> {
     let mut chart = LineChart::ccdf("completion times", Axis::new("completion time", "ms").log(), true);
     let mut any = false;
-    for flow in flows {
-        for times in flow.times.iter().filter(|times| !times.name.starts_with("bulk-")) {
-            let samples: Vec<f64> = times.samples().collect();
-            if samples.len() >= FEW {
-                any = true;
-                chart = chart.series(Line::ccdf(format!("{} {}", flow.name, times.name), samples));
+    for (place, (name, flows)) in outcomes.iter().enumerate() {
+        for flow in *flows {
+            for times in flow.times.iter().filter(|times| !times.name.starts_with("bulk-")) {
+                let samples: Vec<f64> = times.samples().collect();
+                if samples.len() >= FEW {
+                    any = true;
+                    let line = Line::ccdf(format!("{} {}{name}", flow.name, times.name), samples);
+                    chart = chart.series(if place > 0 { line.dashed() } else { line });
+                }
             }
         }
     }
     any.then(|| {
-        Figure::new("completion", chart.to_svg(), "CCDF of the completion times of transfers or messages")
+        let id = format!("{prefix}completion");
+        Figure::new(id, chart.to_svg(), "CCDF of the completion times of transfers or messages")
     })
 }

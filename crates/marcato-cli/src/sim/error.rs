@@ -18,6 +18,9 @@ pub(crate) enum SimError {
     Build(#[from] BuildError),
     #[error(transparent)]
     Standstill(#[from] Standstill),
+    #[cfg(target_os = "linux")]
+    #[error(transparent)]
+    Trial(#[from] marcato_trial::TrialError),
     #[error("the trace `{path}` cannot be read: {problem}")]
     Trace { path: String, problem: String },
     #[error("the run {id} failed: {problem}")]

@@ -239,8 +239,13 @@ pub(crate) struct Done {
 /// Returns the runs of a grid with the numbers of their `documents`, which are in the same order.
 pub(crate) fn done(scenario: &Scenario, documents: &[String]) -> Vec<Done> {
     // New and kept documents are both read from their text, so that they give identical numbers.
-    let read = |document: &String| metrics(&serde_json::from_str(document).unwrap_or_default());
-    scenario.runs().zip(documents).map(|(run, document)| Done { run, numbers: read(document) }).collect()
+    let done = |(run, document): (Run, &String)| Done { run, numbers: numbers(document) };
+    scenario.runs().zip(documents).map(done).collect()
+}
+
+/// Returns the numbers of a document by name.
+pub(crate) fn numbers(document: &str) -> Numbers {
+    metrics(&serde_json::from_str(document).unwrap_or_default())
 }
 
 /// Returns the combinations, with the means over the runs of each.

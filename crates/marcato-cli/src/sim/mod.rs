@@ -1,20 +1,20 @@
 //! `marcato sim`: runs scenarios and writes their results.
 
 mod capture;
-mod chart;
+pub(crate) mod chart;
 mod completions;
 mod error;
 mod explained;
-mod frame;
-mod grid;
+pub(crate) mod frame;
+pub(crate) mod grid;
 mod parquet;
-mod report;
+pub(crate) mod report;
 mod result;
 mod runs;
-mod sheet;
-mod store;
+pub(crate) mod sheet;
+pub(crate) mod store;
 mod summary;
-mod text;
+pub(crate) mod text;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -24,7 +24,7 @@ use std::thread;
 
 use marcato_papers::Progress as _;
 use marcato_scenario::{Overrides, Run, Scenario, explain};
-use marcato_sim::scenario::{Outcome, Traces, build};
+use marcato_sim::scenario::{Advance, Outcome, Traces, World, build};
 
 use self::capture::Captures;
 use self::error::Kept;
@@ -93,14 +93,42 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
         experiment.record.pcap.links.clear();
     }
     let world = build(&experiment, traces)?;
+    let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
+    let result = execute(one, world, out, "simulated seconds", &interrupt)?;
+    if let Some(out) = out {
+        manifest.write(out)?;
+        result.write(out, one)?;
+    }
+    Ok(result.format(one, asked.format))
+}
+
+/// Result of one run.
+pub(crate) struct Done {
+    pub(crate) outcome: Outcome,
+    pub(crate) tables: Tables,
+    /// Document of the run.
+    pub(crate) json: String,
+}
+
+/// Executes a run in its world, in virtual or in real time, with a bar that counts `seconds`. What is
+/// recorded during the run is written into `out`.
+pub(crate) fn execute<F: Advance>(
+    one: &Run,
+    world: World<F>,
+    out: Option<&Path>,
+    seconds: &str,
+    interrupt: &Interrupt,
+) -> Result<Done, SimError>
+where
+    SimError: From<F::Error>,
+{
     if let Some(out) = out {
         output::writable_directory(out).map_err(SimError::file(out))?;
     }
-    let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
     let mut bar = Bar::new();
     let of = one.experiment.duration.as_secs();
-    bar.begin("simulated seconds", Some(of));
-    let mut captures = Captures::new(out, &mut bar, &interrupt);
+    bar.begin(seconds, Some(of));
+    let mut captures = Captures::new(out, &mut bar, interrupt);
     let outcome = world.run(&mut captures)?;
     if interrupt.came() {
         return Err(SimError::Interrupted(Kept::Nothing { seconds: captures.seconds(), of }));
@@ -108,15 +136,29 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
     captures.finish()?;
     let tables = Tables::of(&outcome);
     let json = result::json(one, &outcome, &tables);
-    if let Some(out) = out {
-        manifest.write(out)?;
-        write(out, one, &outcome, &tables, &json)?;
+    Ok(Done { outcome, tables, json })
+}
+
+impl Done {
+    /// Writes the files of the run.
+    pub(crate) fn write(&self, out: &Path, one: &Run) -> Result<(), SimError> {
+        write(out, one, &self.outcome, &self.tables, &self.json)
     }
-    Ok(match asked.format {
-        Format::Text => text::of_run(one, &outcome),
-        Format::Json => json,
-        Format::Csv => tables.flows.to_csv(),
-    })
+
+    /// Returns the text to print.
+    pub(crate) fn format(self, one: &Run, format: Format) -> String {
+        match format {
+            Format::Text => text::of_run(one, &self.outcome),
+            Format::Json => self.json,
+            Format::Csv => self.tables.flows.to_csv(),
+        }
+    }
+
+    /// Returns its numbers by name.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn numbers(&self) -> grid::Numbers {
+        grid::numbers(&self.json)
+    }
 }
 
 /// Writes the files of one run.

@@ -9,12 +9,12 @@ use super::result::Tables;
 use super::{chart, sheet};
 
 /// Returns the version and commit for a page.
-pub(super) fn program() -> String {
+pub(crate) fn program() -> String {
     format!("Marcato {VERSION} ({COMMIT})")
 }
 
 /// Returns the description of an experiment, with its duration.
-pub(super) fn about(experiment: &marcato_scenario::Experiment) -> String {
+pub(crate) fn about(experiment: &marcato_scenario::Experiment) -> String {
     let mut about = experiment.about.clone();
     if !about.is_empty() && !about.ends_with(['.', '!', '?']) {
         about.push('.');

@@ -11,7 +11,7 @@ use super::result::direction;
 use crate::table::Table;
 
 /// Formats a number with its significant digits, or a dash if there is none.
-fn number(value: impl Into<Option<f64>>) -> String {
+pub(crate) fn number(value: impl Into<Option<f64>>) -> String {
     match value.into().filter(|value| value.is_finite()) {
         None => "-".to_owned(),
         Some(0.0) => "0".to_owned(),
@@ -153,7 +153,7 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
 }
 
 /// Returns whether a metric is shown on the terminal; the files have all.
-fn is_shown(metric: &str) -> bool {
+pub(crate) fn is_shown(metric: &str) -> bool {
     let ends = [
         "goodput_mbit_per_s",
         "goodput_sum_mbit_per_s",

@@ -1,0 +1,60 @@
+//! `marcato lab trial`: the flows of a scenario over the kernel's sockets.
+
+use std::io::Write;
+use std::path::Path;
+
+use marcato_lab::LabOptions;
+use marcato_scenario::{Overrides, Run, Scenario};
+use marcato_sim::scenario::Traces;
+
+use super::{LabError, privileges};
+use crate::Status;
+use crate::arguments::LabTrial;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::sim::{Done, SimError, execute, traces};
+
+pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, LabError> {
+    let (scenario, traces) = load(asked)?;
+    let run = scenario.run(0).ok_or(LabError::NoRun)?;
+    if scenario.count() > 1 {
+        eprintln!("this is {}, the first of {} runs of this scenario", run.id, scenario.count());
+    }
+    privileges();
+    let interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
+    let out = asked.out.as_deref();
+    let done = in_lab(&run, &traces, asked.offload, out, &interrupt).map_err(failed)?;
+    if let Some(out) = out {
+        done.write(out, &run).map_err(failed)?;
+    }
+    output::print(stdout, &done.format(&run, asked.format)).map_err(LabError::Print)?;
+    Ok(Status::Ok)
+}
+
+/// Reads a scenario and the traces that its links follow.
+pub(super) fn load(asked: &LabTrial) -> Result<(Scenario, Traces), LabError> {
+    let scenario = Scenario::load(&asked.file, &Overrides { set: asked.set.clone(), seed: asked.seed })?;
+    let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
+    Ok((scenario, traces))
+}
+
+pub(super) fn failed(error: SimError) -> LabError {
+    LabError::Run(Box::new(error))
+}
+
+/// Executes a run in a lab.
+pub(super) fn in_lab(
+    run: &Run,
+    traces: &Traces,
+    offload: bool,
+    out: Option<&Path>,
+    interrupt: &Interrupt,
+) -> Result<Done, SimError> {
+    let mut experiment = run.experiment.clone();
+    if out.is_none() {
+        // Without a directory, captures would be discarded.
+        experiment.record.pcap.links.clear();
+    }
+    let world = marcato_trial::open(&experiment, traces, LabOptions { offload })?;
+    execute(run, world, out, "seconds in the lab", interrupt)
+}

@@ -1,0 +1,110 @@
+//! QUIC flow: two hosts of the simulator whose datagrams travel by sockets of the kernel.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use bytes::BytesMut;
+use marcato_sim::{HostPair, RouteId, Side};
+use marcato_units::{Layer, Time};
+use marcato_wire::Ecn;
+
+/// Sockets of a route: the client's and the server's.
+pub(crate) struct RouteSockets {
+    pub(crate) sockets: [UdpSocket; 2],
+    pub(crate) addresses: [SocketAddr; 2],
+}
+
+/// Flow of datagrams between two hosts.
+pub(crate) struct QuicRun {
+    pub(crate) pair: HostPair,
+    pub(crate) routes: Vec<RouteSockets>,
+    /// Times of the events for the hosts' timers in the agenda.
+    pub(crate) scheduled: [Option<Time>; 2],
+    pub(crate) sent: [u64; 2],
+    /// Datagrams that the sender's own kernel refused.
+    pub(crate) refused: [u64; 2],
+    started: bool,
+    payload: Vec<u8>,
+}
+
+/// DSCP LE, at its place in the TOS octet. RFC 8622.
+pub(crate) const fn tos(layer: Layer) -> u32 {
+    match layer {
+        Layer::High => 0,
+        Layer::Low => 0b0000_0100,
+    }
+}
+
+impl QuicRun {
+    pub(crate) fn new(pair: HostPair, routes: Vec<RouteSockets>) -> Self {
+        let (sent, refused, scheduled) = ([0; 2], [0; 2], [None; 2]);
+        Self { pair, routes, scheduled, sent, refused, started: false, payload: Vec::new() }
+    }
+
+    /// Begins the flow.
+    pub(crate) fn begin(&mut self, now: Time) {
+        self.started = true;
+        self.pair.start(now);
+        self.transmit(now);
+    }
+
+    /// Reads the datagrams that have arrived at a socket.
+    pub(crate) fn receive(
+        &mut self,
+        now: Time,
+        route: usize,
+        side: Side,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
+        let Some(sockets) = self.routes.get(route) else { return Ok(()) };
+        let number = RouteId::new(u8::try_from(route).unwrap_or(u8::MAX));
+        let peer = sockets.addresses[side.peer() as usize];
+        loop {
+            match sockets.sockets[side as usize].recv_from(buffer) {
+                // Nobody else sends here, except in error.
+                Ok((_, from)) if from != peer => {}
+                Ok((len, _)) => {
+                    self.pair.datagram(now, side, number, Ecn::NotEct, BytesMut::from(&buffer[..len]));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An earlier datagram met a port that nobody listens at.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.transmit(now);
+        Ok(())
+    }
+
+    /// Calls the timer of a host.
+    pub(crate) fn timer(&mut self, now: Time, side: Side) {
+        self.pair.timer(now, side);
+        self.transmit(now);
+    }
+
+    /// Returns the time at which to call a host's timer, if no earlier event of the agenda will.
+    pub(crate) fn next_call(&mut self, now: Time, side: Side) -> Option<Time> {
+        let at = self.pair.deadline(now, side).filter(|_| self.started)?;
+        let scheduled = &mut self.scheduled[side as usize];
+        if scheduled.is_some_and(|earlier| earlier <= at) {
+            return None;
+        }
+        *scheduled = Some(at);
+        Some(at)
+    }
+
+    /// Sends all datagrams that the hosts have.
+    fn transmit(&mut self, now: Time) {
+        let mut payload = std::mem::take(&mut self.payload);
+        for side in [Side::Client, Side::Server] {
+            while let Some((route, _)) = self.pair.transmit(now, side, &mut payload) {
+                let Some(sockets) = self.routes.get(route.index()) else { continue };
+                let to = sockets.addresses[side.peer() as usize];
+                let sent = sockets.sockets[side as usize].send_to(&payload, to);
+                self.sent[side as usize] += 1;
+                self.refused[side as usize] += u64::from(sent.is_err());
+            }
+        }
+        self.payload = payload;
+    }
+}

@@ -1,0 +1,161 @@
+//! Settings of TCP that the kernel has: of a host, and of a socket.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use marcato_lab::Lab;
+use marcato_scenario::Experiment;
+use marcato_scenario::tcp::{Congestion, Tcp};
+use marcato_sim::{FlowError, TcpConfig};
+use marcato_units::{Bytes, Layer};
+use socket2::Socket;
+
+use crate::error::TrialError;
+use crate::quic::tos;
+
+/// Bytes of the timestamps option and its padding, which the kernel counts in its MSS. RFC 7323
+/// appendix A.
+const TIMESTAMPS: u32 = 12;
+
+/// Setting of a host that a flow can ask for: its key, its file, and the value that is written for
+/// true.
+type Switch = (&'static str, &'static str, fn(&Tcp) -> bool, [&'static str; 2]);
+
+const SWITCHES: [Switch; 4] = [
+    ("sack", "tcp_sack", |tcp| tcp.sack, ["0", "1"]),
+    ("timestamps", "tcp_timestamps", |tcp| tcp.timestamps, ["0", "1"]),
+    // 2 lets the other end ask for it, which is the kernel's default.
+    ("ecn", "tcp_ecn", |tcp| tcp.ecn, ["2", "1"]),
+    ("slow-start-after-idle", "tcp_slow_start_after_idle", |tcp| tcp.slow_start_after_idle, ["0", "1"]),
+];
+
+/// Sets up the kernels of all hosts as the flows of an experiment ask.
+pub(crate) fn prepare_hosts(lab: &Lab, experiment: &Experiment) -> Result<(), TrialError> {
+    let hosts: Vec<String> = lab.hosts().map(str::to_owned).collect();
+    for host in &hosts {
+        // Otherwise a connection would begin with the threshold and round trip of an earlier one.
+        set(lab, host, "tcp_no_metrics_save", "1")?;
+    }
+    let mut asked: BTreeMap<(String, &str), (bool, &Switch)> = BTreeMap::new();
+    for flow in &experiment.flows {
+        let Some(tcp) = flow.kind.tcp() else { continue };
+        for [from, to] in flow.pairs() {
+            for (node, tcp) in [(from, &tcp.from), (to, &tcp.to)] {
+                let Some(host) = lab.host_of(node) else { continue };
+                for switch in &SWITCHES {
+                    let (key, wanted) = (switch.0, switch.2(tcp));
+                    let known = asked.entry((host.to_owned(), key)).or_insert((wanted, switch));
+                    if known.0 != wanted {
+                        return Err(TrialError::Settings { node: node.to_owned(), key });
+                    }
+                }
+            }
+        }
+    }
+    for ((host, _), (wanted, (_, file, _, values))) in &asked {
+        set(lab, host, file, values[usize::from(*wanted)])?;
+    }
+    Ok(())
+}
+
+/// Writes a setting of a host's TCP.
+fn set(lab: &Lab, host: &str, setting: &'static str, value: &'static str) -> Result<(), TrialError> {
+    // The file shows the settings of the namespace of the thread that opens it.
+    let write = move || std::fs::write(Path::new("/proc/sys/net/ipv4").join(setting), value);
+    let failed = |source| TrialError::Setting { node: host.to_owned(), setting, source };
+    lab.run(host, write)?.map_err(failed)
+}
+
+/// Applies the options of one end to its socket, before it is connected or listens.
+pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tos_v4(tos(layer))?;
+    let options = if tcp.timestamps { TIMESTAMPS } else { 0 };
+    socket.set_tcp_mss(tcp.mss + options)?;
+    if let Some(lowat) = tcp.notsent_lowat {
+        socket.set_tcp_notsent_lowat(u32::try_from(lowat.get()).unwrap_or(u32::MAX))?;
+    }
+    let default = TcpConfig::default();
+    let size = |bytes: Bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX).min(i32::MAX as usize / 2);
+    // The kernel's own buffers grow to these defaults.
+    if tcp.send_buffer != default.send_buffer {
+        socket.set_send_buffer_size(size(tcp.send_buffer))?;
+    }
+    if tcp.receive_buffer != default.receive_buffer {
+        socket.set_recv_buffer_size(size(tcp.receive_buffer))?;
+    }
+    let name = match tcp.congestion {
+        Congestion::Reno => "reno",
+        Congestion::Cubic(_) => "cubic",
+        Congestion::Dctcp => "dctcp",
+        Congestion::Bbr => "bbr",
+        Congestion::Plugin(never) => match never {},
+    };
+    socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("this kernel has no congestion control `{name}`: load its module, or choose another"),
+        )
+    })
+}
+
+/// Returns an error for options that would change the meaning of a flow if the kernel ignored them.
+pub(crate) fn check(tcp: &TcpConfig) -> Result<(), FlowError> {
+    let refused = |what: &str| {
+        Err(FlowError::Refused(format!(
+            "the kernel's TCP has no {what}: remove it, or simulate the scenario"
+        )))
+    };
+    if tcp.plt.is_some() {
+        return refused("low layer");
+    }
+    if tcp.priority_option.is_some() {
+        return refused("option with a priority");
+    }
+    if tcp.own_congestion.is_some() {
+        return refused("congestion control that is a plug-in");
+    }
+    Ok(())
+}
+
+/// Returns a warning for each flow that asks for what the kernel decides by itself.
+pub(crate) fn warnings(experiment: &Experiment) -> Vec<String> {
+    let mut all = Vec::new();
+    for flow in &experiment.flows {
+        let Some(ends) = flow.kind.tcp() else { continue };
+        let mut keys: Vec<&str> = [&ends.from, &ends.to].into_iter().flat_map(ignored).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        if !keys.is_empty() {
+            let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+            all.push(format!(
+                "the flow `{}` asks for {keys}, which the kernel's TCP decides by itself",
+                flow.name
+            ));
+        }
+    }
+    all
+}
+
+/// Keys of one end that differ from what the kernel does.
+fn ignored(tcp: &Tcp) -> Vec<&'static str> {
+    let usual = Tcp::default();
+    let mut keys = Vec::new();
+    let mut differs = |key, differs: bool| keys.extend(differs.then_some(key));
+    differs("initial-window", tcp.initial_window != usual.initial_window);
+    differs("initial-ssthresh", tcp.initial_ssthresh != usual.initial_ssthresh);
+    differs("growth", tcp.growth != usual.growth);
+    differs("receive-buffer-from", tcp.receive_buffer_from != usual.receive_buffer_from);
+    differs("delayed-ack", tcp.delayed_ack != usual.delayed_ack);
+    differs("min-rto", tcp.min_rto != usual.min_rto);
+    differs("max-rto", tcp.max_rto != usual.max_rto);
+    differs("initial-rto", tcp.initial_rto != usual.initial_rto);
+    differs("loss-detection", tcp.loss_detection != usual.loss_detection);
+    differs("pacing", tcp.pacing != usual.pacing);
+    differs("segmentation-offload", tcp.segmentation_offload != usual.segmentation_offload);
+    let is_cubic = matches!(tcp.congestion, Congestion::Cubic(_));
+    differs("congestion", is_cubic && tcp.congestion != Congestion::CUBIC);
+    keys
+}

@@ -1,0 +1,300 @@
+//! Flows of scenarios over the sockets of a lab, beside their simulation.
+//!
+//! These tests need root, or user namespaces with access to `/dev/net/tun`. Without them they print
+//! why they do nothing.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use marcato_lab::{LabError, LabOptions, Traces};
+use marcato_scenario::{Experiment, Scenario};
+use marcato_sim::scenario::{Outcome, build};
+use marcato_trial::TrialError;
+use marcato_units::Time;
+
+fn experiment(text: &str) -> Experiment {
+    Scenario::parse("test.toml", text).unwrap().run(0).unwrap().experiment
+}
+
+/// Runs an experiment in a lab; `None` where there can be none.
+fn trial(experiment: &Experiment) -> Option<Outcome> {
+    match marcato_trial::open(experiment, &Traces::new(), LabOptions::default()) {
+        Ok(world) => Some(world.run(&mut |_: Time| ()).unwrap()),
+        Err(TrialError::Lab(error @ (LabError::Namespace { .. } | LabError::Wiring { .. })))
+            if !is_root() =>
+        {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn simulation(experiment: &Experiment) -> Outcome {
+    build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()
+}
+
+/// Two hosts joined by a link of 20 Mbit/s and 10 ms, with a queue of one bandwidth-delay product.
+fn scenario(flows: &str) -> Experiment {
+    experiment(&format!(
+        r#"
+        name = "test"
+        duration = "3 s"
+        nodes = ["client", "server"]
+        [[link]]
+        name = "link"
+        between = ["client", "server"]
+        rate = "20 Mbit/s"
+        delay = "10 ms"
+        queue = {{ kind = "droptail", limit = "50 kB" }}
+        {flows}
+        "#
+    ))
+}
+
+fn assert_near(lab: f64, sim: f64, share: f64, what: &str) {
+    assert!((lab / sim - 1.0).abs() <= share, "{what}: lab {lab}, simulation {sim}");
+}
+
+#[test]
+fn a_transfer_takes_as_long_as_in_the_simulator() {
+    let experiment = scenario(
+        r#"
+        [[flow]]
+        name = "file"
+        kind = "tcp"
+        from = "client"
+        to = "server"
+        size = "2 MB"
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let sim = simulation(&experiment);
+    let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
+    assert_eq!(lab_flow.bytes, sim_flow.bytes);
+    assert_near(lab_flow.completions()[0], sim_flow.completions()[0], 0.25, "completion time");
+    // Headers and acknowledgements are those of the simulator, byte by byte, but for retransmissions.
+    assert_near(lab.links[0].bytes.get() as f64, sim.links[0].bytes.get() as f64, 0.1, "bytes of the link");
+    assert!(lab_flow.sent > 1300 && lab_flow.min_rtt.unwrap() > 20.0, "{lab_flow:?}");
+    assert_eq!(lab.links[0].drops, lab_flow.losses, "each drop is of this flow");
+}
+
+#[test]
+fn packets_of_udp_arrive_at_their_rate_and_delay() {
+    let experiment = scenario(
+        r#"
+        [[flow]]
+        name = "call"
+        kind = "udp"
+        from = "client"
+        to = "server"
+        rate = "1 Mbit/s"
+        payload = "500 B"
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let sim = simulation(&experiment);
+    let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
+    assert_near(lab_flow.goodput, sim_flow.goodput, 0.1, "goodput");
+    // 528 bytes at 20 Mbit/s take 0.2 ms beyond the 10 ms. Timers may add to that.
+    assert!((10.2..20.0).contains(&lab_flow.delay.unwrap()), "{lab_flow:?}");
+    assert_eq!(lab_flow.losses, 0);
+}
+
+#[test]
+fn a_flood_fills_the_link_and_the_rest_is_lost() {
+    let experiment = scenario(
+        r#"
+        [[flow]]
+        name = "flood"
+        kind = "udp"
+        from = "client"
+        to = "server"
+        rate = "30 Mbit/s"
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let sim = simulation(&experiment);
+    let [lab_link, sim_link] = [&lab, &sim].map(|outcome| &outcome.links[0]);
+    assert_near(lab_link.throughput, sim_link.throughput, 0.1, "throughput");
+    assert!(lab_link.utilisation.unwrap() > 0.9, "{lab_link:?}");
+    // The queue is full all the time: 50 kB at 20 Mbit/s.
+    assert_near(
+        lab_link.queue_delay.unwrap().p50.as_secs_f64(),
+        sim_link.queue_delay.unwrap().p50.as_secs_f64(),
+        0.25,
+        "queue delay",
+    );
+    assert_near(lab_link.waiting.mean_bytes, sim_link.waiting.mean_bytes, 0.25, "backlog");
+    assert_near(lab.flows[0].losses as f64, sim.flows[0].losses as f64, 0.25, "losses");
+}
+
+#[test]
+fn requests_are_answered_in_the_sizes_of_the_simulator() {
+    let experiment = scenario(
+        r#"
+        [[flow]]
+        name = "pages"
+        kind = "request-response"
+        from = "client"
+        to = "server"
+        response = { kind = "exponential", mean = "20 kB" }
+        think = "50 ms"
+        requests = 10
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let sim = simulation(&experiment);
+    let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
+    assert_eq!((lab_flow.bytes, lab_flow.times[0].done.len()), (sim_flow.bytes, 10));
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+    assert_near(mean(&lab_flow.times[0].done), mean(&sim_flow.times[0].done), 0.25, "mean response time");
+}
+
+#[test]
+fn a_process_opens_the_connections_of_the_simulator() {
+    let experiment = scenario(
+        r#"
+        [[flow]]
+        name = "web"
+        kind = "tcp-process"
+        from = "client"
+        to = "server"
+        arrivals = "20 /s"
+        size = { kind = "exponential", mean = "20 kB" }
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let sim = simulation(&experiment);
+    let [lab_times, sim_times] = [&lab, &sim].map(|outcome| &outcome.flows[0].times[0]);
+    assert_eq!(lab_times.released, sim_times.released);
+    assert!(lab_times.done.len() + 3 >= sim_times.done.len(), "{lab_times:?}");
+    assert_near(lab.flows[0].bytes.get() as f64, sim.flows[0].bytes.get() as f64, 0.1, "bytes");
+}
+
+#[test]
+fn urgent_messages_overtake_a_file_over_the_kernels_tcp() {
+    let experiment = scenario(
+        r#"
+        [[flow]]
+        name = "app"
+        kind = "messages"
+        from = "client"
+        to = "server"
+        bulk = "p4"
+        sources = [{ period = "100 ms", size = "1 kB", priority = "p0" }]
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let flow = &lab.flows[0];
+    assert!(flow.goodput > 15.0, "{flow:?}");
+    let source = flow.times.iter().find(|times| times.name == "source-1").unwrap();
+    assert!(source.done.len() >= 25, "{source:?}");
+    // The queue of the link alone holds 20 ms, and the send buffer would hold 100 ms more.
+    let mut times = source.done.clone();
+    times.sort_by(f64::total_cmp);
+    assert!(times[times.len() / 2] < 80.0, "{times:?}");
+}
+
+#[test]
+fn sessions_of_quic_use_both_paths() {
+    let experiment = experiment(
+        r#"
+        name = "two-paths"
+        duration = "3 s"
+        [topology]
+        kind = "multipath"
+        paths = 2
+        rate = "10 Mbit/s"
+        delay = "10 ms"
+        [[flow]]
+        name = "both"
+        kind = "quic"
+        paths = [["client-1", "server-1"], ["client-2", "server-2"]]
+        bulk = "p4"
+        sources = [{ period = "100 ms", size = "1 kB", priority = "p0" }]
+        "#,
+    );
+    let Some(lab) = trial(&experiment) else { return };
+    let sim = simulation(&experiment);
+    assert_near(lab.flows[0].goodput, sim.flows[0].goodput, 0.25, "goodput");
+    for (lab, sim) in lab.flows[0].lanes.iter().zip(&sim.flows[0].lanes) {
+        assert_near(lab.bytes.get() as f64, sim.bytes.get() as f64, 0.25, &lab.name);
+    }
+}
+
+#[test]
+fn what_the_kernel_does_not_have_is_refused_or_said() {
+    let flow = |tcp: &str| {
+        scenario(&format!(
+            r#"
+            [[flow]]
+            name = "file"
+            kind = "tcp"
+            from = "client"
+            to = "server"
+            tcp = {{ {tcp} }}
+            "#
+        ))
+    };
+    let refused = |tcp: &str| {
+        let opened = marcato_trial::open(&flow(tcp), &Traces::new(), LabOptions::default());
+        opened.err().map(|error| error.to_string())
+    };
+    if !is_root() {
+        eprintln!("SKIPPED: needs root");
+        return;
+    }
+    let error = refused("low-layer = \"paper\"").unwrap();
+    assert!(error.contains("the kernel's TCP has no low layer"), "{error}");
+    let error = refused("mss = \"1400 B\", priority-option = \"short\"").unwrap();
+    assert!(error.contains("the kernel's TCP has no option with a priority"), "{error}");
+    let lab = trial(&flow("initial-window = 4, min-rto = \"300 ms\"")).unwrap();
+    let warnings: Vec<_> = lab.warnings.iter().map(ToString::to_string).collect();
+    let expected =
+        "the flow `file` asks for `initial-window`, `min-rto`, which the kernel's TCP decides by itself";
+    assert!(warnings.iter().any(|warning| warning == expected), "{warnings:?}");
+}
+
+#[test]
+fn captures_of_a_trial_hold_its_packets() {
+    struct Keep(Vec<u8>);
+    impl marcato_sim::scenario::Watcher for Keep {
+        fn time(&mut self, _: Time) {}
+        fn captured(&mut self, _: &str, _: bool, _: &[u8]) {}
+        fn captured_together(&mut self, part: &[u8]) {
+            self.0.extend(part);
+        }
+    }
+    let text = r#"
+        [[flow]]
+        name = "file"
+        kind = "tcp"
+        from = "client"
+        to = "server"
+        size = "100 kB"
+        [record]
+        pcap = ["link"]
+        pcap-format = "pcapng"
+        "#;
+    let experiment = scenario(text);
+    let opened = marcato_trial::open(&experiment, &Traces::new(), LabOptions::default());
+    if opened.is_err() && !is_root() {
+        eprintln!("SKIPPED: needs root");
+        return;
+    }
+    let mut keep = Keep(Vec::new());
+    let outcome = opened.unwrap().run(&mut keep).unwrap();
+    // Enhanced packet blocks have type 6, and each names its length.
+    let (mut at, mut packets) = (0, 0);
+    while at < keep.0.len() {
+        let word = |at: usize| u32::from_le_bytes(keep.0[at..at + 4].try_into().unwrap());
+        packets += u64::from(word(at) == 6);
+        at += word(at + 4) as usize;
+    }
+    assert_eq!(packets, outcome.links.iter().map(|link| link.delivered).sum::<u64>());
+    assert!(packets > 100, "{packets}");
+}
