@@ -4,6 +4,9 @@
 //! Sender, link and receiver run in this process, each on its own sockets of the loopback
 //! interface. All times are therefore of one clock.
 
+#[cfg(target_os = "linux")]
+mod kernel;
+
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -138,10 +141,15 @@ pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoEr
         let failed = |source| DemoError::Out { path: out.clone(), source };
         output::writable_directory(out).map_err(failed)?;
     }
+    // A process can become root of a user namespace only while it has one thread.
+    #[cfg(target_os = "linux")]
+    crate::lab::privileges();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(DemoError::Runtime)?;
     let loads = runtime.block_on(all(asked))?;
-    let parts = parts(&loads);
+    let mut parts = Vec::from(parts(&loads));
+    #[cfg(target_os = "linux")]
+    parts.push(kernel::part(asked));
     let options = RunOptions::repeated(asked.seed, asked.loads)?.in_world(World::Lab);
     let rows = parts.iter().flat_map(|part| part.rows.iter().cloned());
     let document = Document::new("demo", &options).config(settings(asked)).with_rows(rows);
@@ -464,6 +472,10 @@ fn verdict(document: &Document) -> &'static str {
 fn text(parts: &[Part], document: &Document) -> String {
     let mut text = String::new();
     for part in parts {
+        if part.rows.is_empty() {
+            text += &format!("{}\n  {}\n\n", part.title, part.text);
+            continue;
+        }
         let compared = compared(&part.rows);
         let has_ratio = compared.iter().any(|one| one.rows[2].is_some());
         let ways = &WAYS[..if has_ratio { 3 } else { 2 }];
@@ -511,6 +523,9 @@ fn page(asked: &Demo, loads: &[Vec<Load>; 2], parts: &[Part], document: &Documen
     let charts = [completion(loads), tail(loads), course(loads)];
     let page = page.section(charts.into_iter().fold(page::Section::new("Charts"), page::Section::figure));
     let page = parts.iter().fold(page, |page, part| {
+        if part.rows.is_empty() {
+            return page.section(page::Section::new(part.title).text(&part.text));
+        }
         let compared = compared(&part.rows);
         let has_ratio = compared.iter().any(|one| one.rows[2].is_some());
         let ways = &WAYS[..if has_ratio { 3 } else { 2 }];

@@ -41,6 +41,9 @@ pub(crate) enum SimulationError {
     /// A host could not open its session.
     #[error("an end could not be started: {0}")]
     Begin(String),
+    /// A lab could not be opened, or could not go on.
+    #[error("{0}")]
+    Lab(String),
     /// A transfer was still in progress when the run ended.
     #[error("{0} did not arrive within the time of the run: run it for longer")]
     Incomplete(String),

@@ -64,9 +64,20 @@ impl Section {
         self.figures.push(figure);
         self
     }
+
+    /// Takes the figures of the section.
+    pub fn into_figures(self) -> Vec<Figure> {
+        self.figures
+    }
 }
 
 impl Figure {
+    /// Sets the name of the figure.
+    #[must_use]
+    pub fn renamed(self, id: impl Into<String>) -> Self {
+        Self { id: id.into(), ..self }
+    }
+
     /// Creates a figure named `id` (lower-case letters, digits and `-`: it becomes a file name).
     /// The drawing is a chart of [`chart`](crate::chart), or an SVG image, which is embedded
     /// unchanged.

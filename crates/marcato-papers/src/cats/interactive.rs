@@ -43,8 +43,12 @@ const SCHEMES: [Named; 5] = [
 
 /// Sends the plan and observes the Conductor, if there is one. Also returns the bytes of the file
 /// that arrived by [`WARM`] and by the end.
-fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 2]), SimulationError> {
-    let path = Path::authors();
+fn run(
+    path: &Path,
+    scheme: Scheme,
+    begin: Duration,
+    seed: u64,
+) -> Result<(Transfer, [Bytes; 2]), SimulationError> {
     let (plan, file) = plan(begin);
     let app: Box<dyn App> = match scheme {
         Scheme::Conductor(debt, feeding) => {
@@ -54,17 +58,22 @@ fn run(scheme: Scheme, begin: Duration, seed: u64) -> Result<(Transfer, [Bytes; 
         Scheme::Fifo | Scheme::Writers(_) => path.app(scheme, plan.clone())?,
     };
     let mut transfer = path.open(scheme.feeding(), app, &plan, seed)?;
-    transfer.net.run_until(Time::ZERO + WARM);
+    transfer.run_until(Time::ZERO + WARM)?;
     let warm = transfer.arrived(file)?;
-    transfer.net.run_until(Time::ZERO + END);
+    transfer.run_until(Time::ZERO + END)?;
     let end = transfer.arrived(file)?;
     // Lets messages arrive that were offered before the end.
-    transfer.net.run_until(Time::ZERO + END + Duration::from_secs(15));
+    transfer.run_until(Time::ZERO + END + Duration::from_secs(15))?;
     Ok((transfer, [warm, end]))
 }
 
 /// Delay of keystrokes and goodput of the file, for each scheme.
 pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
+    interactive_on(&Path::authors(), seed)
+}
+
+/// The same on another path.
+pub(super) fn interactive_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut ccdf = LineChart::ccdf("Delay of keystrokes beside a file", Axis::new("delay", "ms").log(), true);
     let mut debts = LineChart::new(
@@ -73,7 +82,7 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationE
         Axis::new("debt of P0", "kB"),
     );
     for (id, name, scheme) in SCHEMES {
-        let (transfer, [warm, end]) = run(scheme, Duration::ZERO, seed)?;
+        let (transfer, [warm, end]) = run(path, scheme, Duration::ZERO, seed)?;
         let delays = Delays::of(&transfer, Priority::P0, WARM..END)?;
         for (metric, value) in [
             ("p50", delays.percentile(Percentile::P50)),
@@ -100,7 +109,7 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationE
         ccdf = ccdf.series(Series::ccdf(name, delays.sorted().iter().copied()));
     }
     for (id, name, scheme) in SCHEMES {
-        let (transfer, _) = run(scheme, LATE, seed)?;
+        let (transfer, _) = run(path, scheme, LATE, seed)?;
         let first = transfer.plan().partition_point(|planned| planned.after <= LATE);
         rows.push(
             Row::new(

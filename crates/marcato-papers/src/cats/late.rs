@@ -18,7 +18,11 @@ const STEPS: u32 = 20;
 /// Late P0, with the lean feeder against the authors' greedy one. P0 is offered every 50 ms from 0
 /// to 1 s, each time in a separate run, while the rest of the page is being sent.
 pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
-    let path = Path::authors();
+    late_on(&Path::authors(), seed)
+}
+
+/// The same on another path.
+pub(super) fn late_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let schemes = [
         ("lean", Scheme::Conductor(Debt::authors(), Feeding::Lean)),
         ("greedy", Scheme::Conductor(Debt::authors(), Feeding::Greedy)),
@@ -35,7 +39,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
         let mut delays = Vec::new();
         for step in 0..=STEPS {
             let after = STEP * step;
-            delays.push((after.as_secs_f64() * 1e3, delay(&path, scheme, after, seed)?));
+            delays.push((after.as_secs_f64() * 1e3, delay(path, scheme, after, seed)?));
         }
         let waits: Vec<f64> = delays.iter().map(|d| d.1).collect();
         let max = waits.iter().copied().fold(0.0, f64::max);

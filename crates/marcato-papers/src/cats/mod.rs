@@ -5,10 +5,13 @@
 //! and questions that the paper leaves open follow. Each file holds one question; [`Cats`] runs
 //! them all.
 
+mod carrier;
 mod conductor;
 mod delays;
 mod fairness;
 mod interactive;
+#[cfg(target_os = "linux")]
+mod lab;
 mod late;
 mod load;
 pub mod page;
@@ -22,7 +25,7 @@ mod today;
 mod video;
 mod watched;
 
-use marcato_report::{Config, Document, Report, Row, Section};
+use marcato_report::{Config, Document, Report, Row, Section, World};
 
 use crate::error::SimulationError;
 use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
@@ -74,7 +77,15 @@ impl Experiment for Cats {
         "CATS: a Conductor orders a web page over TCP BBR (arXiv 2603.13945)"
     }
 
+    fn worlds(&self) -> &'static [World] {
+        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+    }
+
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        #[cfg(target_os = "linux")]
+        if options.world == World::Lab {
+            return run_in_lab(options, progress);
+        }
         let failed = |error| RunError::failed("cats", error);
         let mut document = Document::new("cats", options).config(config());
         let mut sections = Vec::new();
@@ -94,6 +105,31 @@ impl Experiment for Cats {
         let report = Report::new("CATS", self.about(), document);
         Ok(sections.into_iter().fold(report, Report::section))
     }
+}
+
+/// Answers the questions that a lab can answer.
+#[cfg(target_os = "linux")]
+fn run_in_lab(options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+    let failed = |error| RunError::failed("cats", error);
+    let mut document = Document::new("cats", options).config(config());
+    let mut sections = Vec::new();
+    // A quick run has Table I only.
+    let count = if options.quick { 1 } else { lab::COUNT };
+    for number in 0..count {
+        progress.begin(&lab::title(number), Some(options.seeds().len() as u64));
+        let mut first = None;
+        let rows = over_seeds(options, progress, |seed, progress| {
+            let answer = lab::answer(number, seed).map_err(failed)?;
+            progress.advance(1);
+            first.get_or_insert(answer.section);
+            Ok(answer.rows)
+        })?;
+        document = document.with_rows(rows);
+        sections.extend(first);
+    }
+    let about = "CATS: the web page over TCP of the Linux kernel, across links of the lab";
+    let report = Report::new("CATS in the lab", about, document);
+    Ok(sections.into_iter().fold(report, Report::section))
 }
 
 /// Configuration that the authors ran, for the record.

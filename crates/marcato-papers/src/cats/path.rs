@@ -1,7 +1,10 @@
 //! The path of CATS §III-A, as the authors ran it, and the schemes that share it.
 
+use super::carrier::Carrier;
+use super::page;
 use crate::error::SimulationError;
 use marcato_queue::DropTail;
+use marcato_report::World;
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
     App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowId, LinkConfig, LinkId, Loss, Network,
@@ -26,6 +29,8 @@ pub(super) struct Path {
     /// Loss on the bottleneck, in both directions.
     pub(super) loss: Loss,
     pub(super) tcp: TcpConfig,
+    /// World in which the path is built.
+    pub(super) world: World,
 }
 
 impl Path {
@@ -56,7 +61,15 @@ impl Path {
                 congestion: Congestion::Bbr,
                 ..TcpConfig::default()
             },
+            world: World::Virtual,
         }
+    }
+
+    /// The same path in a lab, where TCP is the kernel's. Segments carry no option, as the kernel has
+    /// none for a priority.
+    pub(super) fn in_lab(self) -> Self {
+        let lab = Self { world: World::Lab, ..self };
+        lab.with_tcp(|tcp| tcp.priority_option = None)
     }
 
     /// Sets the base round trip to 50 ms, as the text says: 15 ms one way on the bottleneck.
@@ -84,7 +97,72 @@ impl Path {
     }
 
     /// Builds an empty network of this shape.
-    pub(super) fn build(&self, seed: u64) -> Dumbbell {
+    pub(super) fn build(&self, seed: u64) -> Result<Dumbbell, SimulationError> {
+        match self.world {
+            World::Virtual => Ok(self.simulate(seed)),
+            World::Lab => self.open_lab(seed),
+        }
+    }
+
+    /// Opens a lab of this shape.
+    #[cfg(target_os = "linux")]
+    fn open_lab(&self, seed: u64) -> Result<Dumbbell, SimulationError> {
+        use marcato_sim::NodeId;
+        use marcato_trial::Ground;
+
+        let Self { bottleneck, access, framing, .. } = self;
+        let (rate, framing) = (bottleneck.as_bps(), framing.get());
+        let (delay, access, access_delay) =
+            (self.delay.as_nanos(), access.as_bps(), self.access_delay.as_nanos());
+        let loss = match self.loss {
+            Loss::None => String::new(),
+            Loss::Random(loss) => format!(", loss = {{ kind = \"random\", probability = {loss} }}"),
+            _ => return Err(SimulationError::Missing("bursts of losses in a lab")),
+        };
+        let edge =
+            format!(r#"rate = "{access} bit/s", delay = "{access_delay} ns", framing = "{framing} B""#);
+        let text = format!(
+            r#"
+            name = "cats"
+            duration = "1 s"
+            seed = {seed}
+            nodes = ["sender", "left", "right", "receiver"]
+            link = [
+                {{ name = "up", between = ["sender", "left"], {edge} }},
+                {{ name = "bottleneck", between = ["left", "right"], rate = "{rate} bit/s",
+                   delay = "{delay} ns", framing = "{framing} B"{loss} }},
+                {{ name = "down", between = ["right", "receiver"], {edge} }},
+            ]
+            [[flow]]
+            name = "page"
+            kind = "tcp"
+            from = "sender"
+            to = "receiver"
+            "#
+        );
+        let failed = |error: &dyn std::fmt::Display| SimulationError::Lab(error.to_string());
+        let scenario =
+            marcato_scenario::Scenario::parse("cats.toml", &text).map_err(|error| failed(&error))?;
+        let run = scenario.run(0).ok_or(SimulationError::Missing("run"))?;
+        let ground = Ground::open(&run.experiment, &Default::default(), Default::default())
+            .map_err(|error| failed(&error))?;
+        // The flows begin once everything is set up.
+        let start = ground.lab().now() + Duration::from_millis(100);
+        Ok(Dumbbell {
+            net: Carrier::Lab(Box::new(ground)),
+            sender: NodeId::new(0),
+            receiver: NodeId::new(3),
+            bottleneck: LinkId::new(2),
+            start,
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn open_lab(&self, _: u64) -> Result<Dumbbell, SimulationError> {
+        Err(SimulationError::Lab("a lab needs Linux: run the experiment in virtual time".into()))
+    }
+
+    fn simulate(&self, seed: u64) -> Dumbbell {
         let mut net = Network::new(Seed::new(seed));
         let [sender, left, right, receiver] =
             ["sender", "left", "right", "receiver"].map(|name| net.node(name));
@@ -96,7 +174,8 @@ impl Path {
         net.link(sender, left, access(), access());
         let (bottleneck, _) = net.link(left, right, bottleneck(), bottleneck());
         net.link(right, receiver, access(), access());
-        Dumbbell { net, sender, receiver, bottleneck }
+        let net = Carrier::Virtual(Box::new(net));
+        Dumbbell { net, sender, receiver, bottleneck, start: Time::ZERO }
     }
 
     /// TCP configuration of a sender with this feeding.
@@ -149,7 +228,7 @@ impl Path {
     ) -> Result<Transfer, SimulationError> {
         let app = self.app(scheme, plan.to_vec())?;
         let mut transfer = self.open(scheme.feeding(), app, plan, seed)?;
-        transfer.net.run_until(until);
+        transfer.run_until(until)?;
         Ok(transfer)
     }
 
@@ -162,27 +241,52 @@ impl Path {
         plan: &[Planned],
         seed: u64,
     ) -> Result<Transfer, SimulationError> {
-        let Dumbbell { mut net, sender, receiver, bottleneck } = self.build(seed);
+        let Dumbbell { mut net, sender, receiver, bottleneck, start } = self.build(seed)?;
         let flow = net.tcp(TcpFlow {
             client: sender,
             server: receiver,
-            start: Time::ZERO,
+            start,
             client_config: self.tcp_for(feeding),
             server_config: self.tcp.clone(),
             client_app: app,
             server_app: Box::new(Collector::logging()),
             layer: marcato_units::Layer::High,
         })?;
-        Ok(Transfer { net, flow, plan: plan.to_vec(), bottleneck })
+        Ok(Transfer { net, flow, plan: plan.to_vec(), bottleneck, start })
     }
 }
 
 /// A network in the shape of a [`Path`].
 pub(super) struct Dumbbell {
-    pub(super) net: Network,
+    pub(super) net: Carrier,
     pub(super) sender: NodeId,
     pub(super) receiver: NodeId,
     pub(super) bottleneck: LinkId,
+    /// Time at which its flows begin.
+    pub(super) start: Time,
+}
+
+impl Dumbbell {
+    /// Runs flows that together carry the page until `until` after their beginning. A lab, whose time
+    /// is real, stops as soon as the page has arrived.
+    pub(super) fn run_until_received(
+        &mut self,
+        flows: &[FlowId],
+        until: Time,
+    ) -> Result<(), SimulationError> {
+        let (end, page) = (self.start + until.since(Time::ZERO), page::GROUPS.into_iter().sum());
+        if matches!(self.net, Carrier::Virtual(_)) {
+            return self.net.run_until(end);
+        }
+        let received = |net: &Carrier| -> Bytes {
+            flows.iter().map(|flow| net.reception(*flow, Side::Server).bytes).sum()
+        };
+        while self.net.now() < end && received(&self.net) < page {
+            let next = self.net.now() + LOOK;
+            self.net.run_until(next.min(end))?;
+        }
+        Ok(())
+    }
 }
 
 /// Way in which an application's messages reach TCP.
@@ -228,11 +332,16 @@ impl Scheme {
 
 /// A plan that was sent over a path.
 pub(super) struct Transfer {
-    pub(super) net: Network,
+    pub(super) net: Carrier,
     pub(super) flow: FlowId,
     plan: Vec<Planned>,
     pub(super) bottleneck: LinkId,
+    /// Time of `connect`.
+    start: Time,
 }
+
+/// Interval at which a lab is asked whether everything has arrived.
+const LOOK: Duration = Duration::from_millis(50);
 
 impl Transfer {
     /// The receiving application.
@@ -240,6 +349,37 @@ impl Transfer {
         self.net
             .app(self.flow, Side::Server)
             .ok_or_else(|| SimulationError::Incomplete("the receiver".into()))
+    }
+
+    /// Runs until `until` after `connect`. A lab, whose time is real, stops as soon as everything has
+    /// arrived.
+    pub(super) fn run_until(&mut self, until: Time) -> Result<(), SimulationError> {
+        let end = self.start + until.since(Time::ZERO);
+        if matches!(self.net, Carrier::Virtual(_)) {
+            return self.net.run_until(end);
+        }
+        while self.net.now() < end && !self.is_complete() {
+            let next = self.net.now() + LOOK;
+            self.net.run_until(next.min(end))?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether all messages have arrived.
+    fn is_complete(&self) -> bool {
+        let Ok(collector) = self.collector() else { return false };
+        let mut plan = (0..).zip(&self.plan);
+        plan.all(|(place, planned)| collector.complete(Tag(place), planned.message.len).is_some())
+    }
+
+    /// Time since `connect`, in ms.
+    fn since_connect(&self, at: Time) -> f64 {
+        at.since(self.start).as_secs_f64() * 1e3
+    }
+
+    /// Time at which a message was offered.
+    pub(super) fn offered(&self, place: usize) -> Time {
+        self.start + self.plan[place].after
     }
 
     /// Plan of the sender.
@@ -262,20 +402,22 @@ impl Transfer {
     pub(super) fn delay(&self, place: usize) -> Result<f64, SimulationError> {
         let Planned { after, message } = self.plan[place];
         let at = self.collector()?.complete(Tag(place as u64), message.len);
-        Ok(at.map_or(f64::INFINITY, |at| at.as_millis_f64() - after.as_secs_f64() * 1e3))
+        Ok(at.map_or(f64::INFINITY, |at| self.since_connect(at) - after.as_secs_f64() * 1e3))
     }
 
     /// Arrival of the first data byte, in ms since `connect`.
     pub(super) fn first_byte(&self) -> Result<f64, SimulationError> {
         let first = self.net.reception(self.flow, Side::Server).first_at;
-        first.map(Time::as_millis_f64).ok_or_else(|| SimulationError::Incomplete("the first byte".into()))
+        let incomplete = || SimulationError::Incomplete("the first byte".into());
+        first.map(|at| self.since_connect(at)).ok_or_else(incomplete)
     }
 
     /// Completion of message `place` of the plan, in ms since `connect`.
     pub(super) fn complete(&self, place: usize) -> Result<f64, SimulationError> {
         let len = self.plan[place].message.len;
         let at = self.collector()?.complete(Tag(place as u64), len);
-        at.map(Time::as_millis_f64).ok_or_else(|| SimulationError::Incomplete(format!("message {place}")))
+        let incomplete = || SimulationError::Incomplete(format!("message {place}"));
+        at.map(|at| self.since_connect(at)).ok_or_else(incomplete)
     }
 
     /// Every delivery: ms since the first byte, place in the plan, bytes.
@@ -283,6 +425,7 @@ impl Transfer {
         let origin = self.first_byte()?;
         let place = |tag: Tag| usize::try_from(tag.0).unwrap_or(usize::MAX);
         let log = self.collector()?.log();
-        Ok(log.iter().map(|&(at, tag, bytes)| (at.as_millis_f64() - origin, place(tag), bytes)).collect())
+        let since = |at: Time| self.since_connect(at) - origin;
+        Ok(log.iter().map(|&(at, tag, bytes)| (since(at), place(tag), bytes)).collect())
     }
 }

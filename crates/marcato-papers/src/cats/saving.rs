@@ -25,7 +25,7 @@ pub(super) fn save_data(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
         conductor.discard_less_urgent_than(threshold);
         let app = path.conducting(conductor, Feeding::Greedy, page::plan());
         let mut transfer = path.open(Feeding::Greedy, Box::new(app), &page::plan(), seed)?;
-        transfer.net.run_until(Time::from_secs(30));
+        transfer.net.run_until(Time::from_secs(30))?;
         Ok::<_, SimulationError>(transfer)
     };
     let (without, with) = (load(Priority::P4)?, load(Priority::P2)?);
@@ -89,9 +89,9 @@ fn congested(shedding: Option<Shedding>, plan: &[Planned], seed: u64) -> Result<
     let app = Watched::new(path.conducted(config, Feeding::Lean, plan.to_vec())?);
     let mut transfer = path.open(Feeding::Lean, Box::new(app), plan, seed)?;
     let bottleneck = transfer.bottleneck;
-    transfer.net.set_rate_at(bottleneck, Time::ZERO + SLOW.start, Rate::from_kbps(200));
-    transfer.net.set_rate_at(bottleneck, Time::ZERO + SLOW.end, path.bottleneck);
-    transfer.net.run_until(Time::from_secs(60));
+    transfer.net.simulator()?.set_rate_at(bottleneck, Time::ZERO + SLOW.start, Rate::from_kbps(200));
+    transfer.net.simulator()?.set_rate_at(bottleneck, Time::ZERO + SLOW.end, path.bottleneck);
+    transfer.net.run_until(Time::from_secs(60))?;
     Ok(transfer)
 }
 

@@ -15,10 +15,14 @@ use crate::prose;
 
 /// Table I, the authors' time of the first byte, Figs. 2 and 3.
 pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
-    let path = Path::authors();
-    let fifo = Load::run(&path, Scheme::Fifo, seed)?;
-    let strict = Load::run(&path, Scheme::strict(), seed)?;
-    let cats = Load::run(&path, Scheme::cats(), seed)?;
+    table1_on(&Path::authors(), seed)
+}
+
+/// The same on another path.
+pub(super) fn table1_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
+    let fifo = Load::run(path, Scheme::Fifo, seed)?;
+    let strict = Load::run(path, Scheme::strict(), seed)?;
+    let cats = Load::run(path, Scheme::cats(), seed)?;
 
     let mut rows = Vec::new();
     for (name, load, published) in
@@ -131,10 +135,14 @@ fn arrivals(load: &Load) -> LineChart {
 
 /// Table II, and the ratio to the physical limit.
 pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
-    let path = Path::authors();
-    let fifo = Load::run(&path, Scheme::Fifo, seed)?;
-    let cats = Load::run(&path, Scheme::cats(), seed)?;
-    let lean = Load::run(&path, Scheme::Conductor(Debt::authors(), Feeding::Lean), seed)?;
+    table2_on(&Path::authors(), seed)
+}
+
+/// The same on another path.
+pub(super) fn table2_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
+    let fifo = Load::run(path, Scheme::Fifo, seed)?;
+    let cats = Load::run(path, Scheme::cats(), seed)?;
+    let lean = Load::run(path, Scheme::Conductor(Debt::authors(), Feeding::Lean), seed)?;
     let mut rows = Vec::new();
     let metrics: [fn(&Load) -> f64; 3] = [Load::fcp, Load::tti, Load::lcp];
     for ((metric, paper_fifo, paper_cats, paper_gain), value) in TABLE2.into_iter().zip(metrics) {
@@ -169,7 +177,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
             ("fcp", "first contentful paint", Priority::P1, load.fcp()),
             ("plt", "page load", Priority::P4, load.page_load()),
         ] {
-            let limit = physical_limit(&path, load.first_byte, upto);
+            let limit = physical_limit(path, load.first_byte, upto);
             rows.push(
                 Row::new(
                     format!("cats.limit.{metric}{scheme}.ratio"),

@@ -38,17 +38,21 @@ impl From<Load> for Outcome {
 
 /// All schemes side by side.
 pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
-    let path = Path::authors();
+    today_on(&Path::authors(), seed)
+}
+
+/// The same on another path.
+pub(super) fn today_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let outcomes: Vec<(&str, &str, Outcome)> = vec![
-        ("fifo", "FIFO", Load::run(&path, Scheme::Fifo, seed)?.into()),
-        ("http1", "HTTP/1.1 ×6", http1(&path, seed)?),
-        ("http2", "HTTP/2 RR", http2(&path, seed)?),
-        ("strict", "strict", Load::run(&path, Scheme::strict(), seed)?.into()),
-        ("cats", "CATS", Load::run(&path, Scheme::cats(), seed)?.into()),
+        ("fifo", "FIFO", Load::run(path, Scheme::Fifo, seed)?.into()),
+        ("http1", "HTTP/1.1 ×6", http1(path, seed)?),
+        ("http2", "HTTP/2 RR", http2(path, seed)?),
+        ("strict", "strict", Load::run(path, Scheme::strict(), seed)?.into()),
+        ("cats", "CATS", Load::run(path, Scheme::cats(), seed)?.into()),
         (
             "cats-lean",
             "CATS lean",
-            Load::run(&path, Scheme::Conductor(Debt::authors(), Feeding::Lean), seed)?.into(),
+            Load::run(path, Scheme::Conductor(Debt::authors(), Feeding::Lean), seed)?.into(),
         ),
     ];
     let mut rows = Vec::new();
@@ -131,18 +135,19 @@ fn http1(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
         }
     }
     let pool: Pool = Rc::new(RefCell::new(resources));
-    let mut dumbbell = path.build(seed);
+    let mut dumbbell = path.build(seed)?;
     let mut flows = Vec::new();
     for _ in 0..CONNECTIONS {
         let app = OneAtATime { pool: Rc::clone(&pool), current: None };
         flows.push(
             dumbbell.net.tcp(
                 TcpFlow::new(dumbbell.sender, dumbbell.receiver, path.tcp.clone(), app)
+                    .start(dumbbell.start)
                     .server_app(Collector::logging()),
             )?,
         );
     }
-    dumbbell.net.run_until(Time::from_secs(30));
+    dumbbell.run_until_received(&flows, Time::from_secs(30))?;
     let mut arrivals = Vec::new();
     for flow in flows {
         let collector: Option<&Collector> = dumbbell.net.app(flow, Side::Server);
@@ -180,18 +185,18 @@ impl App for RoundRobin {
 fn http2(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
     let streams = page::ORDER.into_iter().map(|p| (p, page::GROUPS[p.index()])).collect();
     let app = RoundRobin { streams, frame: FRAME };
-    let mut dumbbell = path.build(seed);
+    let mut dumbbell = path.build(seed)?;
     let flow = dumbbell.net.tcp(TcpFlow {
         client: dumbbell.sender,
         server: dumbbell.receiver,
-        start: Time::ZERO,
+        start: dumbbell.start,
         client_config: path.tcp.clone(),
         server_config: path.tcp.clone(),
         client_app: Box::new(app),
         server_app: Box::new(Collector::logging()),
         layer: Layer::High,
     })?;
-    dumbbell.net.run_until(Time::from_secs(30));
+    dumbbell.run_until_received(&[flow], Time::from_secs(30))?;
     let collector: Option<&Collector> = dumbbell.net.app(flow, Side::Server);
     outcome(collector.map(Collector::log).unwrap_or(&[]))
 }

@@ -114,10 +114,10 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
             if path_id == "cellular" {
                 let bottleneck = transfer.bottleneck;
                 for &(at, rate) in &rates {
-                    transfer.net.set_rate_at(bottleneck, at, rate);
+                    transfer.net.simulator()?.set_rate_at(bottleneck, at, rate);
                 }
             }
-            transfer.net.run_until(Time::from_secs(63));
+            transfer.net.run_until(Time::from_secs(63))?;
             let viewing = Viewing::of(&transfer)?;
             for (metric, what, value, unit) in [
                 ("late", "base layers late", viewing.late, Unit::Percent),

@@ -48,7 +48,7 @@ impl Watched {
             }
         }
         let begun = transfer.sender::<Self>()?.begun.iter();
-        let wait = |place: usize, begun: Time| begun.since(Time::ZERO + transfer.plan()[place].after);
+        let wait = |place: usize, begun: Time| begun.since(transfer.offered(place));
         Ok(order.into_iter().zip(begun).map(|(place, &begun)| (place, wait(place, begun))).collect())
     }
 
