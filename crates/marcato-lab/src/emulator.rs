@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 
 use crate::ip_datagram::IpDatagram;
 use crate::link::{Link, LinkCounters};
+use crate::prompt::Prompt;
 use crate::tun::Tun;
 
 /// Frames read from one device before the others have their turn.
@@ -171,8 +172,7 @@ struct Mover {
 
 impl Mover {
     fn run(mut self, over: &AtomicBool) -> io::Result<()> {
-        // By default the kernel may wake a thread 50 us late.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let _prompt = Prompt::thread();
         let mut events = Vec::with_capacity(64);
         while !over.load(Ordering::Relaxed) {
             self.deliver();

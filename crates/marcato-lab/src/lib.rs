@@ -42,6 +42,8 @@ mod packet_log;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
+mod prompt;
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "system calls without a safe form")]
 mod sys;
 #[cfg(target_os = "linux")]
@@ -66,6 +68,8 @@ pub use marcato_link::{Histogram, Jitter, JitterError, Load, Loss, Trace, TraceE
 pub use packet_log::{PACKET_COLUMNS, PacketLog};
 #[cfg(target_os = "linux")]
 pub use plan::{MAX_NODES, PlanError};
+#[cfg(target_os = "linux")]
+pub use prompt::Prompt;
 pub use udp::{OpenError, Port, UdpLink};
 #[cfg(target_os = "linux")]
 pub use wiring::WiringError;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
-use marcato_lab::{Lab, LabClock, LabOptions, Traces};
+use marcato_lab::{Lab, LabClock, LabOptions, Prompt, Traces};
 use marcato_link::Waiting;
 use marcato_scenario::Experiment;
 use marcato_sim::scenario::{Advance, Fabric};
@@ -95,6 +95,7 @@ impl Ready {
 /// Real hosts and links, and the sockets of the flows between them. One thread drives all flows; the
 /// lab's own moves the packets.
 pub struct Ground {
+    _prompt: Prompt,
     lab: Lab,
     clock: LabClock,
     seed: Seed,
@@ -131,8 +132,6 @@ impl Ground {
         settings::prepare_hosts(&lab, experiment)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|error| system("waiting for sockets")(error.into()))?;
-        // By default the kernel may wake a thread 50 us late.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let records = SharedRecords::default();
         for link in 0..experiment.links.len() {
             for back in [false, true] {
@@ -141,6 +140,7 @@ impl Ground {
             }
         }
         Ok(Self {
+            _prompt: Prompt::thread(),
             clock: lab.clock(),
             lab,
             seed: experiment.seed,

@@ -1,4 +1,4 @@
-//! What carries the flows of a run: the simulator, or a lab.
+//! Network that carries the flows of a run: the simulator's, or a lab.
 
 use marcato_sim::scenario::Fabric;
 use marcato_sim::{App, FlowId, Network, Reception, Side, TcpFlow};
@@ -52,7 +52,7 @@ impl Carrier {
         self.fabric().reception(flow, side)
     }
 
-    /// Simulator, for what no lab can do.
+    /// Simulator's network, which some experiments change during a run.
     pub(super) fn simulator(&mut self) -> Result<&mut Network, SimulationError> {
         match self {
             Self::Virtual(net) => Ok(net),

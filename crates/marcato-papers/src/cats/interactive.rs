@@ -72,7 +72,7 @@ pub(super) fn interactive(seed: u64, _quick: bool) -> Result<Answer, SimulationE
     interactive_on(&Path::authors(), seed)
 }
 
-/// The same on another path.
+/// Delay of keystrokes and goodput of the file on any path.
 pub(super) fn interactive_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let mut rows = Vec::new();
     let mut ccdf = LineChart::ccdf("Delay of keystrokes beside a file", Axis::new("delay", "ms").log(), true);

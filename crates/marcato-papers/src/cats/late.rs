@@ -21,7 +21,7 @@ pub(super) fn late(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
     late_on(&Path::authors(), seed)
 }
 
-/// The same on another path.
+/// Late P0 on any path.
 pub(super) fn late_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let schemes = [
         ("lean", Scheme::Conductor(Debt::authors(), Feeding::Lean)),

@@ -65,7 +65,7 @@ impl Path {
         }
     }
 
-    /// The same path in a lab, where TCP is the kernel's. Segments carry no option, as the kernel has
+    /// Moves the path to a lab, where TCP is the kernel's. Segments carry no option, as the kernel has
     /// none for a priority.
     pub(super) fn in_lab(self) -> Self {
         let lab = Self { world: World::Lab, ..self };

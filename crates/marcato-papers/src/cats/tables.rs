@@ -18,7 +18,7 @@ pub(super) fn table1(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
     table1_on(&Path::authors(), seed)
 }
 
-/// The same on another path.
+/// Table I and its figures on any path.
 pub(super) fn table1_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let fifo = Load::run(path, Scheme::Fifo, seed)?;
     let strict = Load::run(path, Scheme::strict(), seed)?;
@@ -138,7 +138,7 @@ pub(super) fn table2(seed: u64, _quick: bool) -> Result<Answer, SimulationError>
     table2_on(&Path::authors(), seed)
 }
 
-/// The same on another path.
+/// Table II on any path.
 pub(super) fn table2_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let fifo = Load::run(path, Scheme::Fifo, seed)?;
     let cats = Load::run(path, Scheme::cats(), seed)?;

@@ -41,7 +41,7 @@ pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
     today_on(&Path::authors(), seed)
 }
 
-/// The same on another path.
+/// Schemes in use today on any path.
 pub(super) fn today_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
     let outcomes: Vec<(&str, &str, Outcome)> = vec![
         ("fifo", "FIFO", Load::run(path, Scheme::Fifo, seed)?.into()),

@@ -1,4 +1,4 @@
-//! Fabric of a world: what carries its flows, and what measures them.
+//! Fabric of a world: hosts and links that carry its flows, and their counters.
 
 use std::any::Any;
 
@@ -11,7 +11,7 @@ use crate::{
     RouteStats, Side, SpawnError, Standstill, Tap, TcpFlow, TcpStats, UdpFlow, UdpStats,
 };
 
-/// What carries the flows of a [`World`](super::World), and counts their packets.
+/// Hosts and links that carry the flows of a [`World`](super::World), and count their packets.
 ///
 /// The simulator's [`Network`] is one. A fabric of real hosts and links, on which the same
 /// applications run, gives results of the same form. Nodes are numbered in the experiment's order,
