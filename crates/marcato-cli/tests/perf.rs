@@ -263,7 +263,9 @@ fn both_ends_send_at_once() {
             assert!(flow["lanes"][0]["packets"].as_u64().unwrap() > 10, "{}", flow["lanes"]);
             let intervals = flow["intervals"].as_array().unwrap();
             assert!((2..=3).contains(&intervals.len()), "{intervals:?}");
-            assert!(intervals.iter().all(|one| one["arrived"].as_u64().unwrap() > 0), "{intervals:?}");
+            // The last one is shorter: on a busy machine, what is sent in it may arrive after it.
+            let whole = &intervals[..intervals.len() - 1];
+            assert!(whole.iter().all(|one| one["arrived"].as_u64().unwrap() > 0), "{intervals:?}");
         }
         let said = server.end();
         assert!(line(&said, " sent").contains(" bytes received, "), "{said}");

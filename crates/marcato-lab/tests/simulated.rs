@@ -71,7 +71,24 @@ fn departures() -> impl Iterator<Item = Time> {
     (0..1000u32).map(move |number| START + gap * number)
 }
 
-fn simulated(settings: &Settings) -> UdpStats {
+/// What a link says about itself at the end of the packets.
+#[derive(Debug, PartialEq)]
+struct Measured {
+    counters: [u64; 5],
+    /// Packets that left the queue, and the sum of their sojourn times.
+    left: (u64, Duration),
+    longest: Option<Duration>,
+    marked: u64,
+    /// Share of the capacity that was used; `None` without capacity.
+    utilisation: Option<f64>,
+}
+
+/// Time of the measurement: one of no other event.
+fn end() -> Time {
+    departures().last().unwrap() + Duration::from_nanos(501)
+}
+
+fn simulated(settings: &Settings) -> (UdpStats, Measured) {
     let mut network = Network::new(Seed::new(settings.seed));
     let (a, b) = (network.node("a"), network.node("b"));
     let config = marcato_sim::LinkConfig {
@@ -89,6 +106,8 @@ fn simulated(settings: &Settings) -> UdpStats {
         config.queue(settings.drop_tail())
     };
     let link = network.one_way(a, b, config);
+    network.watch_queue(link);
+    let begun = network.link_load(link);
     for (at, change) in &settings.changes {
         let at = moment(*at);
         let change = match change.clone() {
@@ -115,8 +134,23 @@ fn simulated(settings: &Settings) -> UdpStats {
     let stop = departures().last().unwrap() + Duration::from_nanos(1);
     let flow = UdpFlow { start: START, stop, ..UdpFlow::new(a, b, SENDER, PAYLOAD) };
     let flow = network.udp(flow).unwrap();
+    network.run_until(end());
+    let (counters, delays) = (network.link_counters(link), network.queue_delays(link).unwrap());
+    let measured = Measured {
+        counters: [
+            counters.offered,
+            counters.dropped,
+            counters.lost,
+            counters.duplicated,
+            counters.delivered,
+        ],
+        left: (delays.packets, delays.sum),
+        longest: delays.spans().and_then(|spans| spans.max()),
+        marked: network.queue_counters(link).0.marked.packets,
+        utilisation: network.link_load(link).utilisation_since(begun),
+    };
     network.run_until(Time::from_secs(600));
-    network.udp_stats(flow).unwrap()
+    (network.udp_stats(flow).unwrap(), measured)
 }
 
 /// Creates the link of the lab.
@@ -157,8 +191,9 @@ fn packet(number: u32) -> Datagram {
     Datagram::new(FlowKey::new(0), payload)
 }
 
-fn emulated(settings: &Settings) -> UdpStats {
+fn emulated(settings: &Settings) -> (UdpStats, Measured) {
     let mut link = emulated_link(settings);
+    let begun = link.measurement(Time::ZERO).load;
     let mut stats = UdpStats::default();
     let sent: Vec<Time> = departures().collect();
     let mut take = |link: &mut Link<Datagram>, now| {
@@ -179,10 +214,28 @@ fn emulated(settings: &Settings) -> UdpStats {
         link.send(at, packet(number));
         take(&mut link, at);
     }
+    while let Some(now) = link.next_event().filter(|next| *next <= end()) {
+        take(&mut link, now);
+    }
+    let measurement = link.measurement(end());
+    let counters = link.counters();
+    let measured = Measured {
+        counters: [
+            counters.offered,
+            counters.dropped,
+            counters.lost,
+            counters.duplicated,
+            counters.delivered,
+        ],
+        left: measurement.left,
+        longest: measurement.sojourns.max(),
+        marked: measurement.marked,
+        utilisation: measurement.load.utilisation_since(begun),
+    };
     while let Some(now) = link.next_event() {
         take(&mut link, now);
     }
-    stats
+    (stats, measured)
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
