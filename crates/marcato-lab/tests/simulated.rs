@@ -71,7 +71,14 @@ fn departures() -> impl Iterator<Item = Time> {
     (0..1000u32).map(move |number| START + gap * number)
 }
 
-/// What a link says about itself at the end of the packets.
+/// Counters that both types of links have.
+macro_rules! counted {
+    ($counters:ident) => {
+        [$counters.offered, $counters.dropped, $counters.lost, $counters.duplicated, $counters.delivered]
+    };
+}
+
+/// Measurements of a link at the end of the packets.
 #[derive(Debug, PartialEq)]
 struct Measured {
     counters: [u64; 5],
@@ -137,13 +144,7 @@ fn simulated(settings: &Settings) -> (UdpStats, Measured) {
     network.run_until(end());
     let (counters, delays) = (network.link_counters(link), network.queue_delays(link).unwrap());
     let measured = Measured {
-        counters: [
-            counters.offered,
-            counters.dropped,
-            counters.lost,
-            counters.duplicated,
-            counters.delivered,
-        ],
+        counters: counted!(counters),
         left: (delays.packets, delays.sum),
         longest: delays.spans().and_then(|spans| spans.max()),
         marked: network.queue_counters(link).0.marked.packets,
@@ -220,13 +221,7 @@ fn emulated(settings: &Settings) -> (UdpStats, Measured) {
     let measurement = link.measurement(end());
     let counters = link.counters();
     let measured = Measured {
-        counters: [
-            counters.offered,
-            counters.dropped,
-            counters.lost,
-            counters.duplicated,
-            counters.delivered,
-        ],
+        counters: counted!(counters),
         left: measurement.left,
         longest: measurement.sojourns.max(),
         marked: measurement.marked,

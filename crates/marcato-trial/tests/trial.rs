@@ -33,12 +33,15 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-fn simulation(experiment: &Experiment) -> Outcome {
-    build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()
+/// Runs an experiment in a lab, and in the simulator.
+fn both(experiment: &Experiment) -> Option<[Outcome; 2]> {
+    let lab = trial(experiment)?;
+    Some([lab, build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()])
 }
 
-/// Two hosts joined by a link of 20 Mbit/s and 10 ms, with a queue of one bandwidth-delay product.
-fn scenario(flows: &str) -> Experiment {
+/// Two hosts joined by a link of 20 Mbit/s and 10 ms, with a queue of one bandwidth-delay product, and
+/// a flow of this kind and keys from one to the other.
+fn scenario(kind: &str, keys: &str) -> Experiment {
     experiment(&format!(
         r#"
         name = "test"
@@ -50,7 +53,12 @@ fn scenario(flows: &str) -> Experiment {
         rate = "20 Mbit/s"
         delay = "10 ms"
         queue = {{ kind = "droptail", limit = "50 kB" }}
-        {flows}
+        [[flow]]
+        name = "flow"
+        kind = "{kind}"
+        from = "client"
+        to = "server"
+        {keys}
         "#
     ))
 }
@@ -61,18 +69,8 @@ fn assert_near(lab: f64, sim: f64, share: f64, what: &str) {
 
 #[test]
 fn a_transfer_takes_as_long_as_in_the_simulator() {
-    let experiment = scenario(
-        r#"
-        [[flow]]
-        name = "file"
-        kind = "tcp"
-        from = "client"
-        to = "server"
-        size = "2 MB"
-        "#,
-    );
-    let Some(lab) = trial(&experiment) else { return };
-    let sim = simulation(&experiment);
+    let experiment = scenario("tcp", r#"size = "2 MB""#);
+    let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
     assert_eq!(lab_flow.bytes, sim_flow.bytes);
     assert_near(lab_flow.completions()[0], sim_flow.completions()[0], 0.25, "completion time");
@@ -85,18 +83,13 @@ fn a_transfer_takes_as_long_as_in_the_simulator() {
 #[test]
 fn packets_of_udp_arrive_at_their_rate_and_delay() {
     let experiment = scenario(
+        "udp",
         r#"
-        [[flow]]
-        name = "call"
-        kind = "udp"
-        from = "client"
-        to = "server"
-        rate = "1 Mbit/s"
-        payload = "500 B"
+            rate = "1 Mbit/s"
+            payload = "500 B"
         "#,
     );
-    let Some(lab) = trial(&experiment) else { return };
-    let sim = simulation(&experiment);
+    let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
     assert_near(lab_flow.goodput, sim_flow.goodput, 0.1, "goodput");
     // 528 bytes at 20 Mbit/s take 0.2 ms beyond the 10 ms. Timers may add to that.
@@ -106,18 +99,8 @@ fn packets_of_udp_arrive_at_their_rate_and_delay() {
 
 #[test]
 fn a_flood_fills_the_link_and_the_rest_is_lost() {
-    let experiment = scenario(
-        r#"
-        [[flow]]
-        name = "flood"
-        kind = "udp"
-        from = "client"
-        to = "server"
-        rate = "30 Mbit/s"
-        "#,
-    );
-    let Some(lab) = trial(&experiment) else { return };
-    let sim = simulation(&experiment);
+    let experiment = scenario("udp", r#"rate = "30 Mbit/s""#);
+    let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_link, sim_link] = [&lab, &sim].map(|outcome| &outcome.links[0]);
     assert_near(lab_link.throughput, sim_link.throughput, 0.1, "throughput");
     assert!(lab_link.utilisation.unwrap() > 0.9, "{lab_link:?}");
@@ -135,19 +118,14 @@ fn a_flood_fills_the_link_and_the_rest_is_lost() {
 #[test]
 fn requests_are_answered_in_the_sizes_of_the_simulator() {
     let experiment = scenario(
+        "request-response",
         r#"
-        [[flow]]
-        name = "pages"
-        kind = "request-response"
-        from = "client"
-        to = "server"
-        response = { kind = "exponential", mean = "20 kB" }
-        think = "50 ms"
-        requests = 10
+            response = { kind = "exponential", mean = "20 kB" }
+            think = "50 ms"
+            requests = 10
         "#,
     );
-    let Some(lab) = trial(&experiment) else { return };
-    let sim = simulation(&experiment);
+    let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
     assert_eq!((lab_flow.bytes, lab_flow.times[0].done.len()), (sim_flow.bytes, 10));
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
@@ -157,18 +135,13 @@ fn requests_are_answered_in_the_sizes_of_the_simulator() {
 #[test]
 fn a_process_opens_the_connections_of_the_simulator() {
     let experiment = scenario(
+        "tcp-process",
         r#"
-        [[flow]]
-        name = "web"
-        kind = "tcp-process"
-        from = "client"
-        to = "server"
-        arrivals = "20 /s"
-        size = { kind = "exponential", mean = "20 kB" }
+            arrivals = "20 /s"
+            size = { kind = "exponential", mean = "20 kB" }
         "#,
     );
-    let Some(lab) = trial(&experiment) else { return };
-    let sim = simulation(&experiment);
+    let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_times, sim_times] = [&lab, &sim].map(|outcome| &outcome.flows[0].times[0]);
     assert_eq!(lab_times.released, sim_times.released);
     assert!(lab_times.done.len() + 3 >= sim_times.done.len(), "{lab_times:?}");
@@ -178,14 +151,10 @@ fn a_process_opens_the_connections_of_the_simulator() {
 #[test]
 fn urgent_messages_overtake_a_file_over_the_kernels_tcp() {
     let experiment = scenario(
+        "messages",
         r#"
-        [[flow]]
-        name = "app"
-        kind = "messages"
-        from = "client"
-        to = "server"
-        bulk = "p4"
-        sources = [{ period = "100 ms", size = "1 kB", priority = "p0" }]
+            bulk = "p4"
+            sources = [{ period = "100 ms", size = "1 kB", priority = "p0" }]
         "#,
     );
     let Some(lab) = trial(&experiment) else { return };
@@ -218,8 +187,7 @@ fn sessions_of_quic_use_both_paths() {
         sources = [{ period = "100 ms", size = "1 kB", priority = "p0" }]
         "#,
     );
-    let Some(lab) = trial(&experiment) else { return };
-    let sim = simulation(&experiment);
+    let Some([lab, sim]) = both(&experiment) else { return };
     assert_near(lab.flows[0].goodput, sim.flows[0].goodput, 0.25, "goodput");
     for (lab, sim) in lab.flows[0].lanes.iter().zip(&sim.flows[0].lanes) {
         assert_near(lab.bytes.get() as f64, sim.bytes.get() as f64, 0.25, &lab.name);
@@ -228,18 +196,7 @@ fn sessions_of_quic_use_both_paths() {
 
 #[test]
 fn what_the_kernel_does_not_have_is_refused_or_said() {
-    let flow = |tcp: &str| {
-        scenario(&format!(
-            r#"
-            [[flow]]
-            name = "file"
-            kind = "tcp"
-            from = "client"
-            to = "server"
-            tcp = {{ {tcp} }}
-            "#
-        ))
-    };
+    let flow = |tcp: &str| scenario("tcp", &format!("tcp = {{ {tcp} }}"));
     let refused = |tcp: &str| {
         let opened = marcato_trial::open(&flow(tcp), &Traces::new(), LabOptions::default());
         opened.err().map(|error| error.to_string())
@@ -255,7 +212,7 @@ fn what_the_kernel_does_not_have_is_refused_or_said() {
     let lab = trial(&flow("initial-window = 4, min-rto = \"300 ms\"")).unwrap();
     let warnings: Vec<_> = lab.warnings.iter().map(ToString::to_string).collect();
     let expected =
-        "the flow `file` asks for `initial-window`, `min-rto`, which the kernel's TCP decides by itself";
+        "the flow `flow` asks for `initial-window`, `min-rto`, which the kernel's TCP decides by itself";
     assert!(warnings.iter().any(|warning| warning == expected), "{warnings:?}");
 }
 
@@ -269,18 +226,8 @@ fn captures_of_a_trial_hold_its_packets() {
             self.0.extend(part);
         }
     }
-    let text = r#"
-        [[flow]]
-        name = "file"
-        kind = "tcp"
-        from = "client"
-        to = "server"
-        size = "100 kB"
-        [record]
-        pcap = ["link"]
-        pcap-format = "pcapng"
-        "#;
-    let experiment = scenario(text);
+    let record = "[record]\npcap = [\"link\"]\npcap-format = \"pcapng\"";
+    let experiment = scenario("tcp", &format!("size = \"100 kB\"\n{record}"));
     let opened = marcato_trial::open(&experiment, &Traces::new(), LabOptions::default());
     if opened.is_err() && !is_root() {
         eprintln!("SKIPPED: needs root");

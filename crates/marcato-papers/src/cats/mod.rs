@@ -84,52 +84,42 @@ impl Experiment for Cats {
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
         #[cfg(target_os = "linux")]
         if options.world == World::Lab {
-            return run_in_lab(options, progress);
+            // A quick run has Table I only.
+            let count = if options.quick { 1 } else { lab::COUNT };
+            let about = "CATS: the web page over TCP of the Linux kernel, across links of the lab";
+            return report(("CATS in the lab", about), options, progress, count, &lab::title, &lab::answer);
         }
-        let failed = |error| RunError::failed("cats", error);
-        let mut document = Document::new("cats", options).config(config());
-        let mut sections = Vec::new();
-        for (name, question) in QUESTIONS {
-            progress.begin(name, Some(options.seeds().len() as u64));
-            let mut first = None;
-            let rows = over_seeds(options, progress, |seed, progress| {
-                let answer = question(seed, options.quick).map_err(failed)?;
-                progress.advance(1);
-                // Figures show the first seed; rows are means over all.
-                first.get_or_insert(answer.section);
-                Ok(answer.rows)
-            })?;
-            document = document.with_rows(rows);
-            sections.extend(first);
-        }
-        let report = Report::new("CATS", self.about(), document);
-        Ok(sections.into_iter().fold(report, Report::section))
+        let title = |number: usize| QUESTIONS[number].0.to_owned();
+        let answer = |number: usize, seed| QUESTIONS[number].1(seed, options.quick);
+        report(("CATS", self.about()), options, progress, QUESTIONS.len(), &title, &answer)
     }
 }
 
-/// Answers the questions that a lab can answer.
-#[cfg(target_os = "linux")]
-fn run_in_lab(options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-    let failed = |error| RunError::failed("cats", error);
+/// Answers `count` questions with all seeds.
+fn report(
+    (name, about): (&str, &str),
+    options: &RunOptions,
+    progress: &mut dyn Progress,
+    count: usize,
+    title: &dyn Fn(usize) -> String,
+    answer: &dyn Fn(usize, u64) -> Result<Answer, SimulationError>,
+) -> Result<Report, RunError> {
     let mut document = Document::new("cats", options).config(config());
     let mut sections = Vec::new();
-    // A quick run has Table I only.
-    let count = if options.quick { 1 } else { lab::COUNT };
     for number in 0..count {
-        progress.begin(&lab::title(number), Some(options.seeds().len() as u64));
+        progress.begin(&title(number), Some(options.seeds().len() as u64));
         let mut first = None;
         let rows = over_seeds(options, progress, |seed, progress| {
-            let answer = lab::answer(number, seed).map_err(failed)?;
+            let answer = answer(number, seed).map_err(|error| RunError::failed("cats", error))?;
             progress.advance(1);
+            // Figures show the first seed; rows are means over all.
             first.get_or_insert(answer.section);
             Ok(answer.rows)
         })?;
         document = document.with_rows(rows);
         sections.extend(first);
     }
-    let about = "CATS: the web page over TCP of the Linux kernel, across links of the lab";
-    let report = Report::new("CATS in the lab", about, document);
-    Ok(sections.into_iter().fold(report, Report::section))
+    Ok(sections.into_iter().fold(Report::new(name, about, document), Report::section))
 }
 
 /// Configuration that the authors ran, for the record.
