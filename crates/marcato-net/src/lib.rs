@@ -186,7 +186,7 @@ mod stats;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
 #[cfg_attr(
     not(all(feature = "quic", feature = "tcp")),
-    allow(dead_code, unused_imports, reason = "each engine uses a part")
+    allow(dead_code, unreachable_pub, unused_imports, reason = "each engine uses a part")
 )]
 mod sys;
 mod target;
