@@ -98,7 +98,14 @@ where
             }
         }
         #[cfg(target_os = "linux")]
-        arguments::Command::Lab(asked) => lab::run(&asked.action, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Lab(asked) => match lab::run(&asked.action, stdout) {
+            Err(error) if error.is_interruption() => {
+                // As above.
+                let _ = writeln!(stderr, "{error}");
+                Ok(Status::Interrupted)
+            }
+            done => done.map_err(|error| error.to_string()),
+        },
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
             clap_complete::generate(asked.shell, &mut arguments::command(registry), "marcato", &mut script);
@@ -127,6 +134,8 @@ where
 ///
 /// Only users of text output are shown these paths. Programs that read JSON or CSV know them.
 fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
+    #[cfg(target_os = "linux")]
+    use arguments::LabAction;
     use arguments::{Command, Format, PerfRole};
     let (out, format, name) = match command {
         Command::Papers(asked) => (&asked.out, asked.format, "report.html"),
@@ -138,7 +147,12 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
             PerfRole::Server(_) => return Vec::new(),
         },
         #[cfg(target_os = "linux")]
-        Command::Lab(_) => return Vec::new(),
+        Command::Lab(asked) => match &asked.action {
+            LabAction::Trial(asked) | LabAction::Compare(asked) => (&asked.out, asked.format, "report.html"),
+            LabAction::Run(_) | LabAction::Shell(_) | LabAction::Clean(_) | LabAction::Selftest(_) => {
+                return Vec::new();
+            }
+        },
         Command::Sim(_) | Command::Completions(_) => return Vec::new(),
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };

@@ -237,3 +237,26 @@ fn a_trial_prints_what_a_simulation_prints() {
     };
     assert_eq!(keys(&["lab", "trial"]), keys(&["sim"]));
 }
+
+#[test]
+fn an_interrupted_trial_ends_at_once_with_status_130() {
+    if !is_possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("long.toml");
+    std::fs::write(&file, TRANSFER.replace("duration = \"1 s\"", "duration = \"600 s\"")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command.args(["lab", "trial"]).arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let trial = command.spawn().unwrap();
+    let process = rustix::process::Pid::from_child(&trial);
+    // Before its handler is installed, the signal would end it as any other program.
+    let devices = format!("/proc/{}/task", trial.id());
+    while std::fs::read_dir(&devices).unwrap().count() < 4 {
+        std::thread::yield_now();
+    }
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let ended = trial.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", said(&ended));
+    assert!(said(&ended).contains("interrupted: after"), "{}", said(&ended));
+}

@@ -751,6 +751,10 @@ impl Fabric for Ground {
         self.measured(link, |it| it.waiting)
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.records.lock().warnings()
+    }
+
     fn tap(&mut self, link: LinkId, tap: Tap) {
         self.records.lock().tap(link.index(), tap);
     }

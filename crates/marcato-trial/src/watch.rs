@@ -16,6 +16,8 @@ const MAX_FLOWS: usize = 1 << 16;
 #[derive(Default)]
 pub(crate) struct Records {
     dropped: HashMap<FlowTuple, u64>,
+    /// Lost packets of flows beyond [`MAX_FLOWS`].
+    uncounted: u64,
     taps: HashMap<usize, Tapped>,
     /// Common file of the taps that share one.
     common: PcapNg,
@@ -74,6 +76,18 @@ impl Records {
         file.map(std::mem::take).unwrap_or_default()
     }
 
+    /// Returns warnings of what was not recorded.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let missed: u64 = self.taps.values().map(|tapped| tapped.missed).sum();
+        let missed = (missed > 0)
+            .then(|| format!("captures miss {missed} packets, which came too fast: capture fewer links"));
+        let uncounted = (self.uncounted > 0).then(|| {
+            let count = self.uncounted;
+            format!("{count} lost packets belong to more flows than are counted: they are missing in `lost`")
+        });
+        missed.into_iter().chain(uncounted).collect()
+    }
+
     fn capture(&mut self, at: Time, direction: usize, packet: &[u8]) {
         let Self { taps, common, .. } = self;
         let Some(tapped) = taps.get_mut(&direction) else { return };
@@ -111,9 +125,52 @@ impl Watcher<IpDatagram> for Observer {
                     None if known < MAX_FLOWS => {
                         records.dropped.insert(packet.headers().flow, 1);
                     }
-                    None => {}
+                    None => records.uncounted += 1,
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// UDP datagram from this port.
+    fn datagram(port: u16) -> IpDatagram {
+        let mut frame = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        frame.extend(port.to_be_bytes());
+        frame.extend([0, 9, 0, 8, 0, 0]);
+        IpDatagram::read(frame, false, 1).unwrap()
+    }
+
+    #[test]
+    fn losses_belong_to_their_flow() {
+        let records = SharedRecords::default();
+        let mut watcher = records.watcher(0);
+        let (first, second) = (datagram(1), datagram(2));
+        for event in [PacketEvent::Offered, PacketEvent::Dropped, PacketEvent::Lost, PacketEvent::TooBig] {
+            watcher.note(Time::ZERO, event, &first);
+        }
+        watcher.note(Time::ZERO, PacketEvent::Arrived, &second);
+        let dropped = |packet: &IpDatagram| records.lock().dropped(&packet.headers().flow);
+        assert_eq!((dropped(&first), dropped(&second)), (3, 0));
+    }
+
+    #[test]
+    fn a_full_capture_misses_packets_and_says_so() {
+        let records = SharedRecords::default();
+        records.lock().tap(3, Tap { most_waiting: marcato_units::Bytes::new(100), ..Tap::default() });
+        let mut watcher = records.watcher(3);
+        for _ in 0..3 {
+            watcher.note(Time::ZERO, PacketEvent::Arrived, &datagram(1));
+        }
+        // The header of the file and one packet fit.
+        assert_eq!(records.lock().take(3).len(), 24 + 16 + 28);
+        assert_eq!(
+            records.lock().warnings(),
+            ["captures miss 2 packets, which came too fast: capture fewer links"]
+        );
+        assert!(records.lock().take(4).is_empty(), "no tap");
     }
 }

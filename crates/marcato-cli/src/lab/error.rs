@@ -40,3 +40,10 @@ pub(crate) enum LabError {
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
 }
+
+impl LabError {
+    /// Returns whether the user has ended the command.
+    pub(crate) fn is_interruption(&self) -> bool {
+        matches!(self, Self::Run(error) if matches!(**error, SimError::Interrupted(_)))
+    }
+}

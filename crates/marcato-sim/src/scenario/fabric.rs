@@ -58,6 +58,11 @@ pub trait Fabric {
         None
     }
 
+    /// Warnings of the run, for its results.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn tap(&mut self, link: LinkId, tap: Tap);
     fn tap_together(&mut self, link: LinkId, name: &str, tap: Tap);
     fn take_taps(&mut self, secrets: &str) -> Vec<u8>;

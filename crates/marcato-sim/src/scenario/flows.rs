@@ -435,8 +435,11 @@ impl Tracked {
                 }
                 for route in 0..u8::try_from(lanes.len()).unwrap_or(u8::MAX) {
                     let stats = net.route_stats(*flow, Side::Client, RouteId::new(route)).unwrap_or_default();
-                    totals.timed += stats.arrived;
-                    totals.delay += stats.delay_sum;
+                    // A fabric that cannot measure delays reports none.
+                    if !stats.delay_sum.is_zero() {
+                        totals.timed += stats.arrived;
+                        totals.delay += stats.delay_sum;
+                    }
                 }
                 totals
             }

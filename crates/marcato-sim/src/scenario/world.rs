@@ -257,8 +257,8 @@ impl<F: Advance> World<F> {
     fn warnings(&self) -> Vec<Warning> {
         let silent = self.flows.iter().filter(|flow| flow.totals(&self.net).bytes.is_zero());
         let silent = silent.map(|flow| Warning::NothingDelivered { flow: flow.name.clone() });
-        let mut warnings: Vec<Warning> =
-            self.warnings.iter().cloned().map(Warning::Scenario).chain(silent).collect();
+        let own = self.warnings.iter().cloned().chain(self.net.warnings());
+        let mut warnings: Vec<Warning> = own.map(Warning::Scenario).chain(silent).collect();
         // MTU discovery sends packets above the MTU on purpose.
         if !self.flows.iter().any(Tracked::discovers_mtu) {
             warnings.extend(self.ways.iter().filter_map(|way| {
