@@ -27,6 +27,8 @@ pub(crate) struct KernelTcp {
     lowat: Option<Bytes>,
     /// Set while the socket reports room as soon as any of its unsent bytes have left.
     awaits_departure: bool,
+    /// Set while the application would write more than the stream takes.
+    is_blocked: bool,
     closing: bool,
     /// Set once the kernel knows that no more data comes.
     shut: bool,
@@ -48,6 +50,7 @@ impl KernelTcp {
             pending: 0,
             lowat,
             awaits_departure: false,
+            is_blocked: false,
             closing: false,
             shut: false,
             reading: true,
@@ -97,7 +100,8 @@ impl KernelTcp {
         if self.connected && !self.ended && self.reading {
             interest |= EventFlags::IN;
         }
-        let waits = self.pending > 0 || self.awaits_departure || !self.is_writable();
+        // Data may have left since the application was asked last, so the watermark decides nothing here.
+        let waits = self.pending > 0 || self.awaits_departure || self.is_blocked;
         if !self.connected || !self.shut && waits {
             interest |= EventFlags::OUT;
         }
@@ -128,14 +132,20 @@ impl KernelTcp {
 
     /// Has the socket report room once any of its unsent bytes have left, if there are some. In the
     /// simulator, an application that has left room is asked again after each acknowledgement; the
-    /// kernel reports only that a watermark is passed.
-    pub(crate) fn await_departure(&mut self) {
+    /// kernel reports only that a watermark is passed. Returns whether it will report.
+    pub(crate) fn await_departure(&mut self) -> bool {
         let unsent = self.unsent();
         let Some(socket) = self.socket.as_ref().filter(|_| self.connected && !unsent.is_zero()) else {
-            return;
+            return false;
         };
         let below = u32::try_from(unsent.get()).unwrap_or(u32::MAX);
         self.awaits_departure = socket.set_tcp_notsent_lowat(below).is_ok();
+        self.awaits_departure
+    }
+
+    /// Records whether the application would write more than the stream takes.
+    pub(crate) const fn set_blocked(&mut self, is_blocked: bool) {
+        self.is_blocked = is_blocked;
     }
 
     /// Restores the watermark of the stream.

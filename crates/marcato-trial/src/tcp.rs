@@ -58,14 +58,21 @@ impl End {
         }
         self.tcp.departed();
         self.tcp.flush()?;
-        while self.wants_to_write && self.tcp.is_writable() {
-            let before = self.tcp.write_offset();
-            self.call(now, |app, socket| app.writable(socket));
-            self.wants_to_write = self.tcp.write_offset() != before;
+        let mut is_last = false;
+        loop {
+            while self.wants_to_write && self.tcp.is_writable() {
+                let before = self.tcp.write_offset();
+                self.call(now, |app, socket| app.writable(socket));
+                self.wants_to_write = self.tcp.write_offset() != before;
+            }
+            if self.wants_to_write || self.tcp.await_departure() || is_last {
+                break;
+            }
+            // Unsent data for which the application held back may have left meanwhile. If it holds back
+            // once more, it has nothing to send.
+            (self.wants_to_write, is_last) = (true, true);
         }
-        if !self.wants_to_write {
-            self.tcp.await_departure();
-        }
+        self.tcp.set_blocked(self.wants_to_write);
         Ok(())
     }
 }
@@ -149,8 +156,8 @@ impl TcpPair {
                 }
                 Ok(Some(len)) => self.received(now, side, len),
                 Ok(None) => break,
-                Err(error) => {
-                    self.broken(now, side, &error);
+                Err(_) => {
+                    self.broken(now, side);
                     break;
                 }
             }
@@ -174,7 +181,7 @@ impl TcpPair {
         }
     }
 
-    fn broken(&mut self, now: Time, side: usize, _: &io::Error) {
+    fn broken(&mut self, now: Time, side: usize) {
         let end = &mut self.ends[side];
         end.tcp.look();
         end.tcp.abort();
@@ -184,8 +191,8 @@ impl TcpPair {
 
     /// Lets an end write all that it may.
     pub(crate) fn work(&mut self, now: Time, side: usize) {
-        if let Err(error) = self.ends[side].pump(now) {
-            self.broken(now, side, &error);
+        if self.ends[side].pump(now).is_err() {
+            self.broken(now, side);
         }
     }
 

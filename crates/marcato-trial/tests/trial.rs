@@ -169,6 +169,26 @@ fn urgent_messages_overtake_a_file_over_the_kernels_tcp() {
 }
 
 #[test]
+fn a_watermark_of_one_segment_stops_no_stream() {
+    let experiment = scenario(
+        "messages",
+        r#"
+        tcp = { notsent-lowat = "1448 B" }
+        chunk = "1448 B"
+        messages = [
+            { name = "file", size = "2 MB", priority = "p4" },
+            { name = "late", after = "300 ms", size = "20 kB", priority = "p0" },
+        ]
+        "#,
+    );
+    let Some([lab, sim]) = both(&experiment) else { return };
+    for (lab, sim) in lab.flows[0].times.iter().zip(&sim.flows[0].times) {
+        assert_eq!((&lab.name, lab.done.len()), (&sim.name, 1), "{lab:?}");
+        assert_near(lab.done[0], sim.done[0], 0.25, &lab.name);
+    }
+}
+
+#[test]
 fn sessions_of_quic_use_both_paths() {
     let experiment = experiment(
         r#"
