@@ -3,12 +3,13 @@
 //! recorded times instead of at a rate ([`Trace`]).
 //!
 //! Records of what it did: its [`Load`], the [`Occupancy`] of its queue, delays as a [`Histogram`]
-//! with its [`DelaySummary`], and captures ([`pcapng`]).
+//! with its [`DelaySummary`], and captures ([`Capture`], [`pcapng`]).
 //!
 //! Nothing here has a clock. Random numbers come from named streams, so each draw is that of a seed.
 //! The simulator and the emulated links of the lab use the same types.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod delay;
 mod gilbert_elliott;
 mod histogram;
@@ -21,6 +22,7 @@ mod opportunities;
 pub mod pcapng;
 mod trace;
 
+pub use capture::Capture;
 pub use delay::DelaySummary;
 pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
 pub use histogram::Histogram;

@@ -113,7 +113,7 @@ impl PcapNg {
 }
 
 /// Appends `kept` bytes: those of `parts`, followed by zeros.
-pub fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
+pub(crate) fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
     let end = out.len() + kept;
     for part in parts {
         let room = end - out.len();
@@ -123,7 +123,7 @@ pub fn fill(out: &mut Vec<u8>, kept: usize, parts: [&[u8]; 2]) {
 }
 
 /// Returns the header of a pcap file: nanoseconds, version 2.4, no time zone, LINKTYPE_RAW.
-pub fn pcap_header(snaplen: u32) -> Vec<u8> {
+pub(crate) fn pcap_header(snaplen: u32) -> Vec<u8> {
     let mut header = Vec::with_capacity(24);
     header.extend(0xa1b2_3c4d_u32.to_le_bytes());
     header.extend(2u16.to_le_bytes());
@@ -135,7 +135,7 @@ pub fn pcap_header(snaplen: u32) -> Vec<u8> {
 }
 
 /// Appends the header of a packet of length `len` to a pcap file. Its `kept` captured bytes follow.
-pub fn pcap_record(out: &mut Vec<u8>, at: Time, len: u32, kept: u32) {
+pub(crate) fn pcap_record(out: &mut Vec<u8>, at: Time, len: u32, kept: u32) {
     // The format has 32 bits for seconds: 136 years.
     let seconds = u32::try_from(at.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX);
     let nanos = u32::try_from(at.as_nanos() % 1_000_000_000).unwrap_or(0);

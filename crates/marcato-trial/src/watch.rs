@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use marcato_lab::{IpDatagram, PacketEvent, Watcher};
-use marcato_link::pcapng::{PcapNg, fill};
+use marcato_link::Capture;
+use marcato_link::pcapng::PcapNg;
 use marcato_sim::Tap;
 use marcato_units::Time;
 use marcato_wire::FlowTuple;
@@ -18,18 +19,9 @@ pub(crate) struct Records {
     dropped: HashMap<FlowTuple, u64>,
     /// Lost packets of flows beyond [`MAX_FLOWS`].
     uncounted: u64,
-    taps: HashMap<usize, Tapped>,
+    taps: HashMap<usize, Capture>,
     /// Common file of the taps that share one.
     common: PcapNg,
-}
-
-/// Tap of a direction of a link.
-struct Tapped {
-    tap: Tap,
-    /// Part of its own file that waits to be taken; `None` if it writes into the common one.
-    file: Option<Vec<u8>>,
-    interface: u32,
-    missed: u64,
 }
 
 /// Shared [`Records`].
@@ -55,14 +47,13 @@ impl Records {
 
     /// Taps a direction of a link into a file of its own.
     pub(crate) fn tap(&mut self, direction: usize, tap: Tap) {
-        let file = Some(marcato_link::pcapng::pcap_header(tap.snaplen));
-        self.taps.insert(direction, Tapped { tap, file, interface: 0, missed: 0 });
+        self.taps.insert(direction, Capture::alone(tap.snaplen, tap.most_waiting));
     }
 
     /// Taps a direction of a link into the common file.
     pub(crate) fn tap_together(&mut self, direction: usize, name: &str, tap: Tap) {
-        let interface = self.common.interface(name, tap.snaplen);
-        self.taps.insert(direction, Tapped { tap, file: None, interface, missed: 0 });
+        let capture = Capture::in_common(&mut self.common, name, tap.snaplen, tap.most_waiting);
+        self.taps.insert(direction, capture);
     }
 
     /// Takes the waiting part of the common file, after these secrets.
@@ -72,13 +63,13 @@ impl Records {
 
     /// Takes the waiting part of the file of one tap.
     pub(crate) fn take(&mut self, direction: usize) -> Vec<u8> {
-        let file = self.taps.get_mut(&direction).and_then(|tapped| tapped.file.as_mut());
+        let file = self.taps.get_mut(&direction).and_then(Capture::file);
         file.map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns warnings of what was not recorded.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let missed: u64 = self.taps.values().map(|tapped| tapped.missed).sum();
+        let missed: u64 = self.taps.values().map(Capture::missed).sum();
         let missed = (missed > 0)
             .then(|| format!("captures miss {missed} packets, which came too fast: capture fewer links"));
         let uncounted = (self.uncounted > 0).then(|| {
@@ -90,20 +81,10 @@ impl Records {
 
     fn capture(&mut self, at: Time, direction: usize, packet: &[u8]) {
         let Self { taps, common, .. } = self;
-        let Some(tapped) = taps.get_mut(&direction) else { return };
-        let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
-        let kept = len.min(tapped.tap.snaplen);
-        let waiting = tapped.file.as_ref().map_or(common.waiting(), Vec::len);
-        if waiting as u64 + u64::from(16 + kept) > tapped.tap.most_waiting.get() {
-            tapped.missed += 1;
-            return;
+        if let Some(capture) = taps.get_mut(&direction) {
+            let len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
+            capture.packet(common, at, len, [packet, &[]]);
         }
-        let Some(file) = &mut tapped.file else {
-            common.packet(tapped.interface, at, len, kept, [packet, &[]]);
-            return;
-        };
-        marcato_link::pcapng::pcap_record(file, at, len, kept);
-        fill(file, kept as usize, [packet, &[]]);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use marcato_link::pcapng::{PcapNg, fill, pcap_header, pcap_record};
+use marcato_link::Capture;
+use marcato_link::pcapng::PcapNg;
 use marcato_units::{Bytes, Time};
 
 use super::Headers;
@@ -113,12 +114,8 @@ pub enum TapError {
 /// State of a tap.
 struct Tapped {
     link: u32,
-    config: Tap,
-    /// Part of its own file that waits to be taken; `None` if it writes into the common one.
-    file: Option<Vec<u8>>,
-    /// Number of its interface in the common file.
-    interface: u32,
-    stats: TapStats,
+    point: TapPoint,
+    capture: Capture,
 }
 
 /// Packet that has passed a tap, before its headers are encoded.
@@ -142,14 +139,14 @@ pub(crate) struct Taps {
 
 impl Taps {
     pub(crate) fn add(&mut self, link: u32, config: Tap) {
-        let file = Some(pcap_header(config.snaplen));
-        self.put(Tapped { link, config, file, interface: 0, stats: TapStats::default() });
+        let capture = Capture::alone(config.snaplen, config.most_waiting);
+        self.put(Tapped { link, point: config.point, capture });
     }
 
     /// Adds a tap that writes into the common file, as an interface of this name.
     pub(crate) fn add_common(&mut self, link: u32, name: &str, config: Tap) {
-        let interface = self.common.interface(name, config.snaplen);
-        self.put(Tapped { link, config, file: None, interface, stats: TapStats::default() });
+        let capture = Capture::in_common(&mut self.common, name, config.snaplen, config.most_waiting);
+        self.put(Tapped { link, point: config.point, capture });
     }
 
     fn put(&mut self, tap: Tapped) {
@@ -161,12 +158,13 @@ impl Taps {
     }
 
     pub(crate) fn stats(&self, link: u32) -> Option<TapStats> {
-        self.taps.iter().find(|tap| tap.link == link).map(|tap| tap.stats)
+        let capture = &self.taps.iter().find(|tap| tap.link == link)?.capture;
+        Some(TapStats { captured: capture.captured(), missed: capture.missed() })
     }
 
     pub(crate) fn drain(&mut self, link: u32, out: &mut impl io::Write) -> Result<Bytes, TapError> {
         let tap = self.taps.iter_mut().find(|tap| tap.link == link).ok_or(TapError::NoTap)?;
-        let file = tap.file.as_mut().ok_or(TapError::Common)?;
+        let file = tap.capture.file().ok_or(TapError::Common)?;
         out.write_all(file)?;
         let written = Bytes::new(file.len() as u64);
         file.clear();
@@ -188,7 +186,7 @@ impl Taps {
         packet: &Packet,
         payloads: &Payloads,
     ) {
-        let here = |tap: &Tapped| tap.link == link && tap.config.point == point;
+        let here = |tap: &Tapped| tap.link == link && tap.point == point;
         let Some(tap) = self.taps.iter().position(here) else { return };
         if let Body::Datagram(datagram) = &packet.body {
             self.payload.extend_from_slice(payloads.peek(&datagram.payload));
@@ -203,30 +201,12 @@ impl Taps {
             let payload = &self.payload[begin..captured.payload_end];
             begin = captured.payload_end;
             if let Some(headers) = headers(&captured.packet) {
-                self.taps[captured.tap].write(captured.at, &headers, payload, &mut self.common);
+                let written = headers.write(payload);
+                let parts = [written.as_slice(), payload];
+                self.taps[captured.tap].capture.packet(&mut self.common, captured.at, headers.len, parts);
             }
         }
         self.captured.clear();
         self.payload.clear();
-    }
-}
-
-impl Tapped {
-    fn write(&mut self, at: Time, headers: &Headers<'_>, payload: &[u8], common: &mut PcapNg) {
-        let kept = headers.len.min(self.config.snaplen);
-        let waiting = self.file.as_ref().map_or(common.waiting(), Vec::len);
-        if waiting as u64 + u64::from(16 + kept) > self.config.most_waiting.get() {
-            self.stats.missed += 1;
-            return;
-        }
-        self.stats.captured += 1;
-        let written = headers.write(payload);
-        let parts = [written.as_slice(), payload];
-        let Some(file) = &mut self.file else {
-            common.packet(self.interface, at, headers.len, kept, parts);
-            return;
-        };
-        pcap_record(file, at, headers.len, kept);
-        fill(file, kept as usize, parts);
     }
 }
