@@ -1,7 +1,6 @@
 //! The path of CATS §III-A, as the authors ran it, and the schemes that share it.
 
 use super::carrier::Carrier;
-use super::page;
 use crate::error::SimulationError;
 use marcato_queue::DropTail;
 use marcato_report::World;
@@ -264,29 +263,6 @@ pub(super) struct Dumbbell {
     pub(super) bottleneck: LinkId,
     /// Time at which its flows begin.
     pub(super) start: Time,
-}
-
-impl Dumbbell {
-    /// Runs flows that together carry the page until `until` after their beginning. A lab, whose time
-    /// is real, stops as soon as the page has arrived.
-    pub(super) fn run_until_received(
-        &mut self,
-        flows: &[FlowId],
-        until: Time,
-    ) -> Result<(), SimulationError> {
-        let (end, page) = (self.start + until.since(Time::ZERO), page::GROUPS.into_iter().sum());
-        if matches!(self.net, Carrier::Virtual(_)) {
-            return self.net.run_until(end);
-        }
-        let received = |net: &Carrier| -> Bytes {
-            flows.iter().map(|flow| net.reception(*flow, Side::Server).bytes).sum()
-        };
-        while self.net.now() < end && received(&self.net) < page {
-            let next = self.net.now() + LOOK;
-            self.net.run_until(next.min(end))?;
-        }
-        Ok(())
-    }
 }
 
 /// Way in which an application's messages reach TCP.

@@ -38,11 +38,7 @@ impl From<Load> for Outcome {
 
 /// All schemes side by side.
 pub(super) fn today(seed: u64, _quick: bool) -> Result<Answer, SimulationError> {
-    today_on(&Path::authors(), seed)
-}
-
-/// Schemes in use today on any path.
-pub(super) fn today_on(path: &Path, seed: u64) -> Result<Answer, SimulationError> {
+    let path = &Path::authors();
     let outcomes: Vec<(&str, &str, Outcome)> = vec![
         ("fifo", "FIFO", Load::run(path, Scheme::Fifo, seed)?.into()),
         ("http1", "HTTP/1.1 ×6", http1(path, seed)?),
@@ -142,12 +138,11 @@ fn http1(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
         flows.push(
             dumbbell.net.tcp(
                 TcpFlow::new(dumbbell.sender, dumbbell.receiver, path.tcp.clone(), app)
-                    .start(dumbbell.start)
                     .server_app(Collector::logging()),
             )?,
         );
     }
-    dumbbell.run_until_received(&flows, Time::from_secs(30))?;
+    dumbbell.net.run_until(Time::from_secs(30))?;
     let mut arrivals = Vec::new();
     for flow in flows {
         let collector: Option<&Collector> = dumbbell.net.app(flow, Side::Server);
@@ -196,7 +191,7 @@ fn http2(path: &Path, seed: u64) -> Result<Outcome, SimulationError> {
         server_app: Box::new(Collector::logging()),
         layer: Layer::High,
     })?;
-    dumbbell.run_until_received(&[flow], Time::from_secs(30))?;
+    dumbbell.net.run_until(Time::from_secs(30))?;
     let collector: Option<&Collector> = dumbbell.net.app(flow, Side::Server);
     outcome(collector.map(Collector::log).unwrap_or(&[]))
 }
