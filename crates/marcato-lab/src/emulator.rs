@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use marcato_units::{Bytes, Duration, Time};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 
+use crate::clock::LabClock;
 use crate::ip_datagram::IpDatagram;
 use crate::link::{Link, LinkCounters};
 use crate::prompt::Prompt;
@@ -67,7 +67,7 @@ pub(crate) struct Emulator {
     over: Arc<AtomicBool>,
     wake: OwnedFd,
     thread: Option<JoinHandle<io::Result<()>>>,
-    epoch: Instant,
+    clock: LabClock,
 }
 
 impl Emulator {
@@ -85,11 +85,11 @@ impl Emulator {
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
         let shared = Arc::new(Mutex::new(Shared { wires, others }));
         let over = Arc::new(AtomicBool::new(false));
-        let epoch = Instant::now();
+        let clock = LabClock::start();
         let mover = Mover {
             shared: Arc::clone(&shared),
             epoll,
-            epoch,
+            clock,
             secret,
             spare: Vec::new(),
             agenda: BinaryHeap::new(),
@@ -98,17 +98,12 @@ impl Emulator {
         let stop = Arc::clone(&over);
         let run = move || mover.run(&stop);
         let thread = std::thread::Builder::new().name("lab emulator".to_owned()).spawn(run)?;
-        Ok(Self { shared, over, wake, thread: Some(thread), epoch })
+        Ok(Self { shared, over, wake, thread: Some(thread), clock })
     }
 
-    /// Time since the start.
-    pub(crate) fn now(&self) -> Time {
-        Time::ZERO + self.epoch.elapsed()
-    }
-
-    /// Instant at which the links began to work.
-    pub(crate) const fn epoch(&self) -> Instant {
-        self.epoch
+    /// Clock that started with the links.
+    pub(crate) const fn clock(&self) -> LabClock {
+        self.clock
     }
 
     /// Calls a function with one direction of a link; `None` if there is no such link.
@@ -120,7 +115,7 @@ impl Emulator {
     ) -> Option<T> {
         let mut shared = lock(&self.shared);
         // Read under the lock, so that time never runs backwards from one call to the next.
-        let now = self.now();
+        let now = self.clock.now();
         Some(call(&mut shared.wires.get_mut(place)?.directions[way].link, now))
     }
 
@@ -160,7 +155,7 @@ type Way = (usize, usize);
 struct Mover {
     shared: Arc<Mutex<Shared>>,
     epoll: OwnedFd,
-    epoch: Instant,
+    clock: LabClock,
     secret: u64,
     /// Empty frames.
     spare: Vec<Vec<u8>>,
@@ -176,7 +171,7 @@ impl Mover {
         let mut events = Vec::with_capacity(64);
         while !over.load(Ordering::Relaxed) {
             self.deliver();
-            let next = self.agenda.peek().map(|Reverse((at, _))| at.since(self.now()));
+            let next = self.agenda.peek().map(|Reverse((at, _))| at.since(self.clock.now()));
             let nanos = next.map_or(LONGEST_SLEEP, |sleep| sleep.min(LONGEST_SLEEP)).as_nanos();
             let nanos = i64::try_from(nanos).unwrap_or(i64::MAX);
             let timeout = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
@@ -196,10 +191,6 @@ impl Mover {
         Ok(())
     }
 
-    fn now(&self) -> Time {
-        Time::ZERO + self.epoch.elapsed()
-    }
-
     /// Enters the next event of a direction.
     fn enter(&mut self, (place, way): Way, at: Option<Time>) {
         let Some(at) = at else { return };
@@ -214,7 +205,7 @@ impl Mover {
     fn deliver(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut shared = lock(&shared);
-        let now = self.now();
+        let now = self.clock.now();
         while let Some(Reverse((at, (place, way)))) = self.agenda.peek().copied()
             && at <= now
         {
@@ -254,7 +245,7 @@ impl Mover {
                     if direction.bleaches {
                         packet.bleach();
                     }
-                    direction.link.send(self.now(), packet);
+                    direction.link.send(self.clock.now(), packet);
                 }
                 Ok(packet) => {
                     others[way].0 += 1;

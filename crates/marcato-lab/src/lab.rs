@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
-use std::time::Instant;
 
 use marcato_link::Trace;
 use marcato_scenario::Experiment;
@@ -13,9 +12,12 @@ use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
 use marcato_units::{Stream, Time};
 
+use crate::clock::LabClock;
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
 use crate::ip_datagram::IpDatagram;
-use crate::link::{Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, Watcher};
+use crate::link::{
+    Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, Sojourns, Watcher,
+};
 use crate::namespace::Namespace;
 use crate::plan::{NodePlan, Plan, PlanError};
 use crate::sys;
@@ -104,25 +106,13 @@ pub enum HostError {
 /// Host of a lab.
 struct Host {
     /// Its nodes; the name of the first is its own.
-    nodes: Vec<Node>,
+    nodes: Vec<NodePlan>,
     namespace: Namespace,
 }
 
-struct Node {
-    name: String,
-    addresses: (Ipv4Addr, Ipv6Addr),
-}
-
-/// Clock of a lab.
-#[derive(Clone, Copy, Debug)]
-pub struct LabClock {
-    epoch: Instant,
-}
-
-impl LabClock {
-    /// Time since the links of the lab began to work.
-    pub fn now(self) -> Time {
-        Time::ZERO + self.epoch.elapsed()
+impl Host {
+    fn name(&self) -> &str {
+        self.nodes.first().map_or("", |node| &node.name)
     }
 }
 
@@ -170,9 +160,7 @@ impl Lab {
             for ((place, end), tun) in places.into_iter().zip(wired) {
                 ends[place][end] = Some(tun);
             }
-            let node = |node: &NodePlan| Node { name: node.name.clone(), addresses: node.addresses };
-            let nodes = host.nodes.iter().map(node).collect();
-            hosts.push(Host { nodes, namespace });
+            hosts.push(Host { nodes: host.nodes.clone(), namespace });
         }
         let wires = ends.into_iter().zip(directions).filter_map(|([a, b], directions)| {
             let [there, back] = directions;
@@ -186,24 +174,27 @@ impl Lab {
 
     /// Names of the hosts. A host with several interfaces has the name of the first.
     pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().filter_map(|host| host.nodes.first()).map(|node| node.name.as_str())
+        self.hosts.iter().map(Host::name)
+    }
+
+    /// Host of which a node is an interface.
+    fn host(&self, node: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.nodes.iter().any(|known| known.name == node))
     }
 
     /// Time since the links began to work.
     pub fn now(&self) -> Time {
-        self.emulator.now()
+        self.emulator.clock().now()
     }
 
     /// Clock that shows the [time](Self::now) of this lab, also on other threads.
     pub fn clock(&self) -> LabClock {
-        LabClock { epoch: self.emulator.epoch() }
+        self.emulator.clock()
     }
 
     /// Name of the host of which a node is an interface; `None` if the lab has no such node.
     pub fn host_of(&self, node: &str) -> Option<&str> {
-        let is_it = |host: &&Host| host.nodes.iter().any(|known| known.name == node);
-        let host = self.hosts.iter().find(is_it)?;
-        host.nodes.first().map(|first| first.name.as_str())
+        self.host(node).map(Host::name)
     }
 
     /// Addresses of a node; `None` if the lab has no such node.
@@ -220,6 +211,11 @@ impl Lab {
     /// Measurements of a direction of the link with this number, in the scenario's order.
     pub fn measurement(&self, link: usize, back: bool) -> Option<LinkMeasurement> {
         self.emulator.link(link, back.into(), Link::measurement)
+    }
+
+    /// Sojourn times in a direction of the link with this number, in the scenario's order.
+    pub fn sojourns(&self, link: usize, back: bool) -> Option<Sojourns> {
+        self.emulator.link(link, back.into(), Link::sojourns)
     }
 
     /// Begins new [measurements](Self::measurement) of the queue of a direction of a link.
@@ -262,8 +258,7 @@ impl Lab {
         host: &str,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, HostError> {
-        let found = self.hosts.iter().find(|known| known.nodes.iter().any(|node| node.name == host));
-        let Some(found) = found else {
+        let Some(found) = self.host(host) else {
             let known = self.hosts().collect::<Vec<_>>().join(", ");
             return Err(HostError::Unknown { name: host.to_owned(), known });
         };

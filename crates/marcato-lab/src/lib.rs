@@ -26,6 +26,8 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod clock;
 mod datagram;
 #[cfg(target_os = "linux")]
 mod emulator;
@@ -52,17 +54,19 @@ mod udp;
 #[cfg(target_os = "linux")]
 mod wiring;
 
+#[cfg(target_os = "linux")]
+pub use clock::LabClock;
 pub use datagram::Datagram;
 #[cfg(target_os = "linux")]
 pub use emulator::DirectionStats;
 pub use ip_datagram::IpDatagram;
 #[cfg(target_os = "linux")]
-pub use lab::{HostError, Lab, LabClock, LabError, LabOptions, Traces, VARIABLE};
+pub use lab::{HostError, Lab, LabError, LabOptions, Traces, VARIABLE};
 #[cfg(target_os = "linux")]
 pub use leftover::Leftover;
 pub use link::{
     Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, LinkPacket, MAX_UNDER_WAY,
-    PacketEvent, Watcher,
+    PacketEvent, Sojourns, Watcher,
 };
 pub use marcato_link::{Histogram, Jitter, JitterError, Load, Loss, Trace, TraceError, Waiting};
 pub use packet_log::{PACKET_COLUMNS, PacketLog};

@@ -237,17 +237,23 @@ pub struct LinkCounters {
 pub struct LinkMeasurement {
     /// Backlog of the queue over that time.
     pub waiting: Waiting,
-    /// Sojourn times of the packets that left the queue in that time.
-    pub sojourns: Histogram,
     /// Backlog of the queue now.
     pub backlog: Backlog,
     /// Bytes carried since the beginning of the link, and those that it could have carried.
     pub load: Load,
     /// Packets that the queue has marked since the beginning of the link.
     pub marked: u64,
-    /// Packets that have left the queue since the beginning of the link, and the sum of their sojourn
-    /// times.
-    pub left: (u64, Duration),
+}
+
+/// Sojourn times of the packets that have left the queue of a direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sojourns {
+    /// Packets that have left the queue since the beginning of the link.
+    pub packets: u64,
+    /// Sum of their sojourn times.
+    pub sum: Duration,
+    /// Sojourn times since the beginning, or since the last [restart](Link::restart_measurement).
+    pub histogram: Histogram,
 }
 
 /// One direction of a link. Time never runs backwards from one call to the next.
@@ -275,8 +281,7 @@ pub struct Link<P> {
     /// Counters of queues that have been replaced.
     replaced: Counters,
     occupancy: Occupancy,
-    sojourns: Histogram,
-    left: (u64, Duration),
+    sojourns: Sojourns,
     /// Bytes put on the wire, framing included.
     carried: Bytes,
     course: Course,
@@ -321,8 +326,7 @@ impl<P: LinkPacket> Link<P> {
             counters: LinkCounters::default(),
             replaced: Counters::default(),
             occupancy: Occupancy::default(),
-            sojourns: Histogram::default(),
-            left: (0, Duration::ZERO),
+            sojourns: Sojourns { packets: 0, sum: Duration::ZERO, histogram: Histogram::default() },
             carried: Bytes::ZERO,
             course: Course::new(rate),
             watcher: None,
@@ -496,19 +500,23 @@ impl<P: LinkPacket> Link<P> {
         self.advance(now);
         LinkMeasurement {
             waiting: self.occupancy.until(now),
-            sojourns: self.sojourns.clone(),
             backlog: self.queue.backlog(),
             load: self.load(now),
             marked: (self.replaced + *self.queue.counters()).marked.packets,
-            left: self.left,
         }
+    }
+
+    /// Sojourn times until `now`.
+    pub fn sojourns(&mut self, now: Time) -> Sojourns {
+        self.advance(now);
+        self.sojourns.clone()
     }
 
     /// Begins a new measurement of the queue at `now`.
     pub fn restart_measurement(&mut self, now: Time) {
         self.advance(now);
         self.occupancy.restart(now);
-        self.sojourns = Histogram::default();
+        self.sojourns.histogram = Histogram::default();
     }
 
     /// Returns the bytes carried up to `now`, and those that could have been.
@@ -567,8 +575,9 @@ impl<P: LinkPacket> Link<P> {
                 }
             };
             let sojourn = ready.since(packet.entered());
-            self.sojourns.record(sojourn);
-            self.left = (self.left.0 + 1, self.left.1 + sojourn);
+            self.sojourns.packets += 1;
+            self.sojourns.sum += sojourn;
+            self.sojourns.histogram.record(sojourn);
             self.tell(ready, PacketEvent::Left, &packet);
             let on_wire = packet.len() + self.framing;
             self.carried += on_wire;

@@ -218,12 +218,12 @@ fn emulated(settings: &Settings) -> (UdpStats, Measured) {
     while let Some(now) = link.next_event().filter(|next| *next <= end()) {
         take(&mut link, now);
     }
-    let measurement = link.measurement(end());
+    let (measurement, sojourns) = (link.measurement(end()), link.sojourns(end()));
     let counters = link.counters();
     let measured = Measured {
         counters: counted!(counters),
-        left: measurement.left,
-        longest: measurement.sojourns.max(),
+        left: (sojourns.packets, sojourns.sum),
+        longest: sojourns.histogram.max(),
         marked: measurement.marked,
         utilisation: measurement.load.utilisation_since(begun),
     };

@@ -238,25 +238,16 @@ impl Ground {
         layer: Layer,
     ) -> io::Result<()> {
         let socket = self.tcp_socket(client, config, layer)?;
-        let address = |socket: &Socket| {
+        let address = |socket: &Socket| -> io::Result<SocketAddr> {
             socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
         };
-        let (from, to): (SocketAddr, io::Result<SocketAddr>) =
-            (address(&socket)?, address(&self.listeners[listener].socket));
-        let tuple = FlowTuple {
-            source: from.ip(),
-            destination: to?.ip(),
-            protocol: FlowTuple::TCP,
-            source_port: from.port(),
-            destination_port: address(&self.listeners[listener].socket)?.port(),
-        };
+        let (from, to) = (address(&socket)?, address(&self.listeners[listener].socket)?);
+        let tuple = tuple(FlowTuple::TCP, from, to);
         self.expected.insert(from, flow);
         let entry = &mut self.flows[flow];
         entry.tuples = [vec![tuple], vec![tuple.reversed()]];
         if let Flow::Tcp(pair) = &mut entry.flow {
             pair.ends[0].tcp.attach(socket);
-            pair.ends[0].tuple = Some(tuple);
-            pair.ends[1].tuple = Some(tuple.reversed());
         }
         Ok(())
     }
@@ -290,7 +281,7 @@ impl Ground {
         self.wait_for(&receiver, EventFlags::IN, Ready::Flow(number, 1)).map_err(refused)?;
         let run = UdpRun::new(source, sender, receiver, there);
         self.push(Flow::Udp(Box::new(run)), start);
-        self.flows[number].tuples[0].push(udp_tuple(here, there));
+        self.flows[number].tuples[0].push(tuple(FlowTuple::UDP, here, there));
         self.agenda.enter(start, Event::Packet(number));
         Ok(number)
     }
@@ -313,8 +304,8 @@ impl Ground {
             for (end, socket) in [&client, &server].into_iter().enumerate() {
                 self.wait_for(socket, EventFlags::IN, Ready::Flow(number, 2 * place + end))?;
             }
-            tuples[0].push(udp_tuple(here, there));
-            tuples[1].push(udp_tuple(there, here));
+            tuples[0].push(tuple(FlowTuple::UDP, here, there));
+            tuples[1].push(tuple(FlowTuple::UDP, there, here));
             routes.push(RouteSockets { sockets: [client, server], addresses: [here, there] });
         }
         let addresses: Vec<_> = routes.iter().map(|route| route.addresses).collect();
@@ -370,7 +361,7 @@ impl Ground {
         let Some(entry) = self.flows.get_mut(number) else { return Ok(()) };
         match &mut entry.flow {
             Flow::Tcp(pair) => {
-                let to = pair.ends[0].tuple.map(|tuple| (tuple.destination, tuple.destination_port));
+                let to = entry.tuples[0].first().map(|tuple| (tuple.destination, tuple.destination_port));
                 if let (Some(socket), Some(to)) = (pair.ends[0].tcp.socket(), to) {
                     match socket.connect(&SocketAddr::from(to).into()) {
                         Ok(()) => {}
@@ -503,10 +494,10 @@ impl Ground {
                     && (pair.is_over() || pair.is_broken())
                 {
                     pair.ends.iter_mut().for_each(|end| end.tcp.release());
-                    let outcome = match (pair.is_over(), pair.ends[0].reception.failed_at) {
+                    let outcome = match pair.ends[0].reception.failed_at {
                         _ if !pair.is_broken() => FlowOutcome::Completed,
-                        (_, Some(_)) => FlowOutcome::Failed,
-                        _ => FlowOutcome::Reset,
+                        Some(_) => FlowOutcome::Failed,
+                        None => FlowOutcome::Reset,
                     };
                     let running = &mut self.processes[spawned.process].process;
                     running.note(record(pair, spawned, running.config().sender, outcome));
@@ -578,18 +569,24 @@ impl Ground {
     }
 
     fn measured<T>(&self, link: LinkId, of: impl FnOnce(marcato_lab::LinkMeasurement) -> T) -> Option<T> {
-        self.lab.measurement(link.index() / 2, link.index() % 2 == 1).map(of)
+        let (link, back) = way(link);
+        self.lab.measurement(link, back).map(of)
     }
+}
+
+/// Number of the link of which `direction` is one, and true if it is the direction back.
+const fn way(direction: LinkId) -> (usize, bool) {
+    (direction.index() / 2, direction.index() % 2 == 1)
 }
 
 /// `EINPROGRESS`, which `std` has no stable kind for.
 const IN_PROGRESS: i32 = rustix::io::Errno::INPROGRESS.raw_os_error();
 
-fn udp_tuple(from: SocketAddr, to: SocketAddr) -> FlowTuple {
+fn tuple(protocol: u8, from: SocketAddr, to: SocketAddr) -> FlowTuple {
     FlowTuple {
         source: from.ip(),
         destination: to.ip(),
-        protocol: FlowTuple::UDP,
+        protocol,
         source_port: from.port(),
         destination_port: to.port(),
     }
@@ -713,7 +710,8 @@ impl Fabric for Ground {
     }
 
     fn link_counters(&self, link: LinkId) -> LinkCounters {
-        let counters = self.lab.counters(link.index() / 2, link.index() % 2 == 1).unwrap_or_default();
+        let (link, back) = way(link);
+        let counters = self.lab.counters(link, back).unwrap_or_default();
         LinkCounters {
             offered: counters.offered,
             dropped: counters.dropped + counters.discarded,
@@ -740,11 +738,14 @@ impl Fabric for Ground {
     }
 
     fn queue_delays(&self, link: LinkId) -> Option<QueueDelays> {
-        self.measured(link, |it| QueueDelays::new(it.left.0, it.left.1, it.sojourns))
+        let (link, back) = way(link);
+        let sojourns = self.lab.sojourns(link, back)?;
+        Some(QueueDelays::new(sojourns.packets, sojourns.sum, sojourns.histogram))
     }
 
     fn restart_queue_delays(&mut self, link: LinkId) {
-        self.lab.restart_measurement(link.index() / 2, link.index() % 2 == 1);
+        let (link, back) = way(link);
+        self.lab.restart_measurement(link, back);
     }
 
     fn waiting(&mut self, link: LinkId) -> Option<Waiting> {

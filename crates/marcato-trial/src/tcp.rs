@@ -5,7 +5,6 @@ use std::io;
 use marcato_link::{DelaySummary, Histogram};
 use marcato_sim::{App, ByteStream as _, FlowStreams, FlowSummary, Ledger, Reception, Side, Socket};
 use marcato_units::{Bytes, Seed, Time};
-use marcato_wire::FlowTuple;
 
 use crate::kernel_tcp::{KernelTcp, is_reset};
 
@@ -24,8 +23,6 @@ pub(crate) struct End {
     wants_to_write: bool,
     /// Smoothed round-trip times, sampled while the flow is watched.
     rtts: Histogram,
-    /// Packets that this end sends; `None` before it has a socket.
-    pub(crate) tuple: Option<FlowTuple>,
     /// Events that its socket waits for; `None` before it has one.
     pub(crate) interest: Option<rustix::event::epoll::EventFlags>,
 }
@@ -40,7 +37,6 @@ impl End {
             reception: Reception::default(),
             wants_to_write: true,
             rtts: Histogram::default(),
-            tuple: None,
             interest: None,
         }
     }
