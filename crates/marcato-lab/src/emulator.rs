@@ -27,6 +27,9 @@ const WAKE: u64 = u64::MAX;
 /// Longest sleep. Clocks may be adjusted, and a missed wake-up must not last.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
+/// Timeout that returns what is ready.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
 /// One direction of a link, between two devices.
 pub(crate) struct Direction {
     pub(crate) link: Link<IpDatagram>,
@@ -167,19 +170,14 @@ struct Mover {
 
 impl Mover {
     fn run(mut self, over: &AtomicBool) -> io::Result<()> {
-        let _prompt = Prompt::thread();
+        let prompt = Prompt::thread();
         let mut events = Vec::with_capacity(64);
         while !over.load(Ordering::Relaxed) {
             self.deliver();
             let next = self.agenda.peek().map(|Reverse((at, _))| at.since(self.clock.now()));
-            let nanos = next.map_or(LONGEST_SLEEP, |sleep| sleep.min(LONGEST_SLEEP)).as_nanos();
-            let nanos = i64::try_from(nanos).unwrap_or(i64::MAX);
-            let timeout = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+            prompt.wait(&self.epoll, next.map_or(LONGEST_SLEEP, |sleep| sleep.min(LONGEST_SLEEP)))?;
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&NOW))?;
             for event in &events {
                 let device = event.data.u64();
                 if device != WAKE {

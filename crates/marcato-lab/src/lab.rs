@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
 
-use marcato_link::Trace;
+use marcato_link::{DelaySummary, Trace};
 use marcato_scenario::Experiment;
 use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
@@ -216,6 +216,12 @@ impl Lab {
     /// Sojourn times in a direction of the link with this number, in the scenario's order.
     pub fn sojourns(&self, link: usize, back: bool) -> Option<Sojourns> {
         self.emulator.link(link, back.into(), Link::sojourns)
+    }
+
+    /// Times by which packets of a direction of a link arrived later than the link had computed, as the
+    /// emulator was not woken in time; `None` before the first packet.
+    pub fn lateness(&self, link: usize, back: bool) -> Option<DelaySummary> {
+        self.emulator.link(link, back.into(), |link, _| link.lateness())?
     }
 
     /// Begins new [measurements](Self::measurement) of the queue of a direction of a link.

@@ -68,7 +68,9 @@ pub use link::{
     Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, LinkPacket, MAX_UNDER_WAY,
     PacketEvent, Sojourns, Watcher,
 };
-pub use marcato_link::{Histogram, Jitter, JitterError, Load, Loss, Trace, TraceError, Waiting};
+pub use marcato_link::{
+    DelaySummary, Histogram, Jitter, JitterError, Load, Loss, Trace, TraceError, Waiting,
+};
 pub use packet_log::{PACKET_COLUMNS, PacketLog};
 #[cfg(target_os = "linux")]
 pub use plan::{MAX_NODES, PlanError};

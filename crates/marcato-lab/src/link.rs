@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 
 use marcato_link::{
-    Arrival, Course, Histogram, Impairments, Jitter, Load, Loss, Occupancy, Opportunities, Trace, Waiting,
-    load,
+    Arrival, Course, DelaySummary, Histogram, Impairments, Jitter, Load, Loss, Occupancy, Opportunities,
+    Trace, Waiting, load,
 };
 use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
@@ -285,6 +285,7 @@ pub struct Link<P> {
     /// Bytes put on the wire, framing included.
     carried: Bytes,
     course: Course,
+    lateness: Histogram,
     watcher: Option<Box<dyn Watcher<P>>>,
 }
 
@@ -329,6 +330,7 @@ impl<P: LinkPacket> Link<P> {
             sojourns: Sojourns { packets: 0, sum: Duration::ZERO, histogram: Histogram::default() },
             carried: Bytes::ZERO,
             course: Course::new(rate),
+            lateness: Histogram::default(),
             watcher: None,
         })
     }
@@ -397,6 +399,7 @@ impl<P: LinkPacket> Link<P> {
         };
         self.counters.delivered += 1;
         self.counters.delivered_bytes += packet.len();
+        self.lateness.record(now.since(at));
         self.tell(at, PacketEvent::Arrived, &packet);
         Some(packet)
     }
@@ -510,6 +513,12 @@ impl<P: LinkPacket> Link<P> {
     pub fn sojourns(&mut self, now: Time) -> Sojourns {
         self.advance(now);
         self.sojourns.clone()
+    }
+
+    /// Times by which packets were polled later than they came out, since the beginning of the link;
+    /// `None` before the first packet. Receivers see them as jitter.
+    pub fn lateness(&self) -> Option<DelaySummary> {
+        DelaySummary::of(&self.lateness)
     }
 
     /// Begins a new measurement of the queue at `now`.
@@ -672,6 +681,18 @@ mod tests {
         let mid = arrivals(&mut late, [Time::from_millis(4 * 50 + 54)]);
         assert_eq!(mid.len(), 51);
         assert_eq!(arrivals(&mut late, [at(99)]).len(), 49);
+    }
+
+    #[test]
+    fn the_lateness_is_the_time_from_arrival_to_poll() {
+        let mut link = link(LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(50)));
+        assert!(link.lateness().is_none());
+        link.send(Time::ZERO, packet(1, 1000));
+        link.send(Time::ZERO, packet(2, 1000));
+        // They arrive at 54 and 58 ms.
+        assert_eq!(arrivals(&mut link, [Time::from_millis(54), Time::from_millis(61)]).len(), 2);
+        let late = link.lateness().unwrap();
+        assert_eq!((late.count, late.min, late.max), (2, Duration::ZERO, Duration::from_millis(3)));
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! Threads that are woken in time.
 
+use std::io;
 use std::num::NonZeroU64;
+use std::os::fd::AsFd;
+
+use marcato_units::Duration;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// Request to the kernel to wake a thread as near to its deadlines as it can, also on a busy machine:
 /// without timer slack, which is 50 us by default, and before other threads, which needs privileges. A
@@ -20,6 +25,21 @@ impl Prompt {
         let raised = rustix::process::setpriority_process(thread, -20).is_ok();
         Self { before: before.filter(|_| raised) }
     }
+
+    /// Waits until a descriptor can be read from, but no longer than `at_most`. The timeout counts
+    /// nanoseconds; that of `epoll_wait` counts whole milliseconds, and rounds up.
+    ///
+    /// # Errors
+    ///
+    /// Those of the kernel, except for an interruption by a signal, which ends the wait.
+    pub fn wait(&self, descriptor: &impl AsFd, at_most: Duration) -> io::Result<()> {
+        let nanos = i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX);
+        let timeout = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+        match rustix::event::poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 impl Drop for Prompt {
@@ -28,5 +48,22 @@ impl Drop for Prompt {
         if let Some(before) = self.before {
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), before);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_with_data_or_with_its_time() {
+        let prompt = Prompt::thread();
+        let (mut writer, reader) = UnixStream::pair().unwrap();
+        prompt.wait(&reader, Duration::from_micros(1)).unwrap();
+        writer.write_all(b"now").unwrap();
+        prompt.wait(&reader, Duration::from_secs(3600)).unwrap();
     }
 }

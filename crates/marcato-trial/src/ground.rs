@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 
 use marcato_lab::{Lab, LabClock, LabOptions, Prompt, Traces};
-use marcato_link::Waiting;
+use marcato_link::{DelaySummary, Waiting};
 use marcato_scenario::Experiment;
 use marcato_sim::scenario::{Advance, Fabric};
 use marcato_sim::{
@@ -15,7 +15,7 @@ use marcato_sim::{
     ProcessStats, QueueDelays, Reception, RouteId, RouteStats, Side, Sink, SpawnError, Tap, TcpConfig,
     TcpFlow, TcpStats, UdpFlow, UdpSource, UdpStats,
 };
-use marcato_units::{Layer, Seed, Time};
+use marcato_units::{Duration, Layer, Seed, Time};
 use marcato_wire::FlowTuple;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -35,6 +35,9 @@ const BACKLOG: i32 = 4096;
 const LONGEST: usize = 65_536;
 /// First port of the routes of QUIC flows at each node, as in the simulator.
 const FIRST_PORT: u16 = 1024;
+
+/// Timeout that returns what is ready.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Flow in real time.
 enum Flow {
@@ -95,7 +98,7 @@ impl Ready {
 /// Real hosts and links, and the sockets of the flows between them. One thread drives all flows; the
 /// lab's own moves the packets.
 pub struct Ground {
-    _prompt: Prompt,
+    prompt: Prompt,
     lab: Lab,
     clock: LabClock,
     seed: Seed,
@@ -140,7 +143,7 @@ impl Ground {
             }
         }
         Ok(Self {
-            _prompt: Prompt::thread(),
+            prompt: Prompt::thread(),
             clock: lab.clock(),
             lab,
             seed: experiment.seed,
@@ -528,13 +531,9 @@ impl Ground {
                 break;
             }
             let next = self.agenda.next().map_or(until, |next| next.min(until));
-            let nanos = i64::try_from(next.since(now).as_nanos()).unwrap_or(i64::MAX);
-            let timeout = Timespec { tv_sec: nanos / 1_000_000_000, tv_nsec: nanos % 1_000_000_000 };
+            self.prompt.wait(&self.epoll, next.since(now))?;
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&NOW))?;
             for event in &events {
                 self.ready(Ready::of(event.data.u64()), event.flags)?;
             }
@@ -572,6 +571,23 @@ impl Ground {
         let (link, back) = way(link);
         self.lab.measurement(link, back).map(of)
     }
+}
+
+/// Lateness of one packet in a hundred from which on there is a warning. Senders that measure rates
+/// notice it first: BBR keeps 1 % below its estimate, which is a maximum, and so grows with jitter.
+const LATE: Duration = Duration::from_micros(500);
+
+/// Returns a warning if packets of a link arrived late.
+fn late(link: &str, lateness: DelaySummary) -> Option<String> {
+    let ms = |span: Duration| span.as_secs_f64() * 1e3;
+    (lateness.p99 > LATE).then(|| {
+        format!(
+            "packets of link {link} arrived up to {:.2} ms late (99 %; median {:.2} ms), which receivers see \
+             as jitter: use a machine with less work",
+            ms(lateness.p99),
+            ms(lateness.p50)
+        )
+    })
 }
 
 /// Number of the link of which `direction` is one, and true if it is the direction back.
@@ -753,7 +769,16 @@ impl Fabric for Ground {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.records.lock().warnings()
+        let mut warnings = self.records.lock().warnings();
+        for (link, (name, _)) in self.lab.stats().into_iter().enumerate() {
+            let ways = [(false, "there"), (true, "back")];
+            warnings.extend(
+                ways.into_iter().filter_map(|(back, way)| {
+                    late(&format!("{name}, {way}"), self.lab.lateness(link, back)?)
+                }),
+            );
+        }
+        warnings
     }
 
     fn tap(&mut self, link: LinkId, tap: Tap) {
@@ -783,4 +808,24 @@ impl Advance for Ground {
 
 fn id(number: usize) -> FlowId {
     FlowId::new(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use marcato_link::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn only_packets_that_arrive_late_cause_a_warning() {
+        let summary = |late: Duration| {
+            let mut histogram = Histogram::default();
+            (0..90).for_each(|_| histogram.record(Duration::from_micros(30)));
+            (0..10).for_each(|_| histogram.record(late));
+            DelaySummary::of(&histogram)
+        };
+        assert_eq!(late("net, there", summary(Duration::from_micros(400)).unwrap()), None);
+        let warning = late("net, there", summary(Duration::from_millis(2)).unwrap()).unwrap();
+        assert!(warning.contains("link net, there arrived up to 2.0"), "{warning}");
+    }
 }

@@ -156,10 +156,19 @@ fn mbps(bytes: u64, span: f64) -> f64 {
 /// Returns a table of what each direction of each link carried.
 pub(super) fn table(lab: &Lab) -> String {
     let span = lab.now().since(Time::ZERO).as_secs_f64();
-    let mut table =
-        Table::new(["link", "direction", "packets", "Mbit/s", "dropped", "lost", "longest queue, B"]);
-    for (name, directions) in lab.stats() {
+    let mut table = Table::new([
+        "link",
+        "direction",
+        "packets",
+        "Mbit/s",
+        "dropped",
+        "lost",
+        "longest queue, B",
+        "late ms",
+    ]);
+    for (number, (name, directions)) in lab.stats().into_iter().enumerate() {
         for (way, stats) in WAYS.into_iter().zip(directions) {
+            let late = lab.lateness(number, way == WAYS[1]).map(|late| late.p99.as_secs_f64() * 1e3);
             let link = stats.link;
             let rate = mbps(link.delivered_bytes.get(), span);
             table.row([
@@ -170,6 +179,7 @@ pub(super) fn table(lab: &Lab) -> String {
                 dropped(&stats).to_string(),
                 link.lost.to_string(),
                 link.longest_queue.get().to_string(),
+                late.map_or_else(|| "-".to_owned(), |late| format!("{late:.2}")),
             ]);
         }
     }
