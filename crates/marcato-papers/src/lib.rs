@@ -14,6 +14,7 @@
 extern crate self as marcato_papers;
 
 mod answer;
+mod carrier;
 mod cats;
 pub mod crq;
 pub mod cwr;

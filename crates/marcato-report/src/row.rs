@@ -128,6 +128,13 @@ impl Row {
         self
     }
 
+    /// Withdraws the claim about the measured value, and gives the reason.
+    #[must_use]
+    pub fn withdrawn_because(mut self, why: impl Into<String>) -> Self {
+        self.band = Band::Unclaimed;
+        self.unclaimed_because(why)
+    }
+
     /// Gives the reason for claiming nothing about the measured value. It is shown only if no band
     /// is set.
     #[must_use]

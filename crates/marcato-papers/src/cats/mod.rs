@@ -5,7 +5,6 @@
 //! and questions that the paper leaves open follow. Each file holds one question; [`Cats`] runs
 //! them all.
 
-mod carrier;
 mod conductor;
 mod delays;
 mod fairness;

@@ -1,6 +1,6 @@
 //! The path of CATS §III-A, as the authors ran it, and the schemes that share it.
 
-use super::carrier::Carrier;
+use crate::carrier::Carrier;
 use crate::error::SimulationError;
 use marcato_queue::DropTail;
 use marcato_report::World;
@@ -104,11 +104,7 @@ impl Path {
     }
 
     /// Opens a lab of this shape.
-    #[cfg(target_os = "linux")]
     fn open_lab(&self, seed: u64) -> Result<Dumbbell, SimulationError> {
-        use marcato_sim::NodeId;
-        use marcato_trial::Ground;
-
         let Self { bottleneck, access, framing, .. } = self;
         let (rate, framing) = (bottleneck.as_bps(), framing.get());
         let (delay, access, access_delay) =
@@ -139,26 +135,14 @@ impl Path {
             to = "receiver"
             "#
         );
-        let failed = |error: &dyn std::fmt::Display| SimulationError::Lab(error.to_string());
-        let scenario =
-            marcato_scenario::Scenario::parse("cats.toml", &text).map_err(|error| failed(&error))?;
-        let run = scenario.run(0).ok_or(SimulationError::Missing("run"))?;
-        let ground = Ground::open(&run.experiment, &Default::default(), Default::default())
-            .map_err(|error| failed(&error))?;
-        // The flows begin once everything is set up.
-        let start = ground.lab().now() + Duration::from_millis(100);
+        let (net, start) = Carrier::lab(&text)?;
         Ok(Dumbbell {
-            net: Carrier::Lab(Box::new(ground)),
+            net,
             sender: NodeId::new(0),
             receiver: NodeId::new(3),
             bottleneck: LinkId::new(2),
             start,
         })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn open_lab(&self, _: u64) -> Result<Dumbbell, SimulationError> {
-        Err(SimulationError::Lab("a lab needs Linux: run the experiment in virtual time".into()))
     }
 
     fn simulate(&self, seed: u64) -> Dumbbell {

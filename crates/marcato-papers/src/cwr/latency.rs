@@ -77,7 +77,7 @@ pub(super) fn latency(plan: &mut Plan) -> Ask {
     })
 }
 
-fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
+pub(super) fn completions(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
     let Growth { source, scheduler, .. } = cell;
     let row = |(name, what, percentile): (&str, &str, Percentile)| {
         let row = Row::new(
@@ -110,7 +110,7 @@ pub(super) fn red_helps(id: String, of: &str, once: &Samples, twice: &Samples, c
     verdict(id, what, red < cwr, claims && enough)
 }
 
-fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
+pub(super) fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Figure {
     let source = cells[0].0.source;
     let chart = LineChart::ccdf(source_name(source), Axis::new("completion", "ms").window(20.0, 200.0), true)
         .down_to(1e-4);

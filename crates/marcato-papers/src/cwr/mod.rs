@@ -12,6 +12,8 @@ mod controllers;
 mod credit;
 mod declared;
 mod growth;
+#[cfg(target_os = "linux")]
+mod lab;
 mod latency;
 mod losses;
 mod mct;
@@ -28,7 +30,7 @@ mod table;
 mod throughput;
 mod watch;
 
-use marcato_report::{Config, Report};
+use marcato_report::{Config, Report, World};
 
 use self::published::{Periodic, Scheduler};
 use self::scale::{Plan, Scale};
@@ -74,7 +76,15 @@ impl Experiment for Cwr {
         "CWR: room in the congestion windows of multipath QUIC for periodic urgent messages"
     }
 
+    fn worlds(&self) -> &'static [World] {
+        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+    }
+
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        #[cfg(target_os = "linux")]
+        if options.world == World::Lab {
+            return lab::report(options, progress);
+        }
         report(Scale::of(options.quick), options, progress)
     }
 }

@@ -45,7 +45,7 @@ impl Scale {
     }
 }
 
-const fn span(warm_up: u64, length: u64) -> Span {
+pub(super) const fn span(warm_up: u64, length: u64) -> Span {
     Span { warm_up: Duration::from_millis(warm_up), length: Duration::from_millis(length) }
 }
 

@@ -11,13 +11,15 @@ use marcato_quic::{
     Batch, Congestion, Event, Growth, Identity, LaneRequest, LaneState, LaneStats, Pacing, PathScheduler,
     Piece, SessionConfig, SessionStats, SocketId, StreamUse, Trust,
 };
+use marcato_report::World;
 use marcato_sched::conductor::{Config, Debt, Redundancy};
 use marcato_sched::schedule::{CwrConfig, Unused};
 use marcato_sim::quic::{
     Background, MessageCollector, Periodic, QuicApp, QuicContext, QuicHost, QuicRole, Traffic,
 };
 use marcato_sim::{
-    DatagramFlow, FlowId, HostContext, LinkConfig, LinkId, Loss, Network, Packet, Route, RouteId, Side,
+    DatagramFlow, FlowId, HostContext, LinkConfig, LinkId, Loss, Network, NodeId, Packet, Route, RouteId,
+    Side,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -25,6 +27,7 @@ use super::growth::Windows;
 use super::predict::{CHECKED_ON, Reduction};
 use super::published::{self, LOSS, PACKET, RATE, Scheduler};
 use super::watch::{Longest, Watch};
+use crate::carrier::Carrier;
 use crate::error::SimulationError;
 
 /// A path between the two ends.
@@ -93,6 +96,8 @@ pub(super) struct Setup {
     pub(super) seeds: usize,
     /// Times of the measurement.
     pub(super) span: Span,
+    /// World in which the paths are built.
+    pub(super) world: World,
 }
 
 impl Setup {
@@ -142,6 +147,7 @@ impl Setup {
             watch: None,
             seeds: usize::MAX,
             span,
+            world: World::Virtual,
         };
         setup.reduced_to(CHECKED_ON)
     }
@@ -172,7 +178,12 @@ impl Setup {
         self
     }
 
-    /// Duration of the run in virtual time.
+    /// Moves the run to a lab.
+    pub(super) fn in_lab(self) -> Self {
+        Self { world: World::Lab, ..self }
+    }
+
+    /// Duration of the run.
     pub(super) fn duration(&self) -> Duration {
         self.span.warm_up + self.span.length + DRAIN
     }
@@ -439,9 +450,99 @@ struct Snapshot {
     back: Vec<Bytes>,
 }
 
+/// Paths, without the ends.
+struct Ways {
+    net: Carrier,
+    server: NodeId,
+    clients: Vec<NodeId>,
+    /// For each path, its link in the direction of the acknowledgements, and in that of the data.
+    links: Vec<[LinkId; 2]>,
+}
+
+impl Ways {
+    fn simulated(setup: &Setup, seed: u64) -> Result<Self, SimulationError> {
+        let mut net = Network::new(Seed::new(seed));
+        let server = net.node("server");
+        let queue = |path: &Path| -> Result<DropTail<Packet>, SimulationError> {
+            Ok(DropTail::new(DropTailConfig { limit: Limit::Packets(path.queue) })?)
+        };
+        let (mut clients, mut links) = (Vec::new(), Vec::new());
+        for (index, path) in setup.paths.iter().enumerate() {
+            let client = net.node(&format!("client/{index}"));
+            let way = |loss: f64| -> Result<LinkConfig, SimulationError> {
+                let link = LinkConfig::new(path.rate, path.rtt / 2).queue(queue(path)?);
+                Ok(if loss > 0.0 { link.loss(Loss::Random(loss)) } else { link })
+            };
+            let (up, down) = net.link(client, server, way(path.ack_loss)?, way(path.loss)?);
+            if let Some((from, until)) = path.outage {
+                for link in [up, down] {
+                    net.set_link_up_at(link, from, false);
+                    if until < Time::MAX {
+                        net.set_link_up_at(link, until, true);
+                    }
+                }
+            }
+            clients.push(client);
+            links.push([up, down]);
+        }
+        Ok(Self { net: Carrier::Virtual(Box::new(net)), server, clients, links })
+    }
+
+    fn in_lab(setup: &Setup, seed: u64) -> Result<Self, SimulationError> {
+        let mut nodes = String::from("\"server\"");
+        let mut links = String::new();
+        for (index, path) in setup.paths.iter().enumerate() {
+            if path.outage.is_some() {
+                return Err(SimulationError::Missing("outages in a lab"));
+            }
+            let loss = |share: f64| match share {
+                0.0 => r#"{ kind = "none" }"#.to_owned(),
+                _ => format!(r#"{{ kind = "random", probability = {share} }}"#),
+            };
+            nodes += &format!(", \"client{index}\"");
+            links += &format!(
+                r#"
+                [[link]]
+                name = "path{index}"
+                between = ["client{index}", "server"]
+                rate = "{rate} bit/s"
+                delay = "{delay} ns"
+                queue = {{ kind = "droptail", limit = "{queue} packets" }}
+                loss = {up}
+                back = {{ loss = {down} }}
+                "#,
+                rate = path.rate.as_bps(),
+                delay = (path.rtt / 2).as_nanos(),
+                queue = path.queue,
+                up = loss(path.ack_loss),
+                down = loss(path.loss),
+            );
+        }
+        let text = format!(
+            r#"
+            name = "cwr"
+            duration = "1 s"
+            seed = {seed}
+            nodes = [{nodes}]
+            {links}
+            [[flow]]
+            name = "messages"
+            kind = "tcp"
+            from = "server"
+            to = "client0"
+            "#
+        );
+        let (net, _) = Carrier::lab(&text)?;
+        let numbers = (0..).zip(&setup.paths).map(|(number, _)| number);
+        let clients = numbers.clone().map(|number| NodeId::new(number + 1)).collect();
+        let links = numbers.map(|number| [2 * number, 2 * number + 1].map(LinkId::new)).collect();
+        Ok(Self { net, server: NodeId::new(0), clients, links })
+    }
+}
+
 /// A network with both ends.
 struct Stage {
-    net: Network,
+    net: Carrier,
     flow: FlowId,
     down: Vec<LinkId>,
     up: Vec<LinkId>,
@@ -449,31 +550,12 @@ struct Stage {
 
 impl Stage {
     fn new(setup: &Setup, seed: u64) -> Result<Self, SimulationError> {
-        let mut net = Network::new(Seed::new(seed));
-        let server = net.node("server");
-        let queue = |path: &Path| -> Result<DropTail<Packet>, SimulationError> {
-            Ok(DropTail::new(DropTailConfig { limit: Limit::Packets(path.queue) })?)
+        let Ways { mut net, server, clients, links } = match setup.world {
+            World::Virtual => Ways::simulated(setup, seed)?,
+            World::Lab => Ways::in_lab(setup, seed)?,
         };
-        let (mut down, mut ups, mut routes) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, path) in setup.paths.iter().enumerate() {
-            let client = net.node(&format!("client/{index}"));
-            let way = |loss: f64| -> Result<LinkConfig, SimulationError> {
-                let link = LinkConfig::new(path.rate, path.rtt / 2).queue(queue(path)?);
-                Ok(if loss > 0.0 { link.loss(Loss::Random(loss)) } else { link })
-            };
-            let (up, back) = net.link(client, server, way(path.ack_loss)?, way(path.loss)?);
-            if let Some((from, until)) = path.outage {
-                for link in [up, back] {
-                    net.set_link_up_at(link, from, false);
-                    if until < Time::MAX {
-                        net.set_link_up_at(link, until, true);
-                    }
-                }
-            }
-            down.push(back);
-            ups.push(up);
-            routes.push(Route::new(client, server));
-        }
+        let routes = clients.into_iter().map(|client| Route::new(client, server)).collect();
+        let (up, down) = links.into_iter().map(|[up, down]| (up, down)).unzip();
         let identity = Identity::self_signed("server")?;
         let trust = Trust::Certificate(
             identity.certificate().ok_or(SimulationError::Missing("certificate"))?.clone(),
@@ -504,7 +586,7 @@ impl Stage {
         let client = QuicHost::new(role, setup.session.clone(), epoch, receiver);
         let server = QuicHost::new(QuicRole::Server { identity }, setup.session.clone(), epoch, sender);
         let flow = net.datagrams(DatagramFlow::new(client, server, routes))?;
-        Ok(Self { net, flow, down, up: ups })
+        Ok(Self { net, flow, down, up })
     }
 
     fn end(&self, side: Side) -> Result<&QuicHost, SimulationError> {
@@ -590,11 +672,11 @@ fn again(collector: &MessageCollector) -> u64 {
 pub(super) fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> {
     let mut stage = Stage::new(setup, seed)?;
     let (begin, end) = (setup.span.begin(), setup.span.end());
-    stage.net.run_until(begin);
+    stage.net.run_until(begin)?;
     let before = stage.snapshot()?;
-    stage.net.run_until(end);
+    stage.net.run_until(end)?;
     let after = stage.snapshot()?;
-    stage.net.run_until(end + DRAIN);
+    stage.net.run_until(end + DRAIN)?;
 
     let sending = stage.end(Side::Server)?;
     let sender: &Sender = sending.app().ok_or(SimulationError::Missing("sender"))?;

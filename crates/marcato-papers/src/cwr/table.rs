@@ -103,7 +103,7 @@ const WHOLE: &str = "another reading of growth in congestion avoidance, from the
     declared one is from the first to the last step up of each span";
 
 /// Growth on both paths in one cell, by both definitions.
-fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
+pub(super) fn growth(runs: &Runs, claims: bool, column: &Column, cell: Growth, ticket: Ticket) -> Vec<Row> {
     let at = format!("cwr.table1.{}.{}", source_id(cell.source), id(cell.scheduler));
     let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
     let mut rows = Vec::new();
@@ -140,7 +140,7 @@ fn of_both(outcome: &Outcome) -> f64 {
 }
 
 /// Row that claims that more reservation means less growth.
-fn order(runs: &Runs, claims: bool, cells: &[(Growth, Ticket)]) -> Row {
+pub(super) fn order(runs: &Runs, claims: bool, cells: &[(Growth, Ticket)]) -> Row {
     let source = cells[0].0.source;
     let growths: Vec<f64> = cells.iter().map(|&(_, ticket)| both(runs, ticket)).collect();
     verdict(

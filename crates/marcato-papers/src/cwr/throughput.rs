@@ -4,7 +4,7 @@ use marcato_report::chart::{Axis, BarChart, Bars};
 use marcato_report::{Figure, Row, Unit};
 
 use super::latency::colour;
-use super::published::Scheduler;
+use super::published::{Growth, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
 use super::table::{Column, columns};
@@ -21,13 +21,7 @@ pub(super) fn throughput(plan: &mut Plan) -> Ask {
         let mut rows = Vec::new();
         for column in &columns {
             for &(cell, ticket) in &column.cells {
-                let at = format!("cwr.goodput.{}.{}", source_id(cell.source), id(cell.scheduler));
-                let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
-                for (name, what, value) in GOODPUTS {
-                    let id = format!("{at}.{name}{}", column.suffix());
-                    let row = Row::new(id, format!("goodput, {what}, {of}"), Unit::MbitPerS);
-                    rows.push(row.samples(&runs.each(ticket, value)));
-                }
+                rows.extend(goodputs(runs, column, cell, ticket));
             }
         }
         let [checked, _] = &columns;
@@ -49,6 +43,17 @@ pub(super) fn throughput(plan: &mut Plan) -> Ask {
     })
 }
 
+/// Goodput of all and of urgent messages, and the rate of copies, in one cell.
+pub(super) fn goodputs(runs: &Runs, column: &Column, cell: Growth, ticket: Ticket) -> [Row; 3] {
+    let at = format!("cwr.goodput.{}.{}", source_id(cell.source), id(cell.scheduler));
+    let of = format!("{}, {}, {}", source_name(cell.source), cell.scheduler, column.name());
+    GOODPUTS.map(|(name, what, value)| {
+        let id = format!("{at}.{name}{}", column.suffix());
+        let row = Row::new(id, format!("goodput, {what}, {of}"), Unit::MbitPerS);
+        row.samples(&runs.each(ticket, value))
+    })
+}
+
 type Value = fn(&Outcome) -> f64;
 
 const GOODPUTS: [(&str, &str, Value); 3] = [
@@ -57,7 +62,7 @@ const GOODPUTS: [(&str, &str, Value); 3] = [
     ("copies", "copies, not counted", |outcome| outcome.rate(outcome.duplicates)),
 ];
 
-fn bars(runs: &Runs, column: &Column) -> Figure {
+pub(super) fn bars(runs: &Runs, column: &Column) -> Figure {
     let chart = BarChart::new("Throughput, copies included", Axis::new("throughput", "Mbit/s"))
         .groups(column.sources().map(|cells| short_name(cells[0].0.source)))
         .part("urgent");
