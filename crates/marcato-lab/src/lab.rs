@@ -7,10 +7,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
 
 use marcato_link::{DelaySummary, Trace};
+use marcato_queue::{FlowKey, FlowReport};
 use marcato_scenario::Experiment;
 use marcato_scenario::link::{self, Capacity};
 use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
-use marcato_units::{Stream, Time};
+use marcato_units::{Bytes, Stream, Time};
+use marcato_wire::FlowTuple;
 
 use crate::clock::LabClock;
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
@@ -123,6 +125,8 @@ pub struct Lab {
     emulator: Emulator,
     links: Vec<String>,
     hosts: Vec<Host>,
+    /// Secret under which queues name flows.
+    secret: u64,
 }
 
 /// Traces that links follow, by the path in the experiment.
@@ -169,7 +173,7 @@ impl Lab {
         let secret = experiment.seed.stream("lab/flows").next_u64();
         let emulator = Emulator::start(wires.collect(), secret).map_err(LabError::Emulator)?;
         let links = experiment.links.iter().map(|link| link.name.clone()).collect();
-        Ok(Self { emulator, links, hosts })
+        Ok(Self { emulator, links, hosts, secret })
     }
 
     /// Names of the hosts. A host with several interfaces has the name of the first.
@@ -216,6 +220,19 @@ impl Lab {
     /// Sojourn times in a direction of the link with this number, in the scenario's order.
     pub fn sojourns(&self, link: usize, back: bool) -> Option<Sojourns> {
         self.emulator.link(link, back.into(), Link::sojourns)
+    }
+
+    /// Bytes that a direction of a link was offered: of flows that its queue called responsive, and of
+    /// all. `None` if the queue judges no flows.
+    pub fn judged(&self, link: usize, back: bool) -> Option<[Bytes; 2]> {
+        self.emulator.link(link, back.into(), |link, _| link.judged())?
+    }
+
+    /// Report of the queue of a direction of a link on the packets of a flow; `None` if the queue
+    /// judges no flows, or does not know this one.
+    pub fn flow_report(&self, link: usize, back: bool, flow: &FlowTuple) -> Option<FlowReport> {
+        let key = FlowKey::of(flow, self.secret);
+        self.emulator.link(link, back.into(), |link, _| link.report(key))?
     }
 
     /// Times by which packets of a direction of a link arrived later than the link had computed, as the

@@ -14,7 +14,7 @@ use marcato_link::{
     Arrival, Course, DelaySummary, Histogram, Impairments, Jitter, Load, Loss, Occupancy, Opportunities,
     Trace, Waiting, load,
 };
-use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet};
+use marcato_queue::{Backlog, Counters, Discipline, DropTail, FlowKey, FlowReport, Packet};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use crate::line::Line;
@@ -278,8 +278,9 @@ pub struct Link<P> {
     /// Packets that have come out, except those that arrived while the link was down.
     out: VecDeque<(Time, P)>,
     counters: LinkCounters,
-    /// Counters of queues that have been replaced.
+    /// Counters of queues that have been replaced, and the bytes that they judged.
     replaced: Counters,
+    replaced_judged: [Bytes; 2],
     occupancy: Occupancy,
     sojourns: Sojourns,
     /// Bytes put on the wire, framing included.
@@ -326,6 +327,7 @@ impl<P: LinkPacket> Link<P> {
             out: VecDeque::new(),
             counters: LinkCounters::default(),
             replaced: Counters::default(),
+            replaced_judged: [Bytes::ZERO; 2],
             occupancy: Occupancy::default(),
             sojourns: Sojourns { packets: 0, sum: Duration::ZERO, histogram: Histogram::default() },
             carried: Bytes::ZERO,
@@ -476,6 +478,9 @@ impl<P: LinkPacket> Link<P> {
             }
         }
         self.replaced = self.replaced + *old.counters();
+        for (sum, judged) in self.replaced_judged.iter_mut().zip(old.judged().unwrap_or_default()) {
+            *sum += judged;
+        }
     }
 
     /// Returns the time of the next call of [`poll`](Self::poll), if nothing is sent until then. No
@@ -513,6 +518,18 @@ impl<P: LinkPacket> Link<P> {
     pub fn sojourns(&mut self, now: Time) -> Sojourns {
         self.advance(now);
         self.sojourns.clone()
+    }
+
+    /// Bytes offered to queues that judge flows, since the beginning of the link: of flows that they
+    /// called responsive, and of all. `None` if the queue judges none.
+    pub fn judged(&self) -> Option<[Bytes; 2]> {
+        let judged = self.queue.judged()?;
+        Some([0, 1].map(|of| self.replaced_judged[of] + judged[of]))
+    }
+
+    /// Report of the queue on a flow; `None` if it judges none, or does not know this one.
+    pub fn report(&self, flow: FlowKey) -> Option<FlowReport> {
+        self.queue.report(flow)
     }
 
     /// Times by which packets were polled later than they came out, since the beginning of the link;

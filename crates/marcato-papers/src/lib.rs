@@ -20,6 +20,8 @@ pub mod crq;
 pub mod cwr;
 mod error;
 mod experiment;
+#[cfg(target_os = "linux")]
+mod lab;
 mod plan;
 mod plt;
 mod pool;

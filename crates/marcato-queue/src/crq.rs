@@ -27,7 +27,7 @@ mod error;
 mod flow;
 mod sharing;
 
-use marcato_units::{Rate, Time};
+use marcato_units::{Bytes, Rate, Time};
 use marcato_wire::{Ecn, TcpFlags, Transport};
 
 use crate::flow_table::FlowTable;
@@ -318,5 +318,14 @@ impl<P: Packet> Discipline<P> for Crq<P> {
 
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    fn judged(&self) -> Option<[Bytes; 2]> {
+        let responsive = self.class(Class::Responsive).map(|class| class.counters.enqueued.bytes);
+        Some([responsive.unwrap_or(Bytes::ZERO), self.counters.enqueued.bytes])
+    }
+
+    fn report(&self, flow: FlowKey) -> Option<FlowReport> {
+        self.flow(flow)
     }
 }

@@ -2,9 +2,9 @@
 
 use alloc::boxed::Box;
 
-use marcato_units::Time;
+use marcato_units::{Bytes, Time};
 
-use crate::{Backlog, Counters, Packet};
+use crate::{Backlog, Counters, FlowKey, FlowReport, Packet};
 
 /// Outcome of [`Discipline::enqueue_with`] for the packet that arrived.
 ///
@@ -88,6 +88,17 @@ pub trait Discipline<P: Packet> {
 
     /// Counters since the creation of the queue.
     fn counters(&self) -> &Counters;
+
+    /// Bytes offered since the creation of the queue: of flows that it called responsive, and of all.
+    /// `None` if it judges no flows.
+    fn judged(&self) -> Option<[Bytes; 2]> {
+        None
+    }
+
+    /// Report on a flow; `None` if the queue judges no flows, or does not know this one.
+    fn report(&self, _flow: FlowKey) -> Option<FlowReport> {
+        None
+    }
 }
 
 impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
@@ -125,5 +136,13 @@ impl<P: Packet, D: Discipline<P> + ?Sized> Discipline<P> for Box<D> {
 
     fn counters(&self) -> &Counters {
         (**self).counters()
+    }
+
+    fn judged(&self) -> Option<[Bytes; 2]> {
+        (**self).judged()
+    }
+
+    fn report(&self, flow: FlowKey) -> Option<FlowReport> {
+        (**self).report(flow)
     }
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 
 use marcato_link::Load;
+use marcato_queue::FlowReport;
 use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Rate, Seed, Time};
 
@@ -646,6 +647,12 @@ impl Network {
     /// it could have carried.
     pub fn link_load(&self, link: LinkId) -> Load {
         self.links[link.0 as usize].load(self.now)
+    }
+
+    /// Returns the report of a link's queue on the packets that an end of a flow sends; on its first
+    /// route, if it has several. `None` if the queue judges no flows, or does not know this one.
+    pub fn flow_report(&self, link: LinkId, flow: FlowId, from: Side) -> Option<FlowReport> {
+        self.links[link.0 as usize].queue.report(flow.key(from))
     }
 
     /// Returns the queue of a link, if it is a `Q`; that of the high class if the link pre-empts.

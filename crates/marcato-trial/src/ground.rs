@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use marcato_lab::{Lab, LabClock, LabOptions, Prompt, Traces};
 use marcato_link::{DelaySummary, Waiting};
+use marcato_queue::FlowReport;
 use marcato_scenario::Experiment;
 use marcato_sim::scenario::{Advance, Fabric};
 use marcato_sim::{
@@ -15,7 +16,7 @@ use marcato_sim::{
     ProcessStats, QueueDelays, Reception, RouteId, RouteStats, Side, Sink, SpawnError, Tap, TcpConfig,
     TcpFlow, TcpStats, UdpFlow, UdpSource, UdpStats,
 };
-use marcato_units::{Duration, Layer, Seed, Time};
+use marcato_units::{Bytes, Duration, Layer, Seed, Time};
 use marcato_wire::FlowTuple;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -751,6 +752,17 @@ impl Fabric for Ground {
 
     fn marked(&self, link: LinkId) -> u64 {
         self.measured(link, |it| it.marked).unwrap_or_default()
+    }
+
+    fn judged(&self, link: LinkId) -> Option<[Bytes; 2]> {
+        let (link, back) = way(link);
+        self.lab.judged(link, back)
+    }
+
+    fn flow_report(&self, link: LinkId, flow: FlowId, from: Side) -> Option<FlowReport> {
+        let (link, back) = way(link);
+        let tuple = self.flows.get(flow.index())?.tuples[from as usize].first()?;
+        self.lab.flow_report(link, back, tuple)
     }
 
     fn queue_delays(&self, link: LinkId) -> Option<QueueDelays> {

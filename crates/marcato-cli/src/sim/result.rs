@@ -68,7 +68,13 @@ fn flows(flows: &[FlowOutcome]) -> Frame {
         .count("low_packets", flows.iter().map(|flow| flow.low.map(|low| low.packets)))
         .count("low_lost_packets", flows.iter().map(|flow| flow.low.map(|low| low.lost)))
         .count("low_repairs", flows.iter().map(|flow| flow.low.map(|low| low.repairs)))
-        .count("low_received_bytes", flows.iter().map(|flow| flow.low.map(|low| low.bytes.get())));
+        .count("low_received_bytes", flows.iter().map(|flow| flow.low.map(|low| low.bytes.get())))
+        .count(
+            "judged_cycles",
+            flows.iter().map(|flow| flow.report.map(|report| report.scores.cycles.into())),
+        )
+        .number("responsive_percent", flows.iter().map(|flow| Some(100.0 * flow.report?.responsive()?)))
+        .count("queue_changes", flows.iter().map(|flow| flow.report.map(|report| report.changes.into())));
     completion(frame, &whole)
 }
 

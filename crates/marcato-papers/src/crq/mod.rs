@@ -11,6 +11,8 @@ mod figure4;
 mod figure5;
 mod flood;
 mod guest;
+#[cfg(target_os = "linux")]
+mod lab;
 mod layers;
 mod place;
 pub mod published;
@@ -23,7 +25,7 @@ mod testbed;
 mod turncoat;
 mod watched;
 
-use marcato_report::{Config, Report};
+use marcato_report::{Config, Report, World};
 
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
@@ -67,7 +69,15 @@ impl Experiment for Crq {
         "CRQ: queues that separate responsive from unresponsive flows"
     }
 
+    fn worlds(&self) -> &'static [World] {
+        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+    }
+
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        #[cfg(target_os = "linux")]
+        if options.world == World::Lab {
+            return lab::report(options, progress);
+        }
         report(Scale::of(options.quick), options, progress)
     }
 }

@@ -9,6 +9,7 @@ use super::table::Column;
 use super::{Cwr, config, latency, mct, source_id, source_name, table, throughput};
 use crate::answer::{Answer, verdict};
 use crate::error::SimulationError;
+use crate::lab::beside;
 use crate::plan::Runs;
 use crate::{Experiment, Progress, RunError, RunOptions, prose};
 
@@ -22,10 +23,6 @@ const fn scale(quick: bool) -> Scale {
     let span = if quick { span(3_000, 10_000) } else { span(10_000, 60_000) };
     Scale { long: span, several: span, short: span, claims: false }
 }
-
-/// Reason for claiming nothing about single values.
-const SHORT: &str = "a run in real time is short, and its values are shown beside those of the same time in \
-    virtual time";
 
 /// Rows and figures of one world.
 struct Seen {
@@ -85,14 +82,6 @@ impl Seen {
     }
 }
 
-/// Puts the simulation's values beside those of the lab.
-fn beside(real: Vec<Row>, simulated: &[Row]) -> impl Iterator<Item = Row> {
-    real.into_iter().map(move |row| {
-        let same = simulated.iter().find(|other| other.id() == row.id()).and_then(Row::measured_value);
-        same.into_iter().fold(row.withdrawn_because(SHORT), Row::virtual_)
-    })
-}
-
 /// Answers the questions in virtual time and in a lab.
 pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
     let mut run = |world| Seen::run(world, options, progress).map_err(|error| RunError::failed("cwr", error));
@@ -121,20 +110,8 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
-    use marcato_report::Unit;
-
     use super::*;
     use crate::plan::Setup as _;
-
-    #[test]
-    fn values_of_both_worlds_share_a_row_that_claims_nothing() {
-        let row = |id: &str, value| Row::new(id, "", Unit::Ms).measured(value);
-        let real = vec![row("a", 1.0).at_most(0.5), row("b", 2.0)];
-        let rows: Vec<Row> = beside(real, &[row("b", 3.0), row("a", 4.0)]).collect();
-        let values: Vec<_> = rows.iter().map(|row| (row.measured_value(), row.virtual_value())).collect();
-        assert_eq!(values, [(Some(1.0), Some(4.0)), (Some(2.0), Some(3.0))]);
-        assert_eq!((rows[0].ok(), rows[0].why_unclaimed()), (None, Some(SHORT)));
-    }
 
     /// Needs root, or user namespaces with access to `/dev/net/tun`.
     #[test]

@@ -57,6 +57,15 @@ pub struct FlowReport {
     pub round_trip: Duration,
 }
 
+impl FlowReport {
+    /// Share of its cycles in which it was called responsive, to marks if it responds to these more
+    /// often than to losses. `None` before the first cycle.
+    pub fn responsive(&self) -> Option<f64> {
+        let raw = [Signal::Loss, Signal::Ecn].into_iter().filter_map(|signal| self.scores.raw(signal));
+        raw.max().map(|thousandths| f64::from(thousandths) / 1000.0)
+    }
+}
+
 impl Flow {
     /// Gives the flow a trap as soon as its protocol is known.
     pub(super) fn recognise(&mut self, rule: QuicRule, transport: &Transport) {

@@ -193,11 +193,6 @@ fn queues(
         Ok(Box::new(Observed::new(queue, place, record)))
     };
     Ok(match queue {
-        Queue::Crq(crq) => {
-            // A queue of type `Crq`, not boxed, so that its classes can be inspected.
-            let crq = convert::crq(of, crq)?;
-            (Box::new(Observed::new(crq, 0, record)), None)
-        }
         Queue::Strict(Strict { high, low, preempt: true }) => (one(high, 0)?, Some(one(low, 1)?)),
         other => (one(other, 0)?, None),
     })

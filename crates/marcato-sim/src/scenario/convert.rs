@@ -1,6 +1,6 @@
 //! Conversion of a scenario's terms to the simulator's configuration.
 
-use marcato_queue::{Crq, Discipline};
+use marcato_queue::Discipline;
 use marcato_scenario::plugin::Plugin;
 use marcato_scenario::queue::{QueueError, Site};
 use marcato_scenario::{link, queue, tcp, traffic};
@@ -129,12 +129,6 @@ pub(super) struct Transmitter<'a> {
     pub(super) rate: &'a link::Capacity,
     pub(super) mtu: Bytes,
     pub(super) plugins: &'a Plugins,
-}
-
-/// Creates the CRQ queue before a transmitter.
-pub(super) fn crq(of: Transmitter<'_>, crq: &queue::Crq) -> Result<Crq<Packet>, BuildError> {
-    Crq::new(crq.config(of.rate.fixed()))
-        .map_err(|source| BuildError::Queue { link: of.link.to_owned(), source: source.into() })
 }
 
 /// Creates the queue before a transmitter; `stream` returns the random stream of the class with a

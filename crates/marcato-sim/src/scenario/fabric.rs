@@ -3,7 +3,8 @@
 use std::any::Any;
 
 use marcato_link::Waiting;
-use marcato_units::Time;
+use marcato_queue::FlowReport;
+use marcato_units::{Bytes, Time};
 
 use crate::{
     App, DatagramFlow, FlowError, FlowId, FlowProcess, FlowRecord, FlowSummary, FlowTally, Host,
@@ -50,6 +51,12 @@ pub trait Fabric {
     fn backlog(&self, link: LinkId) -> marcato_queue::Backlog;
     /// Packets that the queue of a link has marked so far.
     fn marked(&self, link: LinkId) -> u64;
+    /// Bytes offered to the queue of a link so far: of flows that it called responsive, and of all;
+    /// `None` if it judges no flows, or [`World`](super::World) observes it.
+    fn judged(&self, _link: LinkId) -> Option<[Bytes; 2]> {
+        None
+    }
+    fn flow_report(&self, link: LinkId, flow: FlowId, from: Side) -> Option<FlowReport>;
     fn queue_delays(&self, link: LinkId) -> Option<QueueDelays>;
     fn restart_queue_delays(&mut self, link: LinkId);
     /// Backlog before a link since the last restart of the queue delays, if the fabric measures it
@@ -185,6 +192,10 @@ impl Fabric for Network {
 
     fn marked(&self, link: LinkId) -> u64 {
         self.queue_counters(link).0.marked.packets
+    }
+
+    fn flow_report(&self, link: LinkId, flow: FlowId, from: Side) -> Option<FlowReport> {
+        self.flow_report(link, flow, from)
     }
 
     fn queue_delays(&self, link: LinkId) -> Option<QueueDelays> {

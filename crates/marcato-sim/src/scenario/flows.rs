@@ -15,7 +15,7 @@ use super::plugins::Plugins;
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
-    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, NodeId,
+    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId, NodeId,
     PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
 };
 
@@ -645,6 +645,7 @@ impl Tracked {
     pub(super) fn outcome(
         &self,
         net: &dyn Fabric,
+        links: &[LinkId],
         from: Time,
         each: &mut dyn FnMut(&Completion<'_>),
     ) -> FlowOutcome {
@@ -655,6 +656,7 @@ impl Tracked {
         let bytes = totals.bytes - self.before.bytes;
         let summary = self.id().map(|flow| net.summary(flow, self.sender())).unwrap_or_default();
         let stats = self.id().and_then(|flow| net.tcp_stats(flow, self.sender()));
+        let report = |flow| links.iter().find_map(|&link| net.flow_report(link, flow, self.sender()));
         let looked = (self.srtt.1 > 0).then(|| self.srtt.0 / self.srtt.1 as f64);
         FlowOutcome {
             name: self.name.clone(),
@@ -679,6 +681,7 @@ impl Tracked {
                 What::Quic { flow, lanes, .. } => Look { net, flow: *flow }.lanes(lanes),
                 _ => Vec::new(),
             },
+            report: self.id().and_then(report),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use marcato_link::Occupancy;
-use marcato_queue::{Backlog, Class, Counters, Crq, Discipline, Verdict};
+use marcato_queue::{Backlog, Counters, Discipline, FlowKey, FlowReport, Verdict};
 use marcato_units::{Bytes, Time};
 
 use crate::packet::Packet;
@@ -18,36 +18,17 @@ pub(super) struct Observation {
     pub(super) judged: Option<[Bytes; 2]>,
 }
 
-/// Queue that may judge flows.
-pub(super) trait Judge {
-    /// Returns the bytes offered to the queue so far: of responsive flows, and of all. `None` if it
-    /// judges no flows.
-    fn judged(&self) -> Option<[Bytes; 2]> {
-        None
-    }
-}
-
-impl Judge for Box<dyn Discipline<Packet> + Send> {}
-
-impl Judge for Crq<Packet> {
-    fn judged(&self) -> Option<[Bytes; 2]> {
-        let responsive = self.class(Class::Responsive);
-        let answered = responsive.map_or(Bytes::ZERO, |class| class.counters.enqueued.bytes);
-        Some([answered, self.counters().enqueued.bytes])
-    }
-}
-
 /// Queue whose backlog is recorded.
 pub(super) struct Observed<Q> {
     queue: Q,
-    /// Result of [`Judge::judged`] at the last record.
+    /// Result of [`Discipline::judged`] at the last record.
     judged: [Bytes; 2],
     /// Index among the queues of its transmitter.
     place: usize,
     record: Rc<RefCell<Observation>>,
 }
 
-impl<Q: Discipline<Packet> + Judge> Observed<Q> {
+impl<Q: Discipline<Packet>> Observed<Q> {
     /// Wraps one of the two queues of a transmitter; both write into `record`.
     pub(super) fn new(queue: Q, place: usize, record: &Rc<RefCell<Observation>>) -> Self {
         Self { queue, judged: Default::default(), place, record: Rc::clone(record) }
@@ -58,7 +39,7 @@ impl<Q: Discipline<Packet> + Judge> Observed<Q> {
     }
 }
 
-impl<Q: Discipline<Packet> + Judge> Discipline<Packet> for Observed<Q> {
+impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
     fn enqueue_with(
         &mut self,
         now: Time,
@@ -98,5 +79,13 @@ impl<Q: Discipline<Packet> + Judge> Discipline<Packet> for Observed<Q> {
 
     fn counters(&self) -> &Counters {
         self.queue.counters()
+    }
+
+    fn judged(&self) -> Option<[Bytes; 2]> {
+        self.queue.judged()
+    }
+
+    fn report(&self, flow: FlowKey) -> Option<FlowReport> {
+        self.queue.report(flow)
     }
 }

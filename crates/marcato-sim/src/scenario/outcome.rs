@@ -3,6 +3,7 @@
 use std::ops::Sub;
 
 pub use marcato_link::Waiting;
+use marcato_queue::FlowReport;
 use marcato_scenario::record::Series;
 use marcato_scenario::traffic::Message;
 use marcato_units::{Bytes, Duration, Priority, Time};
@@ -74,6 +75,9 @@ pub struct FlowOutcome {
     pub low: Option<LowLayerOutcome>,
     /// Results of lanes, of QUIC.
     pub lanes: Vec<LaneOutcome>,
+    /// Report of the first queue that judges its packets, of the whole run; on the first path of QUIC.
+    /// `None` if no queue does.
+    pub report: Option<FlowReport>,
 }
 
 impl FlowOutcome {

@@ -54,7 +54,7 @@ impl Counted {
 
 impl Way {
     fn counted(&self, net: &dyn Fabric) -> Counted {
-        let judged = self.record.borrow().judged;
+        let judged = net.judged(self.id).or(self.record.borrow().judged);
         let (link, load) = (net.link_counters(self.id), net.link_load(self.id));
         Counted { link, load, marks: net.marked(self.id), judged }
     }
@@ -237,10 +237,11 @@ impl<F: Advance> World<F> {
         self.drain(watcher);
         // A stopped run may end before the warm-up does.
         let begin = begin.min(self.net.now());
+        let links: Vec<LinkId> = self.ways.iter().map(|way| way.id).collect();
         let flows: Vec<FlowOutcome> = self
             .flows
             .iter()
-            .map(|flow| flow.outcome(&self.net, begin, &mut |one| watcher.completed(one)))
+            .map(|flow| flow.outcome(&self.net, &links, begin, &mut |one| watcher.completed(one)))
             .collect();
         Ok(Outcome {
             warnings: self.warnings(),

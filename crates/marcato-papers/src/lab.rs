@@ -1,0 +1,33 @@
+//! Values of experiments in a lab, beside those of virtual time.
+
+use marcato_report::Row;
+
+/// Reason for claiming nothing about single values.
+pub(crate) const SHORT: &str =
+    "a run in real time is short, and its values are shown beside those of the same time in virtual time";
+
+/// Puts the simulation's values beside those of the lab. The bands of virtual time say nothing about a
+/// kernel, so their claims are withdrawn.
+pub(crate) fn beside(real: Vec<Row>, simulated: &[Row]) -> impl Iterator<Item = Row> {
+    real.into_iter().map(move |row| {
+        let same = simulated.iter().find(|other| other.id() == row.id()).and_then(Row::measured_value);
+        same.into_iter().fold(row.withdrawn_because(SHORT), Row::virtual_)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use marcato_report::Unit;
+
+    use super::*;
+
+    #[test]
+    fn values_of_both_worlds_share_a_row_that_claims_nothing() {
+        let row = |id: &str, value| Row::new(id, "", Unit::Ms).measured(value);
+        let real = vec![row("a", 1.0).at_most(0.5), row("b", 2.0)];
+        let rows: Vec<Row> = beside(real, &[row("b", 3.0), row("a", 4.0)]).collect();
+        let values: Vec<_> = rows.iter().map(|row| (row.measured_value(), row.virtual_value())).collect();
+        assert_eq!(values, [(Some(1.0), Some(4.0)), (Some(2.0), Some(3.0))]);
+        assert_eq!((rows[0].ok(), rows[0].why_unclaimed()), (None, Some(SHORT)));
+    }
+}
