@@ -24,7 +24,7 @@ fn a_wrong_command_line_exits_2_with_nothing_on_stdout() {
         &["papers", "nothing"][..],
         &["papers", "cats", "--nothing"],
         &["nothing"],
-        &["papers", "plt", "--world", "lab"],
+        &["papers", "plt", "--world", "moon"],
     ] {
         let output = marcato(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -1,6 +1,46 @@
-//! Values of experiments in a lab, beside those of virtual time.
+//! Experiments in a lab, beside those of virtual time.
 
-use marcato_report::Row;
+use marcato_report::{Row, World};
+use marcato_scenario::Scenario;
+use marcato_sim::scenario::{Outcome, build};
+use marcato_units::Time;
+
+use crate::error::SimulationError;
+use crate::plan::{Plan, Runs};
+use crate::{Progress, RunOptions};
+
+/// Runs the first run of a scenario in a world.
+pub(crate) fn run(world: World, scenario: &str) -> Result<Outcome, SimulationError> {
+    let failed = |error: &dyn std::fmt::Display| SimulationError::Lab(error.to_string());
+    let scenario = Scenario::parse("lab.toml", scenario).map_err(|error| failed(&error))?;
+    let experiment = scenario.run(0).ok_or(SimulationError::Missing("run"))?.experiment;
+    let (traces, watcher) = (Default::default(), &mut |_: Time| ());
+    match world {
+        World::Virtual => {
+            let world = build(&experiment, &traces).map_err(|error| failed(&error))?;
+            world.run(watcher).map_err(|error| failed(&error))
+        }
+        World::Lab => {
+            let world = marcato_trial::open(&experiment, &traces, Default::default());
+            world.map_err(|error| failed(&error))?.run(watcher).map_err(|error| failed(&error))
+        }
+    }
+}
+
+/// Runs a plan whose setups belong to a world.
+pub(crate) fn run_plan<Scale>(
+    plan: &Plan<Scale>,
+    paper: &str,
+    world: World,
+    options: &RunOptions,
+    progress: &mut dyn Progress,
+) -> Result<Runs, SimulationError> {
+    match world {
+        World::Virtual => plan.run(&format!("{paper}, simulated seconds"), options, progress),
+        // Runs in real time would disturb each other.
+        World::Lab => plan.run_on(1, &format!("{paper}, seconds in the lab"), options, progress),
+    }
+}
 
 /// Reason for claiming nothing about single values.
 pub(crate) const SHORT: &str =

@@ -2,15 +2,14 @@
 
 use marcato_queue::{Class, FlowReport};
 use marcato_report::{Config, Document, Report, Row, Section, Unit, World};
-use marcato_scenario::Scenario;
-use marcato_sim::scenario::{FlowOutcome, Outcome, build};
-use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_sim::scenario::FlowOutcome;
+use marcato_units::{Bytes, Duration, Rate};
 
 use super::published::{ASSESSED_AT, Control, RTTS, fct_score};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Plan, Runs, Setup, Ticket};
-use crate::{Progress, RunError, RunOptions, prose};
+use crate::{Progress, RunError, RunOptions, lab, prose};
 
 /// Queue of the bottleneck. All have CoDel with the target and interval of Fig. 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,24 +111,6 @@ impl Transfer {
             flood = self.flood().as_bps(),
         )
     }
-
-    fn outcome(&self, seed: u64) -> Result<Outcome, SimulationError> {
-        let failed = |error: &dyn std::fmt::Display| SimulationError::Lab(error.to_string());
-        let scenario = Scenario::parse("crq.toml", &self.scenario(seed)).map_err(|error| failed(&error))?;
-        let experiment = scenario.run(0).ok_or(SimulationError::Missing("run"))?.experiment;
-        let (traces, watcher) = (Default::default(), &mut |_: Time| ());
-        match self.world {
-            World::Virtual => {
-                let world = build(&experiment, &traces).map_err(|error| failed(&error))?;
-                world.run(watcher).map_err(|error| failed(&error))
-            }
-            World::Lab => {
-                let world = marcato_trial::open(&experiment, &traces, Default::default());
-                let world = world.map_err(|error| failed(&error))?;
-                world.run(watcher).map_err(|error| failed(&error))
-            }
-        }
-    }
 }
 
 impl Setup for Transfer {
@@ -140,7 +121,7 @@ impl Setup for Transfer {
     }
 
     fn run(&self, seed: u64) -> Result<Seen, SimulationError> {
-        let outcome = self.outcome(seed)?;
+        let outcome = lab::run(self.world, &self.scenario(seed))?;
         let [transfer, flood] = &*outcome.flows else { return Err(SimulationError::Missing("flow")) };
         let judged = |flow: &FlowOutcome| flow.report.map(Judged::from);
         Ok(Seen {
@@ -245,12 +226,7 @@ fn run(
             cells.push(Cell { rtt, by, at_most, baseline, crq });
         }
     }
-    let runs = match world {
-        World::Virtual => plan.run("CRQ, simulated seconds", options, progress)?,
-        // Runs in real time would disturb each other.
-        World::Lab => plan.run_on(1, "CRQ, seconds in the lab", options, progress)?,
-    };
-    Ok((cells, runs))
+    Ok((cells, lab::run_plan(&plan, "CRQ", world, options, progress)?))
 }
 
 /// Answers the questions in virtual time and in a lab.
@@ -259,7 +235,7 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
     let ((cells, simulated), (_, real)) = (of(World::Virtual)?, of(World::Lab)?);
     let mut rows = Vec::new();
     for cell in &cells {
-        rows.extend(crate::lab::beside(cell.rows(&real), &cell.rows(&simulated)));
+        rows.extend(lab::beside(cell.rows(&real), &cell.rows(&simulated)));
         let standard = real
             .of(cell.crq)
             .iter()

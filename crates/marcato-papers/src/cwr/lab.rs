@@ -9,9 +9,8 @@ use super::table::Column;
 use super::{Cwr, config, latency, mct, source_id, source_name, table, throughput};
 use crate::answer::{Answer, verdict};
 use crate::error::SimulationError;
-use crate::lab::beside;
 use crate::plan::Runs;
-use crate::{Experiment, Progress, RunError, RunOptions, prose};
+use crate::{Experiment, Progress, RunError, RunOptions, lab, prose};
 
 /// Cells of Table I that are run: those with a message every 50 ms.
 const CELLS: &[Growth] = TABLE_1.split_at(9).0;
@@ -41,11 +40,7 @@ impl Seen {
             (cell, plan.add(setup))
         });
         let column = Column { reduction: super::predict::CHECKED_ON, cells: cells.collect() };
-        let runs = match world {
-            World::Virtual => plan.run("CWR, simulated seconds", options, progress)?,
-            // Runs in real time would disturb each other.
-            World::Lab => plan.run_on(1, "CWR, seconds in the lab", options, progress)?,
-        };
+        let runs = lab::run_plan(&plan, "CWR", world, options, progress)?;
         Ok(Self { runs, column })
     }
 
@@ -95,7 +90,7 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
     for (((title, verdicts), rows), other) in
         titles.into_iter().zip(verdicts).zip(real.rows()).zip(simulated.rows())
     {
-        let rows: Vec<Row> = beside(rows, &other).chain(verdicts).collect();
+        let rows: Vec<Row> = lab::beside(rows, &other).chain(verdicts).collect();
         sections.push(Answer::new(title, text.clone(), rows.clone()).section);
         document = document.with_rows(rows);
     }

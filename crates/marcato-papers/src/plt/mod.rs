@@ -11,6 +11,8 @@ mod fairness;
 mod harm;
 mod initial;
 mod joint;
+#[cfg(target_os = "linux")]
+mod lab;
 mod published;
 mod scale;
 mod sensitivity;
@@ -20,7 +22,7 @@ mod target;
 mod third;
 mod world;
 
-use marcato_report::{Config, Report};
+use marcato_report::{Config, Report, World};
 
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
@@ -61,7 +63,15 @@ impl Experiment for Plt {
         "PLT: two strictly prioritised layers under one TCP stream"
     }
 
+    fn worlds(&self) -> &'static [World] {
+        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+    }
+
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        #[cfg(target_os = "linux")]
+        if options.world == World::Lab {
+            return lab::report(options, progress);
+        }
         let scale = Scale::of(options.quick);
         let mut plan = Plan::new(scale);
         let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();

@@ -1,0 +1,242 @@
+//! Two layers over real sockets: QUIC with a lane of low priority, through a strict-priority link of
+//! the lab, and simulated.
+
+use marcato_report::{Config, Document, Report, Row, Unit, World};
+use marcato_units::{Duration, Rate};
+
+use super::published::RTT;
+use crate::answer::Answer;
+use crate::error::SimulationError;
+use crate::plan::{Plan, Runs, Setup, Ticket};
+use crate::{Progress, RunError, RunOptions, lab, prose};
+
+/// Rate of the bottleneck: a fifth of the paper's, which leaves the processors time for the emulator.
+const LINK: Rate = Rate::from_mbps(50);
+/// Room of each class: a bandwidth-delay product.
+const BUFFER: u64 = 500;
+/// Random losses of the bottleneck, with their names in row ids.
+const LOSSES: [(f64, &str); 4] = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
+/// Loss beside which the harm to others is measured: TCP then leaves most of the link to a low layer.
+const HARM_AT: f64 = 1e-3;
+
+/// Sender of endless data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    /// TCP CUBIC, the kernel's in the lab.
+    Tcp,
+    /// QUIC with one lane, CUBIC.
+    OneLane,
+    /// QUIC with two lanes: the second is of the low layer, and carries what the first has no room
+    /// for.
+    TwoLayers,
+}
+
+impl Sender {
+    const ALL: [Self; 3] = [Self::Tcp, Self::OneLane, Self::TwoLayers];
+
+    const fn id(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::OneLane => "one-lane",
+            Self::TwoLayers => "two-layers",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP CUBIC",
+            Self::OneLane => "QUIC with one lane",
+            Self::TwoLayers => "QUIC with two layers",
+        }
+    }
+
+    /// Table of its flow in a scenario.
+    fn flow(self) -> String {
+        let paths = match self {
+            Self::Tcp => {
+                return r#"
+                [[flow]]
+                name = "sender"
+                kind = "tcp"
+                from = "client-1"
+                to = "server-1"
+                tcp = { send-buffer = "16 MiB", receive-buffer = "16 MiB" }
+                "#
+                .to_owned();
+            }
+            Self::OneLane => r#"["client-1", "server-1"]"#,
+            Self::TwoLayers => {
+                r#"["client-1", "server-1"], { from = "client-1", to = "server-1", layer = "low" }"#
+            }
+        };
+        format!(
+            r#"
+            [[flow]]
+            name = "sender"
+            kind = "quic"
+            paths = [{paths}]
+            scheduler = "low-rtt"
+            layered = {layered}
+            bulk = "p2"
+            "#,
+            layered = self == Self::TwoLayers,
+        )
+    }
+}
+
+/// A sender over the bottleneck, alone or beside TCP CUBIC.
+#[derive(Clone, Debug)]
+struct Path {
+    world: World,
+    loss: f64,
+    sender: Sender,
+    /// True if TCP CUBIC shares the link.
+    beside: bool,
+    warm_up: Duration,
+    length: Duration,
+}
+
+/// Outcome of a run: goodput in Mbit/s.
+struct Seen {
+    sender: f64,
+    /// That of the TCP beside it.
+    other: Option<f64>,
+}
+
+impl Path {
+    fn scenario(&self, seed: u64) -> String {
+        let other = r#"
+            [[flow]]
+            name = "other"
+            kind = "tcp"
+            from = "client-2"
+            to = "server-2"
+            tcp = { send-buffer = "16 MiB", receive-buffer = "16 MiB" }
+            "#;
+        let class = format!(r#"{{ kind = "droptail", limit = "{BUFFER} packets" }}"#);
+        format!(
+            r#"
+            name = "plt"
+            duration = "{duration} ms"
+            warm-up = "{warm_up} ms"
+            seed = {seed}
+            [topology]
+            kind = "dumbbell"
+            pairs = 2
+            rate = "{rate} bit/s"
+            delay = "{delay} ms"
+            access-delay = "1 ms"
+            loss = {loss}
+            queue = {{ kind = "strict", high = {class}, low = {class} }}
+            {sender}
+            {other}
+            "#,
+            duration = (self.warm_up + self.length).as_millis(),
+            warm_up = self.warm_up.as_millis(),
+            rate = LINK.as_bps(),
+            // Both access links delay by 1 ms, each way.
+            delay = RTT.as_millis() / 2 - 2,
+            loss = match self.loss {
+                0.0 => r#""none""#.to_owned(),
+                loss => format!(r#"{{ kind = "random", probability = {loss} }}"#),
+            },
+            sender = self.sender.flow(),
+            other = if self.beside { other } else { "" },
+        )
+    }
+}
+
+impl Setup for Path {
+    type Outcome = Seen;
+
+    fn cost(&self) -> u64 {
+        (self.warm_up + self.length).as_secs()
+    }
+
+    fn run(&self, seed: u64) -> Result<Seen, SimulationError> {
+        let outcome = lab::run(self.world, &self.scenario(seed))?;
+        let goodput = |place: usize| outcome.flows.get(place).map(|flow| flow.goodput);
+        Ok(Seen { sender: goodput(0).ok_or(SimulationError::Missing("flow"))?, other: goodput(1) })
+    }
+}
+
+/// Runs of one world: each sender alone, and beside TCP.
+struct Arms {
+    alone: Vec<(&'static str, Sender, Ticket<Path>)>,
+    beside: [(Sender, Ticket<Path>); 2],
+    runs: Runs,
+}
+
+impl Arms {
+    fn run(world: World, options: &RunOptions, progress: &mut dyn Progress) -> Result<Self, SimulationError> {
+        let [warm_up, length] = if options.quick { [2, 4] } else { [10, 20] }.map(Duration::from_secs);
+        let mut plan = Plan::new(());
+        let mut add = |loss, sender, beside| plan.add(Path { world, loss, sender, beside, warm_up, length });
+        let losses = if options.quick { &LOSSES[2..3] } else { &LOSSES[..] };
+        let mut alone = Vec::new();
+        for &(loss, id) in losses {
+            alone.extend(Sender::ALL.map(|sender| (id, sender, add(loss, sender, false))));
+        }
+        let beside = [Sender::OneLane, Sender::TwoLayers].map(|sender| (sender, add(HARM_AT, sender, true)));
+        let runs = lab::run_plan(&plan, "PLT", world, options, progress)?;
+        Ok(Self { alone, beside, runs })
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let alone = self.alone.iter().map(|&(loss, sender, ticket)| {
+            let id = format!("plt.lanes.{loss}.{}", sender.id());
+            let what = format!("goodput alone, loss {loss}, {}", sender.name());
+            Row::new(id, what, Unit::MbitPerS).samples(&self.runs.each(ticket, |seen| seen.sender))
+        });
+        let beside = self.beside.iter().flat_map(|&(sender, ticket)| {
+            let own = self.runs.each(ticket, |seen| seen.sender);
+            let other = self.runs.each(ticket, |seen| seen.other.unwrap_or(f64::NAN));
+            [("own", "its goodput", own), ("other", "goodput of TCP CUBIC", other)].map(
+                |(id, what, samples)| {
+                    let id = format!("plt.lanes.harm.{}.{id}", sender.id());
+                    let what = format!("{what}, sharing the link, loss {HARM_AT}, {}", sender.name());
+                    Row::new(id, what, Unit::MbitPerS).samples(&samples)
+                },
+            )
+        });
+        alone.chain(beside).collect()
+    }
+
+    /// Claims: with loss, two layers fill what TCP leaves; and TCP beside them loses nothing by it.
+    fn verdicts(&self, claims: bool) -> Vec<Row> {
+        let mean = |id: &str, sender: Sender| {
+            let found = self.alone.iter().find(|cell| (cell.0, cell.1) == (id, sender));
+            found.map_or(f64::NAN, |cell| self.runs.mean(cell.2, |seen| seen.sender))
+        };
+        let fills = LOSSES
+            .iter()
+            .filter(|loss| loss.0 >= HARM_AT)
+            .all(|(_, id)| mean(id, Sender::TwoLayers) > mean(id, Sender::OneLane));
+        let other =
+            self.beside.map(|(_, ticket)| self.runs.mean(ticket, |seen| seen.other.unwrap_or(f64::NAN)));
+        let harmless = other[1] > 0.9 * other[0];
+        let of = |id: &str, what: &str, held| {
+            crate::answer::verdict(format!("plt.lanes.{id}"), what, held, claims)
+        };
+        vec![
+            of("fills", "two layers carry more than one lane where packets are lost", fills),
+            of("harmless", "TCP CUBIC beside two layers keeps 90 % of its goodput beside one lane", harmless),
+        ]
+    }
+}
+
+/// Answers the questions in virtual time and in a lab.
+pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+    let mut of = |world| Arms::run(world, options, progress).map_err(|error| RunError::failed("plt", error));
+    let (simulated, real) = (of(World::Virtual)?, of(World::Lab)?);
+    let rows = lab::beside(real.rows(), &simulated.rows()).chain(real.verdicts(!options.quick)).collect();
+    let config = Config::new()
+        .set("rate_mbps", LINK.as_mbps_f64())
+        .set("rtt_ms", RTT.as_secs_f64() * 1e3)
+        .set("buffers_packets", BUFFER)
+        .set("router", "strict priority, drop-tail per class");
+    let answer = Answer::new("Two layers over real sockets", prose::text(include_str!("lab.md")), rows);
+    let document = Document::new("plt", options).config(config).with_rows(answer.rows);
+    let about = "PLT: QUIC with a lane of low priority over real sockets, through a link of the lab";
+    Ok(Report::new("PLT in the lab", about, document).section(answer.section))
+}
