@@ -214,7 +214,7 @@ fn run(
     let (rtts, controls) =
         if options.quick { (&RTTS[..1], &Control::ALL[..1]) } else { (&RTTS[..], &Control::ALL[..]) };
     let (bytes, at_most) = if options.quick {
-        (Bytes::kb(5_000), Duration::from_secs(10))
+        (Bytes::kb(20_000), Duration::from_secs(15))
     } else {
         (Bytes::kb(50_000), Duration::from_secs(60))
     };
