@@ -149,6 +149,10 @@ pub(crate) struct Lane {
     pub(crate) peer_status: Option<PathStatus>,
     /// Backup status last sent to the peer.
     pub(crate) announced_backup: bool,
+    /// Time at which this end last withdrew its backup status.
+    withdrawn_at: Option<Time>,
+    /// Time from which a backup status of the peer counts as its wish, if it has not withdrawn it.
+    pub(crate) heeds_at: Option<Time>,
     /// The lane's own controller, if its request named one.
     pub(crate) congestion: Option<Congestion>,
     pub(crate) srtt: Duration,
@@ -220,6 +224,8 @@ impl Lane {
             peer_backup: false,
             peer_status: None,
             announced_backup: false,
+            withdrawn_at: None,
+            heeds_at: None,
             congestion: request.congestion,
             srtt: Duration::ZERO,
             least_rtt: None,
@@ -263,6 +269,38 @@ impl Lane {
             usable,
             backup: self.announced_backup,
         }
+    }
+
+    /// Records a backup status that was sent to the peer. An echo of an earlier one may arrive for as
+    /// long as `echo`.
+    pub(crate) fn announced(&mut self, now: Time, backup: bool, echo: Duration) {
+        if self.announced_backup && !backup {
+            self.withdrawn_at = Some(now);
+            // While this end had a lane for backup itself, it did not ask for the peer's reason.
+            let spared = self.peer_status == Some(PathStatus::Backup) && !self.peer_backup;
+            self.heeds_at = spared.then(|| now + echo);
+        }
+        self.announced_backup = backup;
+    }
+
+    /// Takes a status of the peer. Returns whether its wish has changed.
+    ///
+    /// The peer follows the status of this end, and announces that as well. So a backup counts as the
+    /// peer's wish only if this end announces none, and has withdrawn none for as long as `echo`.
+    /// Otherwise both ends would follow each other's echoes without end.
+    pub(crate) fn peer_announced(&mut self, now: Time, status: PathStatus, echo: Duration) -> bool {
+        let backup = status == PathStatus::Backup && !self.announced_backup;
+        let echoes_until = self.withdrawn_at.map(|at| at + echo).filter(|at| backup && *at > now);
+        self.heeds_at = echoes_until;
+        echoes_until.is_none() && std::mem::replace(&mut self.peer_backup, backup) != backup
+    }
+
+    /// Takes a backup of the peer as its wish if it can no longer be an echo. Returns whether the wish
+    /// has changed.
+    pub(crate) fn heed(&mut self, now: Time) -> bool {
+        let due = self.heeds_at.take_if(|at| *at <= now).is_some();
+        let backup = self.peer_status == Some(PathStatus::Backup) && !self.announced_backup;
+        due && backup && !std::mem::replace(&mut self.peer_backup, true)
     }
 
     /// Records a packet that has left.

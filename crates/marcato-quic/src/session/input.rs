@@ -65,6 +65,7 @@ impl Session {
             self.after_engine(now);
         }
         self.look_for_stalls(now);
+        self.heed_backups(now);
         self.give_up_silent(now);
         self.replace_stuck(now);
         self.reopen_lanes(now);
@@ -88,11 +89,12 @@ impl Session {
         }
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
         let recoveries = self.lanes.iter().filter_map(Lane::recovers_at).min();
+        let heeds = self.lanes.iter().filter_map(|lane| lane.heeds_at).min();
         let given_up = self.given_up_at().map(|(at, _)| at).min();
         let stuck = self.stuck_at().map(|(_, at, _)| at).min();
         let tested = self.watch.as_ref().and_then(Watch::next_timeout);
         let others = [tested, self.keeper.next(), self.conductor.next_expiry()];
-        let all = [engine, stalls, recoveries, given_up, stuck, self.alarms.next()];
+        let all = [engine, stalls, recoveries, heeds, given_up, stuck, self.alarms.next()];
         all.into_iter().chain(others).flatten().min()
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use marcato_sched::lane::{LaneId, MAX_LANES};
-use marcato_units::{Priority, Time};
+use marcato_units::{Duration, Priority, Time};
 use marcato_wire::ErrorCode;
 use noq_proto::{FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus, StreamId, VarInt};
 
@@ -17,6 +17,8 @@ use crate::outbox::{Carrier, Key, Role, Run};
 
 /// Error code of a path that is given up because nothing returns on it (draft-ietf-quic-multipath).
 const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
+/// Least time for which the peer may echo a withdrawn status.
+const ECHO: Duration = Duration::from_millis(100);
 
 /// Opening, moving, stalling and closing of lanes.
 impl Session {
@@ -99,7 +101,7 @@ impl Session {
                     // Without a gate of this session, the engine would send on the path at will.
                     let _ = self.conn.close_path(self.clock.instant(now), id, VarInt::from_u32(0));
                 }
-                self.rank_lanes();
+                self.rank_lanes(now);
             }
             PathEvent::Abandoned { id, reason, .. } => {
                 let reason = match reason {
@@ -133,7 +135,7 @@ impl Session {
                     }
                 }
                 self.events.push_back(Event::LaneDown { lane, reason, reopens_at });
-                self.rank_lanes();
+                self.rank_lanes(now);
             }
             PathEvent::Discarded { id, .. } => {
                 if let Some(lane) = self.lanes.of_path(id) {
@@ -143,6 +145,7 @@ impl Session {
             PathEvent::RemoteStatus { id, .. } => {
                 // The engine also reports frames that are out of date.
                 let Some(status) = self.conn.remote_path_status(id) else { return };
+                let echo = self.echo();
                 let Some(id) = self.lanes.of_path(id) else { return };
                 let Some(lane) = self.lanes.get_mut(id) else { return };
                 // And it reports frames that were retransmitted. Taken for an echo, such a frame
@@ -150,12 +153,10 @@ impl Session {
                 if lane.peer_status.replace(status) == Some(status) {
                     return;
                 }
-                // The peer echoes our own status.
-                let backup = status == PathStatus::Backup && !lane.announced_backup;
-                if lane.peer_backup != backup {
-                    lane.peer_backup = backup;
+                if lane.peer_announced(now, status, echo) {
+                    let backup = lane.peer_backup;
                     self.events.push_back(Event::LaneBackup { lane: id, backup });
-                    self.rank_lanes();
+                    self.rank_lanes(now);
                 }
             }
             _ => {}
@@ -322,7 +323,7 @@ impl Session {
             }
             // The dead lane may have carried the acknowledgements of the others.
             self.lanes.iter_mut().for_each(|lane| lane.spare(now));
-            self.rank_lanes();
+            self.rank_lanes(now);
             self.send.request_look();
         }
         self.look_for_recoveries(now);
@@ -344,7 +345,7 @@ impl Session {
             {
                 lane.state = LaneState::Stalled;
             }
-            self.rank_lanes();
+            self.rank_lanes(now);
         }
     }
 
@@ -368,11 +369,33 @@ impl Session {
         }
     }
 
+    /// Time for which the peer may echo a status that this end has withdrawn.
+    pub(super) fn echo(&self) -> Duration {
+        let slowest = self.lanes.iter().map(|lane| lane.srtt).max().unwrap_or_default();
+        (slowest * 3).max(ECHO)
+    }
+
+    /// Follows the peer in lanes that it still has for backup although it has had time to withdraw an
+    /// echo.
+    pub(super) fn heed_backups(&mut self, now: Time) {
+        let mut any = false;
+        for lane in self.lanes.iter_mut() {
+            if lane.heed(now) {
+                self.events.push_back(Event::LaneBackup { lane: lane.id, backup: true });
+                any = true;
+            }
+        }
+        if any {
+            self.rank_lanes(now);
+        }
+    }
+
     /// Marks lanes as backups in the engine, which informs the peer.
     ///
     /// Stalled lanes are backups. So are those that either end wants to spare, while there is a
     /// better one. The engine sends data and acknowledgements only on the others.
-    pub(super) fn rank_lanes(&mut self) {
+    pub(super) fn rank_lanes(&mut self, now: Time) {
+        let echo = self.echo();
         // A lane that the peer spares may be dead in the other direction, which is worse than
         // merely being unwanted.
         let rank = |lane: &Lane| match (lane.peer_backup && self.config.follow_peer_backup, lane.backup) {
@@ -400,7 +423,7 @@ impl Session {
             let status = if backup { PathStatus::Backup } else { PathStatus::Available };
             // Without multipath there is only one path, and no status to send.
             if self.conn.set_path_status(lane.path, status).is_ok() {
-                lane.announced_backup = backup;
+                lane.announced(now, backup, echo);
                 self.send.request_look();
             }
         }

@@ -542,14 +542,15 @@ impl Session {
     ///
     /// If there is no such lane, or it is closing.
     pub fn set_backup(&mut self, now: Time, lane: LaneId, backup: bool) -> Result<(), LaneError> {
+        let echo = self.echo();
         let known = self.lanes.get_mut(lane).ok_or(LaneError::Unknown)?;
         let status = if backup { PathStatus::Backup } else { PathStatus::Available };
         self.conn
             .set_path_status(known.path, status)
             .map_err(|error| LaneError::Engine(error.to_string()))?;
         known.backup = backup;
-        known.announced_backup = backup;
-        self.rank_lanes();
+        known.announced(now, backup, echo);
+        self.rank_lanes(now);
         self.after_engine(now);
         Ok(())
     }

@@ -705,3 +705,55 @@ fn large_packets_arrive_whole_despite_losses() {
         assert!(received.iter().all(|message| message.body == body(1 << 20)), "{initial_mtu}");
     }
 }
+
+/// An end that follows its peer announces a backup, too. Its announcement may arrive when the peer has
+/// already returned the lane to service: it is no wish, and must not be followed in turn.
+#[test]
+fn a_lane_returns_to_service_after_a_silence_of_any_length() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    let mut stalls = 0;
+    for silence in (100..700).step_by(20) {
+        let mut pair = pair(&[80, 80], &config);
+        let send_for = |pair: &mut Pair, millis: u64| {
+            for _ in 0..millis / 10 {
+                pair.send(Client, message(Priority::P2, 3000));
+                pair.pass(Duration::from_millis(10));
+            }
+        };
+        send_for(&mut pair, 500);
+        pair.line(1, Client).loss = 1.0;
+        send_for(&mut pair, silence);
+        pair.line(1, Client).loss = 0.0;
+        send_for(&mut pair, 6000);
+        stalls += pair.events(Client).filter(|event| matches!(event, Event::LaneStalled(_))).count();
+        for who in [Client, Server] {
+            let backups = pair.events(who).filter(|event| matches!(event, Event::LaneBackup { .. })).count();
+            assert!(backups <= 4, "{silence} ms: {who:?} hears of {backups} changes");
+            let views: Vec<_> =
+                pair.session(who).lanes().map(|(view, state, _)| (view.backup, state)).collect();
+            assert_eq!(views, [(false, LaneState::Up); 2], "{silence} ms: {who:?}");
+        }
+    }
+    assert!(stalls >= 10, "{stalls}");
+}
+
+#[test]
+fn a_backup_that_the_peer_wants_is_followed_once_it_is_no_echo() {
+    let mut pair = pair(&[80, 80], &SessionConfig::default());
+    let spare = |pair: &mut Pair, who, backup| {
+        let now = pair.now;
+        let lane = pair.session(who).lanes().nth(1).unwrap().0.id;
+        pair.session(who).set_backup(now, lane, backup).unwrap();
+        pair.pass(Duration::from_millis(200));
+    };
+    let is_backup = |pair: &mut Pair| pair.session(Client).lanes().nth(1).unwrap().0.backup;
+    for who in [Client, Server] {
+        spare(&mut pair, who, true);
+    }
+    spare(&mut pair, Client, false);
+    assert!(!is_backup(&mut pair), "it may be an echo of the client's own");
+    pair.pass(Duration::from_millis(150));
+    assert!(is_backup(&mut pair), "the server still wants it");
+    spare(&mut pair, Server, false);
+    assert!(!is_backup(&mut pair));
+}
