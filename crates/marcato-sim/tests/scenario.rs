@@ -1,7 +1,7 @@
 //! Tests of worlds built from experiments against the same networks built by hand.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, FqCodelConfig, Limit};
+use marcato_queue::{Class, Codel, CodelConfig, DropTail, DropTailConfig, FqCodelConfig, Limit};
 use marcato_scenario::Experiment;
 use marcato_scenario::flow::{
     Feeder, Flow, FlowKind, Listed, Messages, PacketArrivals, Payload, RequestResponse, TcpEnds, TcpFlow,
@@ -492,10 +492,15 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
         experiment.duration = Duration::from_secs(30);
         experiment.warm_up = Duration::from_secs(10);
         let outcome = run(&experiment);
-        (outcome.flows[0].goodput, outcome.links[0].responsive)
+        let reports = [0, 1].map(|flow| outcome.flows[flow].report);
+        (outcome.flows[0].goodput, outcome.links[0].responsive, reports)
     };
-    let (alone, nobody) = beside_a_flood(Queue::Codel(codel));
-    let (fair, responsive) = beside_a_flood(Queue::Crq(crq));
+    let (alone, nobody, silent) = beside_a_flood(Queue::Codel(codel));
+    let (fair, responsive, reports) = beside_a_flood(Queue::Crq(crq));
+    assert_eq!(silent, [None, None]);
+    let [bulk, flood] = reports.map(Option::unwrap);
+    assert!(bulk.responsive().unwrap() > 0.5 && bulk.class == Class::Responsive, "{bulk:?}");
+    assert!(flood.responsive().is_none() && flood.class == Class::Standard, "{flood:?}");
     assert!(alone < 5.0 && nobody.is_none(), "{alone} and {nobody:?}");
     // Half of the link, minus headers; the flood offers more than passes.
     let responsive = responsive.unwrap();

@@ -42,6 +42,11 @@ fn both(experiment: &Experiment) -> Option<[Outcome; 2]> {
 /// Two hosts joined by a link of 20 Mbit/s and 10 ms, with a queue of one bandwidth-delay product, and
 /// a flow of this kind and keys from one to the other.
 fn scenario(kind: &str, keys: &str) -> Experiment {
+    through(r#"{ kind = "droptail", limit = "50 kB" }"#, kind, keys)
+}
+
+/// The same with another queue.
+fn through(queue: &str, kind: &str, keys: &str) -> Experiment {
     experiment(&format!(
         r#"
         name = "test"
@@ -52,7 +57,7 @@ fn scenario(kind: &str, keys: &str) -> Experiment {
         between = ["client", "server"]
         rate = "20 Mbit/s"
         delay = "10 ms"
-        queue = {{ kind = "droptail", limit = "50 kB" }}
+        queue = {queue}
         [[flow]]
         name = "flow"
         kind = "{kind}"
@@ -113,6 +118,28 @@ fn a_flood_fills_the_link_and_the_rest_is_lost() {
     );
     assert_near(lab_link.waiting.mean_bytes, sim_link.waiting.mean_bytes, 0.25, "backlog");
     assert_near(lab.flows[0].losses as f64, sim.flows[0].losses as f64, 0.25, "losses");
+}
+
+#[test]
+fn a_queue_judges_the_kernels_tcp_as_it_does_the_simulators() {
+    let flood = r#"
+            [[flow]]
+            name = "flood"
+            kind = "udp"
+            from = "client"
+            to = "server"
+            rate = "5 Mbit/s"
+        "#;
+    let crq = r#"{ kind = "crq", target = "1 ms", interval = "20 ms" }"#;
+    let Some(both) = both(&through(crq, "tcp", flood)) else { return };
+    for outcome in both {
+        let [tcp, flood] = [0, 1].map(|flow| outcome.flows[flow].report.unwrap());
+        assert!(tcp.scores.cycles > 10 && tcp.responsive().unwrap() > 0.3, "{tcp:?}");
+        assert_eq!((flood.responsive(), flood.changes), (None, 0), "{flood:?}");
+        // Bytes are counted by the verdict at their time.
+        let share = outcome.links[0].responsive.unwrap();
+        assert!((0.1..0.9).contains(&share), "{share}");
+    }
 }
 
 #[test]

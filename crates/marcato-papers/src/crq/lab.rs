@@ -236,12 +236,11 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
     let mut rows = Vec::new();
     for cell in &cells {
         rows.extend(lab::beside(cell.rows(&real), &cell.rows(&simulated)));
-        let standard = real
-            .of(cell.crq)
-            .iter()
-            .all(|seen| seen.verdicts[1].is_none_or(|judged| judged.class == Class::Standard));
+        let in_standard =
+            |seen: &&Seen| seen.verdicts[1].is_some_and(|judged| judged.class == Class::Standard);
+        let held = real.of(cell.crq).iter().all(in_standard);
         let what = format!("the flood is in the standard queue, {}", cell.name());
-        rows.push(Row::verdict(format!("{}.flood.held", cell.id()), what, standard));
+        rows.push(Row::verdict(format!("{}.flood.held", cell.id()), what, held));
         if cell.by == Control::Cubic {
             let score = |seen: (&&Seen, &&Seen)| fct_score(seen.0.fct, seen.1.fct) > 0.0;
             let helped = real.of(cell.baseline).iter().zip(&real.of(cell.crq)).all(score);
@@ -260,4 +259,28 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
     let about = "CRQ: TCP of the Linux kernel and a flood through CRQ, on a link of the lab";
     let sections: [Section; 1] = [answer.section];
     Ok(sections.into_iter().fold(Report::new("CRQ in the lab", about, document), Report::section))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flood_is_judged_apart_from_the_transfer() {
+        let transfer = |bottleneck| Transfer {
+            world: World::Virtual,
+            rtt: RTTS[0],
+            bottleneck,
+            by: Control::Cubic,
+            bytes: Bytes::kb(10_000),
+            at_most: Duration::from_secs(4),
+        };
+        let [baseline, crq] = [Bottleneck::Baseline, Bottleneck::Crq].map(|it| transfer(it).run(1).unwrap());
+        // 10 MB take 1.6 s alone.
+        assert!(baseline.fct > 1600.0 && crq.fct > 1600.0, "{} and {} ms", baseline.fct, crq.fct);
+        assert!(baseline.verdicts.iter().all(Option::is_none));
+        let [transfer, flood] = crq.verdicts.map(Option::unwrap);
+        assert!(transfer.responsive > 50.0 && flood.responsive == 0.0, "{transfer:?}, {flood:?}");
+        assert_eq!((transfer.class, flood.class), (Class::Responsive, Class::Standard));
+    }
 }

@@ -240,3 +240,27 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
     let about = "PLT: QUIC with a lane of low priority over real sockets, through a link of the lab";
     Ok(Report::new("PLT in the lab", about, document).section(answer.section))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_layer_fills_what_losses_leave() {
+        let path = |sender, beside| {
+            let (warm_up, length) = (Duration::from_secs(3), Duration::from_secs(5));
+            Path { world: World::Virtual, loss: 1e-2, sender, beside, warm_up, length }.run(1).unwrap()
+        };
+        let [tcp, one, two] = Sender::ALL.map(|sender| path(sender, false));
+        assert!(
+            two.sender > 2.0 * one.sender.max(tcp.sender),
+            "{} {} {}",
+            tcp.sender,
+            one.sender,
+            two.sender
+        );
+        assert!(two.other.is_none());
+        let shared = path(Sender::TwoLayers, true);
+        assert!(shared.other.unwrap() > 0.5 * tcp.sender, "{:?} beside {}", shared.other, shared.sender);
+    }
+}
