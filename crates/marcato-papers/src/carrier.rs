@@ -22,12 +22,11 @@ impl Carrier {
     pub(crate) fn lab(scenario: &str) -> Result<(Self, Time), SimulationError> {
         use marcato_units::Duration;
 
-        let failed = |error: &dyn std::fmt::Display| SimulationError::Lab(error.to_string());
-        let scenario = marcato_scenario::Scenario::parse("lab.toml", scenario);
-        let scenario = scenario.map_err(|error| failed(&error))?;
-        let run = scenario.run(0).ok_or(SimulationError::Missing("run"))?;
-        let ground = marcato_trial::Ground::open(&run.experiment, &Default::default(), Default::default());
-        let ground = ground.map_err(|error| failed(&error))?;
+        use crate::lab;
+
+        let experiment = lab::experiment(scenario)?;
+        let ground = marcato_trial::Ground::open(&experiment, &Default::default(), Default::default());
+        let ground = ground.map_err(lab::failed)?;
         let start = ground.lab().now() + Duration::from_millis(100);
         Ok((Self::Lab(Box::new(ground)), start))
     }
@@ -66,8 +65,7 @@ impl Carrier {
             Self::Virtual(net) => net.run_until(until),
             #[cfg(target_os = "linux")]
             Self::Lab(ground) => {
-                marcato_sim::scenario::Advance::advance(&mut **ground, until)
-                    .map_err(|error| SimulationError::Lab(error.to_string()))?;
+                marcato_sim::scenario::Advance::advance(&mut **ground, until).map_err(crate::lab::failed)?;
             }
         }
         Ok(())

@@ -9,6 +9,10 @@ use thiserror::Error;
 
 use crate::{Shelf, pool};
 
+/// Worlds of experiments that also run in a lab, which needs Linux.
+pub(crate) const WITH_LAB: &[World] =
+    if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] };
+
 /// One paper's experiments: everything that `marcato papers NAME` runs.
 pub trait Experiment: Send + Sync {
     /// The paper's short name on the command line: lower-case, and the first part of its rows' ids.

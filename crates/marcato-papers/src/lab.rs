@@ -1,7 +1,7 @@
 //! Experiments in a lab, beside those of virtual time.
 
 use marcato_report::{Row, World};
-use marcato_scenario::Scenario;
+use marcato_scenario::{Experiment, Scenario};
 use marcato_sim::scenario::{Outcome, build};
 use marcato_units::Time;
 
@@ -9,20 +9,26 @@ use crate::error::SimulationError;
 use crate::plan::{Plan, Runs};
 use crate::{Progress, RunOptions};
 
+/// Error of a lab, or of a scenario that was to run in one.
+pub(crate) fn failed(error: impl std::fmt::Display) -> SimulationError {
+    SimulationError::Lab(error.to_string())
+}
+
+/// Reads the first run of a scenario.
+pub(crate) fn experiment(scenario: &str) -> Result<Experiment, SimulationError> {
+    let scenario = Scenario::parse("lab.toml", scenario).map_err(failed)?;
+    Ok(scenario.run(0).ok_or(SimulationError::Missing("run"))?.experiment)
+}
+
 /// Runs the first run of a scenario in a world.
 pub(crate) fn run(world: World, scenario: &str) -> Result<Outcome, SimulationError> {
-    let failed = |error: &dyn std::fmt::Display| SimulationError::Lab(error.to_string());
-    let scenario = Scenario::parse("lab.toml", scenario).map_err(|error| failed(&error))?;
-    let experiment = scenario.run(0).ok_or(SimulationError::Missing("run"))?.experiment;
+    let experiment = experiment(scenario)?;
     let (traces, watcher) = (Default::default(), &mut |_: Time| ());
     match world {
-        World::Virtual => {
-            let world = build(&experiment, &traces).map_err(|error| failed(&error))?;
-            world.run(watcher).map_err(|error| failed(&error))
-        }
+        World::Virtual => build(&experiment, &traces).map_err(failed)?.run(watcher).map_err(failed),
         World::Lab => {
             let world = marcato_trial::open(&experiment, &traces, Default::default());
-            world.map_err(|error| failed(&error))?.run(watcher).map_err(|error| failed(&error))
+            world.map_err(failed)?.run(watcher).map_err(failed)
         }
     }
 }

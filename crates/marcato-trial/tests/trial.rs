@@ -45,7 +45,7 @@ fn scenario(kind: &str, keys: &str) -> Experiment {
     through(r#"{ kind = "droptail", limit = "50 kB" }"#, kind, keys)
 }
 
-/// The same with another queue.
+/// Two hosts joined as in [`scenario`], by a link with this queue.
 fn through(queue: &str, kind: &str, keys: &str) -> Experiment {
     experiment(&format!(
         r#"

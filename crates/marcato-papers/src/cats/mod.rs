@@ -27,6 +27,7 @@ mod watched;
 use marcato_report::{Config, Document, Report, Row, Section, World};
 
 use crate::error::SimulationError;
+use crate::experiment::WITH_LAB;
 use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
 
 /// The experiments of the CATS paper.
@@ -77,7 +78,7 @@ impl Experiment for Cats {
     }
 
     fn worlds(&self) -> &'static [World] {
-        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+        WITH_LAB
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {

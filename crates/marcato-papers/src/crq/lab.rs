@@ -1,7 +1,7 @@
 //! CRQ before the kernel's TCP: transfers beside a flood, through a link of the lab, and simulated.
 
 use marcato_queue::{Class, FlowReport};
-use marcato_report::{Config, Document, Report, Row, Section, Unit, World};
+use marcato_report::{Config, Document, Report, Row, Unit, World};
 use marcato_sim::scenario::FlowOutcome;
 use marcato_units::{Bytes, Duration, Rate};
 
@@ -10,6 +10,14 @@ use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Plan, Runs, Setup, Ticket};
 use crate::{Progress, RunError, RunOptions, lab, prose};
+
+/// Name of a congestion control in row ids and scenarios.
+const fn id(control: Control) -> &'static str {
+    match control {
+        Control::Cubic => "cubic",
+        Control::Bbr => "bbr",
+    }
+}
 
 /// Queue of the bottleneck. All have CoDel with the target and interval of Fig. 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +79,6 @@ impl Transfer {
             Bottleneck::Baseline => "codel",
             Bottleneck::Crq => "crq",
         };
-        let control = match self.by {
-            Control::Cubic => "cubic",
-            Control::Bbr => "bbr",
-        };
         format!(
             r#"
             name = "crq"
@@ -94,7 +98,7 @@ impl Transfer {
             from = "web"
             to = "client"
             size = "{bytes} B"
-            congestion = "{control}"
+            congestion = "{by}"
             [[flow]]
             name = "flood"
             kind = "udp"
@@ -105,6 +109,7 @@ impl Transfer {
             payload = "1448 B"
             "#,
             at_most = self.at_most.as_millis(),
+            by = id(self.by),
             quarter = self.rtt.as_micros() / 4,
             rate = ASSESSED_AT.as_bps(),
             bytes = self.bytes.get(),
@@ -143,19 +148,11 @@ struct Cell {
 
 impl Cell {
     fn id(&self) -> String {
-        let control = match self.by {
-            Control::Cubic => "cubic",
-            Control::Bbr => "bbr",
-        };
-        format!("crq.kernel.{}.{control}", self.rtt.as_millis())
+        format!("crq.kernel.{}.{}", self.rtt.as_millis(), id(self.by))
     }
 
     fn name(&self) -> String {
-        let control = match self.by {
-            Control::Cubic => "CUBIC",
-            Control::Bbr => "BBR",
-        };
-        format!("TCP {control}, {} ms", self.rtt.as_millis())
+        format!("TCP {}, {} ms", id(self.by).to_uppercase(), self.rtt.as_millis())
     }
 
     fn rows(&self, runs: &Runs) -> Vec<Row> {
@@ -257,8 +254,7 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
         Answer::new("Transfers of the kernel beside a flood", prose::text(include_str!("lab.md")), rows);
     let document = Document::new("crq", options).config(config).with_rows(answer.rows);
     let about = "CRQ: TCP of the Linux kernel and a flood through CRQ, on a link of the lab";
-    let sections: [Section; 1] = [answer.section];
-    Ok(sections.into_iter().fold(Report::new("CRQ in the lab", about, document), Report::section))
+    Ok(Report::new("CRQ in the lab", about, document).section(answer.section))
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use marcato_report::{Config, Report, World};
 
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
+use crate::experiment::WITH_LAB;
 use crate::plan::Runs;
 use crate::{Experiment, Progress, RunError, RunOptions};
 
@@ -70,7 +71,7 @@ impl Experiment for Crq {
     }
 
     fn worlds(&self) -> &'static [World] {
-        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+        WITH_LAB
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {

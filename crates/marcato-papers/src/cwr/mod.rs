@@ -35,6 +35,7 @@ use marcato_report::{Config, Report, World};
 use self::published::{Periodic, Scheduler};
 use self::scale::{Plan, Scale};
 use crate::answer::Answer;
+use crate::experiment::WITH_LAB;
 use crate::plan::Runs;
 use crate::{Experiment, Progress, RunError, RunOptions};
 
@@ -77,7 +78,7 @@ impl Experiment for Cwr {
     }
 
     fn worlds(&self) -> &'static [World] {
-        if cfg!(target_os = "linux") { &[World::Virtual, World::Lab] } else { &[World::Virtual] }
+        WITH_LAB
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {

@@ -53,17 +53,7 @@ impl Sender {
     /// Table of its flow in a scenario.
     fn flow(self) -> String {
         let paths = match self {
-            Self::Tcp => {
-                return r#"
-                [[flow]]
-                name = "sender"
-                kind = "tcp"
-                from = "client-1"
-                to = "server-1"
-                tcp = { send-buffer = "16 MiB", receive-buffer = "16 MiB" }
-                "#
-                .to_owned();
-            }
+            Self::Tcp => return tcp("sender", 1),
             Self::OneLane => r#"["client-1", "server-1"]"#,
             Self::TwoLayers => {
                 r#"["client-1", "server-1"], { from = "client-1", to = "server-1", layer = "low" }"#
@@ -84,6 +74,20 @@ impl Sender {
     }
 }
 
+/// Table of an endless TCP flow between the hosts of a pair, with buffers that limit nothing.
+fn tcp(name: &str, pair: u8) -> String {
+    format!(
+        r#"
+        [[flow]]
+        name = "{name}"
+        kind = "tcp"
+        from = "client-{pair}"
+        to = "server-{pair}"
+        tcp = {{ send-buffer = "16 MiB", receive-buffer = "16 MiB" }}
+        "#
+    )
+}
+
 /// A sender over the bottleneck, alone or beside TCP CUBIC.
 #[derive(Clone, Debug)]
 struct Path {
@@ -99,20 +103,12 @@ struct Path {
 /// Outcome of a run: goodput in Mbit/s.
 struct Seen {
     sender: f64,
-    /// That of the TCP beside it.
+    /// Goodput of the TCP that shares the link.
     other: Option<f64>,
 }
 
 impl Path {
     fn scenario(&self, seed: u64) -> String {
-        let other = r#"
-            [[flow]]
-            name = "other"
-            kind = "tcp"
-            from = "client-2"
-            to = "server-2"
-            tcp = { send-buffer = "16 MiB", receive-buffer = "16 MiB" }
-            "#;
         let class = format!(r#"{{ kind = "droptail", limit = "{BUFFER} packets" }}"#);
         format!(
             r#"
@@ -141,7 +137,7 @@ impl Path {
                 loss => format!(r#"{{ kind = "random", probability = {loss} }}"#),
             },
             sender = self.sender.flow(),
-            other = if self.beside { other } else { "" },
+            other = if self.beside { tcp("other", 2) } else { String::new() },
         )
     }
 }
