@@ -143,6 +143,15 @@ pub(crate) enum LabAction {
   marcato lab shell examples/multipath.toml --host server-1")]
     Shell(LabShell),
 
+    /// Runs a command on another host, inside a lab
+    ///
+    /// The lab is that of the command or shell from which it is called.
+    #[command(after_help = "Examples:
+  marcato lab exec server-1 -- iperf3 -s
+  marcato lab run examples/codel-cubic.toml -- sh -c 'marcato lab exec server-1 -- iperf3 -sD; \
+      sleep 1; iperf3 -c server-1'")]
+    Exec(LabExec),
+
     /// Runs the flows of a scenario over the kernel's sockets, with the results of `marcato sim`
     ///
     /// TCP is the kernel's, with its congestion control; messages, requests and QUIC sessions are
@@ -199,6 +208,18 @@ pub(crate) struct LabRun {
 pub(crate) struct LabShell {
     #[command(flatten)]
     pub(crate) network: LabNetwork,
+}
+
+/// Arguments of `marcato lab exec`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabExec {
+    /// The host
+    pub(crate) host: String,
+
+    /// The command, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Network of a lab, and the host of its command.

@@ -149,9 +149,11 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
         #[cfg(target_os = "linux")]
         Command::Lab(asked) => match &asked.action {
             LabAction::Trial(asked) | LabAction::Compare(asked) => (&asked.out, asked.format, "report.html"),
-            LabAction::Run(_) | LabAction::Shell(_) | LabAction::Clean(_) | LabAction::Selftest(_) => {
-                return Vec::new();
-            }
+            LabAction::Run(_)
+            | LabAction::Shell(_)
+            | LabAction::Exec(_)
+            | LabAction::Clean(_)
+            | LabAction::Selftest(_) => return Vec::new(),
         },
         Command::Sim(_) | Command::Completions(_) => return Vec::new(),
     };

@@ -80,7 +80,8 @@ fn root_of_a_user_namespace_may_open_labs() {
         eprintln!("SKIPPED: no user namespaces");
         return;
     }
-    let plain = lab(&["-q", "--", "sh", "-c", "cat /proc/net/dev"]);
+    let script = r#""$0" lab exec server-1 -- cat /proc/net/dev"#;
+    let plain = lab(&["-q", "--", "sh", "-c", script, env!("CARGO_BIN_EXE_marcato")]);
     let mut inside = Command::new("unshare");
     let ended = inside.arg("-Ur").arg(plain.get_program()).args(plain.get_args()).output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
@@ -108,6 +109,76 @@ fn with_grandchild() -> (Child, u32) {
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
     (lab, line.trim().parse().unwrap())
+}
+
+#[test]
+fn commands_run_on_other_hosts_of_their_lab() {
+    if !is_possible() {
+        return;
+    }
+    let marcato = env!("CARGO_BIN_EXE_marcato");
+    // In the network of the other host, with its names, and in the same directory.
+    let script = r#"cd /tmp; ip -o -4 addr show scope global
+        "$0" lab exec server-1 -- sh -c "ip -o -4 addr show scope global; grep client-1 /etc/hosts; pwd""#;
+    let ended = lab(&["-q", "--", "sh", "-c", script, marcato]).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let text = String::from_utf8(ended.stdout).unwrap();
+    let here = text.lines().next().unwrap().split_ascii_whitespace().nth(3).unwrap();
+    let there = text.lines().nth(1).unwrap().split_ascii_whitespace().nth(3).unwrap();
+    assert_ne!(here, there, "{text}");
+    assert!(
+        text.contains(&format!("{} client-1", here.trim_end_matches("/32"))) && text.ends_with("/tmp\n"),
+        "{text}"
+    );
+
+    // The status is that of the command.
+    let ended =
+        lab(&["-q", "--", marcato, "lab", "exec", "server-2", "--", "sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(7), "{}", said(&ended));
+}
+
+#[test]
+fn no_command_gets_to_a_host_that_is_not_in_its_lab() {
+    let exec = |host| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        command.args(["lab", "exec", host, "--", "true"]);
+        command
+    };
+    let outside = exec("server-1").output().unwrap();
+    assert_eq!(outside.status.code(), Some(2));
+    assert!(said(&outside).contains("this is not inside a lab"), "{}", said(&outside));
+    let ended = exec("server-1")
+        .envs([("MARCATO_LAB", "1-1"), ("MARCATO_LAB_HOSTS", "server-1=1")])
+        .output()
+        .unwrap();
+    assert!(said(&ended).contains("has ended"), "{}", said(&ended));
+    if !is_possible() {
+        return;
+    }
+    let marcato = env!("CARGO_BIN_EXE_marcato");
+    let ended = lab(&["-q", "--", marcato, "lab", "exec", "nowhere", "--", "true"]).output().unwrap();
+    assert!(said(&ended).contains("there is no host `nowhere`"), "{}", said(&ended));
+    assert!(said(&ended).contains("server-1"), "{}", said(&ended));
+}
+
+#[test]
+fn servers_in_the_background_end_with_the_command() {
+    if !is_possible() {
+        return;
+    }
+    let script = r#""$0" lab exec server-1 -- setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.3"#;
+    let ended = lab(&["-q", "--", "sh", "-c", script, env!("CARGO_BIN_EXE_marcato")]).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let process: u32 = String::from_utf8(ended.stdout).unwrap().trim().parse().unwrap();
+    // Its new parent need not have collected it yet.
+    let is_alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    };
+    assert!((0..100_000).any(|_| {
+        std::thread::yield_now();
+        !is_alive()
+    }));
 }
 
 /// Returns what `marcato lab clean` prints.

@@ -16,7 +16,9 @@ use marcato_wire::FlowTuple;
 
 use crate::clock::LabClock;
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
+use crate::entrance::{HOSTS, host_list};
 use crate::ip_datagram::IpDatagram;
+use crate::leftover::{Leftover, VARIABLE, mark};
 use crate::link::{
     Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, Sojourns, Watcher,
 };
@@ -24,9 +26,6 @@ use crate::namespace::Namespace;
 use crate::plan::{NodePlan, Plan, PlanError};
 use crate::sys;
 use crate::wiring::{Device, WiringError, wire};
-
-/// Environment variable of the commands in a lab: the process of the lab, and when it began.
-pub const VARIABLE: &str = "MARCATO_LAB";
 
 /// Options of a lab that a scenario does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,6 +123,8 @@ pub struct Lab {
     // The emulator stops before its devices disappear, and they before the hosts.
     emulator: Emulator,
     links: Vec<String>,
+    /// For each link, the hosts at its ends and their devices.
+    wires: Vec<[(usize, String); 2]>,
     hosts: Vec<Host>,
     /// Secret under which queues name flows.
     secret: u64,
@@ -173,7 +174,7 @@ impl Lab {
         let secret = experiment.seed.stream("lab/flows").next_u64();
         let emulator = Emulator::start(wires.collect(), secret).map_err(LabError::Emulator)?;
         let links = experiment.links.iter().map(|link| link.name.clone()).collect();
-        Ok(Self { emulator, links, hosts, secret })
+        Ok(Self { emulator, links, wires: plan.wires, hosts, secret })
     }
 
     /// Names of the hosts. A host with several interfaces has the name of the first.
@@ -184,6 +185,12 @@ impl Lab {
     /// Host of which a node is an interface.
     fn host(&self, node: &str) -> Option<&Host> {
         self.hosts.iter().find(|host| host.nodes.iter().any(|known| known.name == node))
+    }
+
+    /// Host and device by which packets of one direction of a link leave, for example for `tc`.
+    pub fn device(&self, link: usize, back: bool) -> Option<(&str, &str)> {
+        let (host, device) = &self.wires.get(link)?[usize::from(back)];
+        Some((self.hosts.get(*host)?.name(), device))
     }
 
     /// Time since the links began to work.
@@ -265,9 +272,25 @@ impl Lab {
     /// If there is no such host, or the command cannot be started.
     pub fn spawn(&self, host: &str, mut command: Command) -> Result<Child, HostError> {
         let program = command.get_program().to_string_lossy().into_owned();
-        command.env(VARIABLE, crate::leftover::mark());
+        command.env(VARIABLE, mark()).env(HOSTS, host_list(&self.tasks()));
         let started = self.run(host, move || sys::bind_to_thread(&mut command).spawn())?;
         started.map_err(|source| HostError::Command { program, host: host.to_owned(), source })
+    }
+
+    /// Ends every command of this process's labs, and what they have started in turn. Dropping the lab
+    /// ends only the commands themselves.
+    ///
+    /// # Errors
+    ///
+    /// If `/proc` cannot be read, or the kernel does not allow it.
+    pub fn end_commands(&self) -> io::Result<()> {
+        Leftover::of(|other| other == mark())?.iter().try_for_each(Leftover::kill)
+    }
+
+    /// Names of all nodes, each with the thread that keeps the namespaces of its host.
+    fn tasks(&self) -> Vec<(&str, i32)> {
+        let of = self.hosts.iter().flat_map(|host| host.nodes.iter().map(move |node| (host, node)));
+        of.map(|(host, node)| (node.name.as_str(), host.namespace.task())).collect()
     }
 
     /// Runs a function on a thread in the network namespace of a host. Sockets that it opens belong

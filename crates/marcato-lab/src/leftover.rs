@@ -5,7 +5,8 @@ use std::io;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::VARIABLE;
+/// Environment variable of the commands in a lab: the process of the lab, and when it began.
+pub const VARIABLE: &str = "MARCATO_LAB";
 
 /// Command that outlived its lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,11 @@ impl Leftover {
     ///
     /// If `/proc` cannot be read.
     pub fn find() -> io::Result<Vec<Self>> {
+        Self::of(|mark| !is_alive(mark))
+    }
+
+    /// Returns the commands whose mark is one of these.
+    pub(crate) fn of(is_one: impl Fn(&str) -> bool) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let Some(process) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -35,7 +41,7 @@ impl Leftover {
                 let value = pair.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?;
                 std::str::from_utf8(value).ok()
             });
-            if mark.is_some_and(|mark| !is_alive(mark)) {
+            if mark.is_some_and(&is_one) {
                 let program = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
                 found.push(Self { process, program: program.trim().to_owned() });
             }
@@ -65,7 +71,7 @@ pub(crate) fn mark() -> String {
 }
 
 /// Returns whether the process that made this mark still runs.
-fn is_alive(mark: &str) -> bool {
+pub(crate) fn is_alive(mark: &str) -> bool {
     let Some((process, start)) = mark.split_once('-') else { return false };
     process.parse().ok().and_then(started).is_some_and(|now| now.to_string() == start)
 }

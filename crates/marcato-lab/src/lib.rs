@@ -31,6 +31,8 @@ mod clock;
 mod datagram;
 #[cfg(target_os = "linux")]
 mod emulator;
+#[cfg(target_os = "linux")]
+mod entrance;
 mod ip_datagram;
 #[cfg(target_os = "linux")]
 mod lab;
@@ -59,11 +61,13 @@ pub use clock::LabClock;
 pub use datagram::Datagram;
 #[cfg(target_os = "linux")]
 pub use emulator::DirectionStats;
+#[cfg(target_os = "linux")]
+pub use entrance::{EnterError, enter_host};
 pub use ip_datagram::IpDatagram;
 #[cfg(target_os = "linux")]
-pub use lab::{HostError, Lab, LabError, LabOptions, Traces, VARIABLE};
+pub use lab::{HostError, Lab, LabError, LabOptions, Traces};
 #[cfg(target_os = "linux")]
-pub use leftover::Leftover;
+pub use leftover::{Leftover, VARIABLE};
 pub use link::{
     Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, LinkPacket, MAX_UNDER_WAY,
     PacketEvent, Sojourns, Watcher,

@@ -14,6 +14,8 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Namespace {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
+    /// Number of the thread in `/proc/PID/task`.
+    task: i32,
 }
 
 impl Namespace {
@@ -24,13 +26,19 @@ impl Namespace {
         let thread = std::thread::Builder::new().name(format!("lab {host}")).spawn(move || {
             let opened = sys::leave_namespaces();
             let failed = opened.is_err();
-            let _ = ready.send(opened);
+            let task = rustix::thread::gettid().as_raw_nonzero().get();
+            let _ = ready.send(opened.map(|()| task));
             if !failed {
                 waiting.iter().for_each(|job| job());
             }
         })?;
-        opened.recv().map_err(|_| gone())??;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        let task = opened.recv().map_err(|_| gone())??;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), task })
+    }
+
+    /// Number of the thread that keeps the namespace, in `/proc/PID/task` of this process.
+    pub(crate) const fn task(&self) -> i32 {
+        self.task
     }
 
     /// Runs a job inside, and returns its result.

@@ -259,6 +259,29 @@ fn two_labs_have_nothing_to_do_with_each_other() {
     elsewhere.recv(&mut [0; 10]).unwrap_err();
 }
 
+/// Bytes that a host has sent by a device.
+fn sent(lab: &Lab, host: &str, device: &str) -> u64 {
+    let text = lab.run(host, || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{device}:")[..]));
+    let fields = line.unwrap_or_else(|| panic!("{device}: {text}")).split_ascii_whitespace();
+    fields.map(|field| field.parse::<u64>().unwrap()).nth(8).unwrap()
+}
+
+#[test]
+fn data_leave_by_the_devices_of_their_direction() {
+    let Some(lab) = lab(&chain("delay = \"1 ms\"", "delay = \"1 ms\""), LabOptions::default()) else {
+        return;
+    };
+    const LEN: usize = 100_000;
+    transfer(&lab, SERVER, LEN);
+    for (link, [from, to]) in [(0, ["client", "router"]), (1, ["router", "server"])] {
+        let [(there, forward), (back, backward)] = [false, true].map(|back| lab.device(link, back).unwrap());
+        assert_eq!((there, back), (from, to));
+        assert!(sent(&lab, there, forward) > LEN as u64 && sent(&lab, back, backward) < LEN as u64 / 10);
+    }
+    assert!(lab.device(2, false).is_none());
+}
+
 #[test]
 fn a_command_or_host_that_is_not_there_is_named() {
     let Some(lab) = lab(&chain("delay = \"1 ms\"", "delay = \"1 ms\""), LabOptions::default()) else {

@@ -25,6 +25,8 @@ pub(crate) enum LabError {
     Lab(#[from] marcato_lab::LabError),
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error(transparent)]
+    Enter(#[from] marcato_lab::EnterError),
     #[error("cannot listen for interrupts: {0}")]
     Interrupt(io::Error),
     #[error("cannot write the statistics: {0}")]

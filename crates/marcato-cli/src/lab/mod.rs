@@ -7,18 +7,19 @@ mod selftest;
 mod statistics;
 mod trial;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use marcato_lab::{Lab, LabOptions, Leftover, enter_user_namespace};
+use marcato_lab::{HostError, Lab, LabOptions, Leftover, enter_host, enter_user_namespace};
 use marcato_scenario::{Experiment, Overrides, Scenario};
 
 pub(crate) use self::error::LabError;
 use self::record::Record;
 use self::statistics::{Live, Log};
 use crate::Status;
-use crate::arguments::{LabAction, LabNetwork, LabRun, LabShell};
+use crate::arguments::{LabAction, LabExec, LabNetwork, LabRun, LabShell};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::sim::traces;
@@ -28,16 +29,12 @@ const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, LabError> {
     match action {
-        LabAction::Run(LabRun { network, command }) => {
-            let Some((program, arguments)) = command.split_first() else { return Err(LabError::NoCommand) };
-            let mut command = Command::new(program);
-            command.args(arguments);
-            on_host(network, command)
-        }
+        LabAction::Run(LabRun { network, command }) => on_host(network, given(command)?),
         LabAction::Shell(LabShell { network }) => {
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
             on_host(network, Command::new(shell))
         }
+        LabAction::Exec(LabExec { host, command }) => exec(host, command),
         LabAction::Trial(asked) => trial::run(asked, stdout),
         LabAction::Compare(asked) => compare::run(asked, stdout),
         LabAction::Clean(asked) => clean(asked.dry_run, stdout),
@@ -46,6 +43,22 @@ pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, 
             selftest::run(asked, stdout)
         }
     }
+}
+
+fn given(command: &[OsString]) -> Result<Command, LabError> {
+    let (program, arguments) = command.split_first().ok_or(LabError::NoCommand)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
+/// Becomes a command on another host of the lab in which this process was started.
+fn exec(host: &str, command: &[OsString]) -> Result<Status, LabError> {
+    let mut command = given(command)?;
+    enter_host(host)?;
+    let source = std::os::unix::process::CommandExt::exec(&mut command);
+    let program = command.get_program().to_string_lossy().into_owned();
+    Err(HostError::Command { program, host: host.to_owned(), source }.into())
 }
 
 /// Asks for a user namespace if this process is not root. The lab reports it if that has failed.
@@ -91,6 +104,8 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     };
     let status = until_it_ends(child, &mut look)?;
     look()?;
+    // A server in the background would keep a network without links.
+    lab.end_commands().map_err(LabError::Clean)?;
     drop(live);
     if let Some(missed) = record.map(|record| record.missed()).filter(|missed| *missed > 0) {
         eprintln!("{missed} packets came too fast to be written");
