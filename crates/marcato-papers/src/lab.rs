@@ -1,5 +1,6 @@
 //! Experiments in a lab, beside those of virtual time.
 
+use marcato_lab::Lab;
 use marcato_report::{Row, World};
 use marcato_scenario::{Experiment, Scenario};
 use marcato_sim::scenario::{Outcome, build};
@@ -31,6 +32,18 @@ pub(crate) fn run(world: World, scenario: &str) -> Result<Outcome, SimulationErr
             world.map_err(failed)?.run(watcher).map_err(failed)
         }
     }
+}
+
+/// Runs the first run of a scenario in a lab whose hosts are changed before.
+pub(crate) fn run_prepared(
+    scenario: &str,
+    prepare: impl FnOnce(&Lab) -> Result<(), SimulationError>,
+) -> Result<Outcome, SimulationError> {
+    let experiment = experiment(scenario)?;
+    let lab = Lab::open(&experiment, &Default::default(), Default::default()).map_err(failed)?;
+    prepare(&lab)?;
+    let world = marcato_trial::open_in(&experiment, lab).map_err(failed)?;
+    world.run(&mut |_: Time| ()).map_err(failed)
 }
 
 /// Runs a plan whose setups belong to a world.

@@ -132,7 +132,11 @@ impl Ground {
     ///
     /// If the lab cannot be opened, or its hosts cannot be set up for the flows of the experiment.
     pub fn open(experiment: &Experiment, traces: &Traces, options: LabOptions) -> Result<Self, TrialError> {
-        let lab = Lab::open(experiment, traces, options)?;
+        Self::new(experiment, Lab::open(experiment, traces, options)?)
+    }
+
+    /// Sets up the hosts of a lab for the flows of its experiment.
+    pub(crate) fn new(experiment: &Experiment, lab: Lab) -> Result<Self, TrialError> {
         settings::prepare_hosts(&lab, experiment)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|error| system("waiting for sockets")(error.into()))?;

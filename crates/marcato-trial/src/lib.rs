@@ -38,4 +38,4 @@ mod watch;
 
 pub use error::TrialError;
 pub use ground::Ground;
-pub use open::open;
+pub use open::{open, open_in};

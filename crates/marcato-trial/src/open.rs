@@ -1,6 +1,6 @@
 //! Opening of a trial.
 
-use marcato_lab::{LabOptions, Traces};
+use marcato_lab::{Lab, LabOptions, Traces};
 use marcato_scenario::Experiment;
 use marcato_sim::scenario::{Plugins, World, build_on};
 
@@ -18,7 +18,17 @@ pub fn open(
     traces: &Traces,
     options: LabOptions,
 ) -> Result<World<Ground>, TrialError> {
-    let ground = Ground::open(experiment, traces, options)?;
+    open_in(experiment, Lab::open(experiment, traces, options)?)
+}
+
+/// Readies the flows of an experiment in its lab, whose hosts may have been changed since it was opened,
+/// for example by `tc`.
+///
+/// # Errors
+///
+/// If the hosts cannot be set up, or a flow asks for what the kernel does not have.
+pub fn open_in(experiment: &Experiment, lab: Lab) -> Result<World<Ground>, TrialError> {
+    let ground = Ground::new(experiment, lab)?;
     let mut world = build_on(experiment, ground, &Plugins::default())?;
     for warning in settings::warnings(experiment) {
         world.warn(warning);

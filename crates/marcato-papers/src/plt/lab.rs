@@ -4,6 +4,7 @@
 use marcato_report::{Config, Document, Report, Row, Unit, World};
 use marcato_units::{Duration, Rate};
 
+use super::htb;
 use super::published::RTT;
 use crate::answer::Answer;
 use crate::error::SimulationError;
@@ -14,6 +15,8 @@ use crate::{Progress, RunError, RunOptions, lab, prose};
 const LINK: Rate = Rate::from_mbps(50);
 /// Room of each class: a bandwidth-delay product.
 const BUFFER: u64 = 500;
+/// The dumbbell's bottleneck among its links: it is the first.
+const BOTTLENECK: usize = 0;
 /// Random losses of the bottleneck, with their names in row ids.
 const LOSSES: [(f64, &str); 4] = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];
 /// Loss beside which the harm to others is measured: TCP then leaves most of the link to a low layer.
@@ -88,10 +91,37 @@ fn tcp(name: &str, pair: u8) -> String {
     )
 }
 
+/// Queue of the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Router {
+    /// The `strict` queue of `marcato-queue`.
+    Strict,
+    /// HTB of the Linux kernel; in virtual time, the `strict` queue stands for it.
+    Htb,
+}
+
+impl Router {
+    /// First part of row ids.
+    const fn id(self) -> &'static str {
+        match self {
+            Self::Strict => "plt.lanes",
+            Self::Htb => "plt.htb",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "",
+            Self::Htb => ", HTB of the kernel",
+        }
+    }
+}
+
 /// A sender over the bottleneck, alone or beside TCP CUBIC.
 #[derive(Clone, Debug)]
 struct Path {
     world: World,
+    router: Router,
     loss: f64,
     sender: Sender,
     /// True if TCP CUBIC shares the link.
@@ -108,6 +138,11 @@ struct Seen {
 }
 
 impl Path {
+    /// Returns whether the kernel has the queue and the rate.
+    fn is_shaped(&self) -> bool {
+        self.world == World::Lab && self.router == Router::Htb
+    }
+
     fn scenario(&self, seed: u64) -> String {
         let class = format!(r#"{{ kind = "droptail", limit = "{BUFFER} packets" }}"#);
         format!(
@@ -129,7 +164,8 @@ impl Path {
             "#,
             duration = (self.warm_up + self.length).as_millis(),
             warm_up = self.warm_up.as_millis(),
-            rate = LINK.as_bps(),
+            // The kernel shapes before the link, which must not.
+            rate = if self.is_shaped() { 20 * LINK.as_bps() } else { LINK.as_bps() },
             // Both access links delay by 1 ms, each way.
             delay = RTT.as_millis() / 2 - 2,
             loss = match self.loss {
@@ -150,24 +186,35 @@ impl Setup for Path {
     }
 
     fn run(&self, seed: u64) -> Result<Seen, SimulationError> {
-        let outcome = lab::run(self.world, &self.scenario(seed))?;
+        let scenario = self.scenario(seed);
+        let outcome = match self.is_shaped() {
+            true => lab::run_prepared(&scenario, |lab| htb::shape(lab, BOTTLENECK, LINK, BUFFER))?,
+            false => lab::run(self.world, &scenario)?,
+        };
         let goodput = |place: usize| outcome.flows.get(place).map(|flow| flow.goodput);
         Ok(Seen { sender: goodput(0).ok_or(SimulationError::Missing("flow"))?, other: goodput(1) })
     }
 }
 
-/// Runs of one world: each sender alone, and beside TCP.
+/// Runs of one world and router: each sender alone, and beside TCP.
 struct Arms {
+    router: Router,
     alone: Vec<(&'static str, Sender, Ticket<Path>)>,
     beside: [(Sender, Ticket<Path>); 2],
     runs: Runs,
 }
 
 impl Arms {
-    fn run(world: World, options: &RunOptions, progress: &mut dyn Progress) -> Result<Self, SimulationError> {
+    fn run(
+        world: World,
+        router: Router,
+        options: &RunOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Self, SimulationError> {
         let [warm_up, length] = if options.quick { [2, 4] } else { [10, 20] }.map(Duration::from_secs);
         let mut plan = Plan::new(());
-        let mut add = |loss, sender, beside| plan.add(Path { world, loss, sender, beside, warm_up, length });
+        let mut add =
+            |loss, sender, beside| plan.add(Path { world, router, loss, sender, beside, warm_up, length });
         let losses = if options.quick { &LOSSES[2..3] } else { &LOSSES[..] };
         let mut alone = Vec::new();
         for &(loss, id) in losses {
@@ -175,13 +222,13 @@ impl Arms {
         }
         let beside = [Sender::OneLane, Sender::TwoLayers].map(|sender| (sender, add(HARM_AT, sender, true)));
         let runs = lab::run_plan(&plan, "PLT", world, options, progress)?;
-        Ok(Self { alone, beside, runs })
+        Ok(Self { router, alone, beside, runs })
     }
 
     fn rows(&self) -> Vec<Row> {
         let alone = self.alone.iter().map(|&(loss, sender, ticket)| {
-            let id = format!("plt.lanes.{loss}.{}", sender.id());
-            let what = format!("goodput alone, loss {loss}, {}", sender.name());
+            let id = format!("{}.{loss}.{}", self.router.id(), sender.id());
+            let what = format!("goodput alone, loss {loss}, {}{}", sender.name(), self.router.name());
             Row::new(id, what, Unit::MbitPerS).samples(&self.runs.each(ticket, |seen| seen.sender))
         });
         let beside = self.beside.iter().flat_map(|&(sender, ticket)| {
@@ -189,8 +236,9 @@ impl Arms {
             let other = self.runs.each(ticket, |seen| seen.other.unwrap_or(f64::NAN));
             [("own", "its goodput", own), ("other", "goodput of TCP CUBIC", other)].map(
                 |(id, what, samples)| {
-                    let id = format!("plt.lanes.harm.{}.{id}", sender.id());
-                    let what = format!("{what}, sharing the link, loss {HARM_AT}, {}", sender.name());
+                    let id = format!("{}.harm.{}.{id}", self.router.id(), sender.id());
+                    let router = self.router.name();
+                    let what = format!("{what}, sharing the link, loss {HARM_AT}, {}{router}", sender.name());
                     Row::new(id, what, Unit::MbitPerS).samples(&samples)
                 },
             )
@@ -200,19 +248,21 @@ impl Arms {
 
     /// Claims: with loss, two layers fill what TCP leaves; and TCP beside them loses nothing by it.
     fn verdicts(&self, claims: bool) -> Vec<Row> {
-        let mean = |id: &str, sender: Sender| {
-            let found = self.alone.iter().find(|cell| (cell.0, cell.1) == (id, sender));
-            found.map_or(f64::NAN, |cell| self.runs.mean(cell.2, |seen| seen.sender))
+        let mean = |cells: &[(&str, Sender, Ticket<Path>)], sender: Sender| {
+            let found = cells.iter().find(|(_, of, _)| *of == sender);
+            found.map_or(f64::NAN, |&(_, _, ticket)| self.runs.mean(ticket, |seen| seen.sender))
         };
-        let fills = LOSSES
-            .iter()
-            .filter(|loss| loss.0 >= HARM_AT)
-            .all(|(_, id)| mean(id, Sender::TwoLayers) > mean(id, Sender::OneLane));
+        let fills = self
+            .alone
+            .chunk_by(|one, other| one.0 == other.0)
+            .filter(|cells| LOSSES.iter().any(|&(loss, id)| loss >= HARM_AT && id == cells[0].0))
+            .all(|cells| mean(cells, Sender::TwoLayers) > mean(cells, Sender::OneLane));
         let other =
             self.beside.map(|(_, ticket)| self.runs.mean(ticket, |seen| seen.other.unwrap_or(f64::NAN)));
         let harmless = other[1] > 0.9 * other[0];
         let of = |id: &str, what: &str, held| {
-            crate::answer::verdict(format!("plt.lanes.{id}"), what, held, claims)
+            let (id, what) = (format!("{}.{id}", self.router.id()), format!("{what}{}", self.router.name()));
+            crate::answer::verdict(id, what, held, claims)
         };
         vec![
             of("fills", "two layers carry more than one lane where packets are lost", fills),
@@ -223,9 +273,16 @@ impl Arms {
 
 /// Answers the questions in virtual time and in a lab.
 pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-    let mut of = |world| Arms::run(world, options, progress).map_err(|error| RunError::failed("plt", error));
-    let (simulated, real) = (of(World::Virtual)?, of(World::Lab)?);
-    let rows = lab::beside(real.rows(), &simulated.rows()).chain(real.verdicts(!options.quick)).collect();
+    let mut rows = Vec::new();
+    for router in [Router::Strict, Router::Htb] {
+        let mut of = |world| {
+            let arms = Arms::run(world, router, options, progress);
+            arms.map_err(|error| RunError::failed("plt", error))
+        };
+        let (simulated, real) = (of(World::Virtual)?, of(World::Lab)?);
+        rows.extend(lab::beside(real.rows(), &simulated.rows()));
+        rows.extend(real.verdicts(!options.quick));
+    }
     let config = Config::new()
         .set("rate_mbps", LINK.as_mbps_f64())
         .set("rtt_ms", RTT.as_secs_f64() * 1e3)
@@ -245,7 +302,10 @@ mod tests {
     fn a_second_layer_fills_what_losses_leave() {
         let path = |sender, beside| {
             let (warm_up, length) = (Duration::from_secs(3), Duration::from_secs(5));
-            Path { world: World::Virtual, loss: 1e-2, sender, beside, warm_up, length }.run(1).unwrap()
+            let router = Router::Strict;
+            Path { world: World::Virtual, router, loss: 1e-2, sender, beside, warm_up, length }
+                .run(1)
+                .unwrap()
         };
         let [tcp, one, two] = Sender::ALL.map(|sender| path(sender, false));
         assert!(

@@ -9,6 +9,8 @@ mod bottlenecks;
 mod controllers;
 mod fairness;
 mod harm;
+#[cfg(target_os = "linux")]
+mod htb;
 mod initial;
 mod joint;
 #[cfg(target_os = "linux")]
