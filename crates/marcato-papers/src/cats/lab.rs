@@ -4,7 +4,7 @@ use marcato_report::Row;
 use marcato_sim::Congestion;
 
 use super::path::Path;
-use super::{Answer, interactive, late, tables};
+use super::{Answer, interactive, late, net, tables};
 use crate::error::SimulationError;
 
 type Question = fn(&Path, u64) -> Result<Answer, SimulationError>;
@@ -13,6 +13,7 @@ type Question = fn(&Path, u64) -> Result<Answer, SimulationError>;
 /// their HTTP/1.1 waits for acknowledgements, which a kernel does not report.
 const QUESTIONS: &[(&str, Question)] = &[
     ("Table I, Fig. 2 and Fig. 3", tables::table1_on),
+    ("Table I by marcato-net", net::table1_on),
     ("Table II", tables::table2_on),
     ("late urgent data", late::late_on),
     ("keystrokes", interactive::interactive_on),
@@ -36,6 +37,8 @@ const STACKS: [Stack; 2] = [
     Stack { mark: "@cubic", name: "CUBIC", congestion: Congestion::CUBIC, is_published: false },
 ];
 
+/// Number of questions of a quick run: Table I, twice.
+pub(super) const QUICK: usize = 2;
 /// Number of questions of all congestion controls.
 pub(super) const COUNT: usize = QUESTIONS.len() * STACKS.len();
 

@@ -13,6 +13,8 @@ mod interactive;
 mod lab;
 mod late;
 mod load;
+#[cfg(target_os = "linux")]
+mod net;
 pub mod page;
 mod path;
 mod placeholder;
@@ -84,8 +86,7 @@ impl Experiment for Cats {
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
         #[cfg(target_os = "linux")]
         if options.world == World::Lab {
-            // A quick run has Table I only.
-            let count = if options.quick { 1 } else { lab::COUNT };
+            let count = if options.quick { lab::QUICK } else { lab::COUNT };
             let about = "CATS: the web page over TCP of the Linux kernel, across links of the lab";
             return report(("CATS in the lab", about), options, progress, count, &lab::title, &lab::answer);
         }

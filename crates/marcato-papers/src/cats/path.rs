@@ -103,8 +103,13 @@ impl Path {
         }
     }
 
-    /// Opens a lab of this shape.
-    fn open_lab(&self, seed: u64) -> Result<Dumbbell, SimulationError> {
+    /// Returns whether the path is built in a lab.
+    pub(super) fn is_in_lab(&self) -> bool {
+        self.world == World::Lab
+    }
+
+    /// Scenario of this shape, for a lab.
+    pub(super) fn scenario(&self, seed: u64) -> Result<String, SimulationError> {
         let Self { bottleneck, access, framing, .. } = self;
         let (rate, framing) = (bottleneck.as_bps(), framing.get());
         let (delay, access, access_delay) =
@@ -116,7 +121,7 @@ impl Path {
         };
         let edge =
             format!(r#"rate = "{access} bit/s", delay = "{access_delay} ns", framing = "{framing} B""#);
-        let text = format!(
+        Ok(format!(
             r#"
             name = "cats"
             duration = "1 s"
@@ -134,8 +139,12 @@ impl Path {
             from = "sender"
             to = "receiver"
             "#
-        );
-        let (net, start) = Carrier::lab(&text)?;
+        ))
+    }
+
+    /// Opens a lab of this shape.
+    fn open_lab(&self, seed: u64) -> Result<Dumbbell, SimulationError> {
+        let (net, start) = Carrier::lab(&self.scenario(seed)?)?;
         Ok(Dumbbell {
             net,
             sender: NodeId::new(0),
