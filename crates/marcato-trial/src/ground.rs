@@ -24,7 +24,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::agenda::{Agenda, Event, side};
 use crate::error::TrialError;
-use crate::quic::{QuicRun, RouteSockets, tos};
+use crate::quic::{QuicRun, RouteSockets};
+use crate::route_socket::{RouteSocket, tos};
 use crate::settings;
 use crate::tcp::{Spawned, TcpPair};
 use crate::udp::UdpRun;
@@ -306,7 +307,8 @@ impl Ground {
                 let used = self.ports.entry(node.index()).or_default();
                 let port = FIRST_PORT + *used;
                 *used += 1;
-                self.udp_socket(node, port, route.layer)
+                let (socket, at) = self.udp_socket(node, port, route.layer)?;
+                io::Result::Ok((RouteSocket::new(socket, route.layer)?, at))
             };
             let ((client, here), (server, there)) = (open(route.client)?, open(route.server)?);
             for (end, socket) in [&client, &server].into_iter().enumerate() {

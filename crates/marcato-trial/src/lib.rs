@@ -31,6 +31,7 @@ mod ground;
 mod kernel_tcp;
 mod open;
 mod quic;
+mod route_socket;
 mod settings;
 mod tcp;
 mod udp;

@@ -1,16 +1,17 @@
 //! QUIC flow: two hosts of the simulator whose datagrams travel by sockets of the kernel.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
 use bytes::BytesMut;
 use marcato_sim::{HostPair, RouteId, Side};
-use marcato_units::{Layer, Time};
-use marcato_wire::Ecn;
+use marcato_units::Time;
+
+use crate::route_socket::{Arrived, RouteSocket};
 
 /// Sockets of a route: the client's and the server's.
 pub(crate) struct RouteSockets {
-    pub(crate) sockets: [UdpSocket; 2],
+    pub(crate) sockets: [RouteSocket; 2],
     pub(crate) addresses: [SocketAddr; 2],
 }
 
@@ -25,14 +26,6 @@ pub(crate) struct QuicRun {
     pub(crate) refused: [u64; 2],
     started: bool,
     payload: Vec<u8>,
-}
-
-/// DSCP LE, at its place in the TOS octet. RFC 8622.
-pub(crate) const fn tos(layer: Layer) -> u32 {
-    match layer {
-        Layer::High => 0,
-        Layer::Low => 0b0000_0100,
-    }
 }
 
 impl QuicRun {
@@ -60,11 +53,11 @@ impl QuicRun {
         let number = RouteId::new(u8::try_from(route).unwrap_or(u8::MAX));
         let peer = sockets.addresses[side.peer() as usize];
         loop {
-            match sockets.sockets[side as usize].recv_from(buffer) {
+            match sockets.sockets[side as usize].receive(buffer) {
                 // Nobody else sends here, except in error.
-                Ok((_, from)) if from != peer => {}
-                Ok((len, _)) => {
-                    self.pair.datagram(now, side, number, Ecn::NotEct, BytesMut::from(&buffer[..len]));
+                Ok(Arrived { from, .. }) if from != Some(peer) => {}
+                Ok(Arrived { len, ecn, .. }) => {
+                    self.pair.datagram(now, side, number, ecn, BytesMut::from(&buffer[..len]));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // An earlier datagram met a port that nobody listens at.
@@ -97,10 +90,10 @@ impl QuicRun {
     fn transmit(&mut self, now: Time) {
         let mut payload = std::mem::take(&mut self.payload);
         for side in [Side::Client, Side::Server] {
-            while let Some((route, _)) = self.pair.transmit(now, side, &mut payload) {
+            while let Some((route, ecn)) = self.pair.transmit(now, side, &mut payload) {
                 let Some(sockets) = self.routes.get(route.index()) else { continue };
                 let to = sockets.addresses[side.peer() as usize];
-                let sent = sockets.sockets[side as usize].send_to(&payload, to);
+                let sent = sockets.sockets[side as usize].send(&payload, to, ecn);
                 self.sent[side as usize] += 1;
                 self.refused[side as usize] += u64::from(sent.is_err());
             }

@@ -12,7 +12,7 @@ use marcato_units::{Bytes, Layer};
 use socket2::Socket;
 
 use crate::error::TrialError;
-use crate::quic::tos;
+use crate::route_socket::tos;
 
 /// Bytes of the timestamps option and its padding, which the kernel counts in its MSS. RFC 7323
 /// appendix A.

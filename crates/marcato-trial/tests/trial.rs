@@ -242,6 +242,34 @@ fn sessions_of_quic_use_both_paths() {
 }
 
 #[test]
+fn marks_of_a_queue_reach_sessions_of_quic() {
+    let experiment = experiment(
+        r#"
+        name = "marks"
+        duration = "4 s"
+        nodes = ["client", "server"]
+        [[link]]
+        between = ["client", "server"]
+        rate = "10 Mbit/s"
+        delay = "10 ms"
+        queue = { kind = "codel", ecn = true }
+        [[flow]]
+        name = "bulk"
+        kind = "quic"
+        paths = [["client", "server"]]
+        bulk = "p4"
+        "#,
+    );
+    let Some([lab, sim]) = both(&experiment) else { return };
+    for outcome in [&lab, &sim] {
+        let link = &outcome.links[0];
+        // Marks without an echo would end ECN, and CoDel would drop.
+        assert!(link.marks > 0 && link.drops == 0, "{} marks, {} drops", link.marks, link.drops);
+    }
+    assert_near(lab.flows[0].goodput, sim.flows[0].goodput, 0.25, "goodput");
+}
+
+#[test]
 fn what_the_kernel_does_not_have_is_refused_or_said() {
     let flow = |tcp: &str| scenario("tcp", &format!("tcp = {{ {tcp} }}"));
     let refused = |tcp: &str| {
