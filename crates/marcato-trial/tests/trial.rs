@@ -284,11 +284,18 @@ fn what_the_kernel_does_not_have_is_refused_or_said() {
     assert!(error.contains("the kernel's TCP has no low layer"), "{error}");
     let error = refused("mss = \"1400 B\", priority-option = \"short\"").unwrap();
     assert!(error.contains("the kernel's TCP has no option with a priority"), "{error}");
-    let lab = trial(&flow("initial-window = 4, min-rto = \"300 ms\"")).unwrap();
-    let warnings: Vec<_> = lab.warnings.iter().map(ToString::to_string).collect();
+    let warnings = |tcp: &str| -> Vec<String> {
+        trial(&flow(tcp)).unwrap().warnings.iter().map(ToString::to_string).collect()
+    };
+    let said = warnings("initial-window = 4, min-rto = \"300 ms\"");
     let expected =
         "the flow `flow` asks for `initial-window`, `min-rto`, which the kernel's TCP decides by itself";
-    assert!(warnings.iter().any(|warning| warning == expected), "{warnings:?}");
+    assert!(said.iter().any(|warning| warning == expected), "{said:?}");
+    // Linux's own bursts are no wish that it ignores.
+    let said = warnings("segmentation-offload = \"64 KiB\"");
+    assert!(!said.iter().any(|warning| warning.contains("decides by itself")), "{said:?}");
+    let said = warnings("segmentation-offload = \"32 KiB\"");
+    assert!(said.iter().any(|warning| warning.contains("`segmentation-offload`")), "{said:?}");
 }
 
 #[test]
