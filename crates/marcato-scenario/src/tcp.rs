@@ -64,6 +64,8 @@ pub struct Tcp {
     pub loss_detection: LossDetection,
     /// Paces segments where the congestion control sets no rate.
     pub pacing: bool,
+    /// Number of first segments of a connection that are not paced.
+    pub unpaced_segments: u32,
     /// Largest burst, as from a network card that cuts segments; `None` sends each segment
     /// separately.
     pub segmentation_offload: Option<Bytes>,
@@ -96,6 +98,7 @@ impl Default for Tcp {
             priority_option: None,
             loss_detection: LossDetection::Rack,
             pacing: false,
+            unpaced_segments: 0,
             segmentation_offload: None,
             slow_start_after_idle: true,
             low_layer: None,
@@ -145,6 +148,8 @@ keyed! {
     "loss-detection" => loss_detection: one_of::<LossDetection>(), or(LossDetection::Rack);
     /// space segments if the congestion control has no rate of its own
     "pacing" => pacing: Flag, or(false);
+    /// number of first segments of a connection that are not paced: 10 in Linux
+    "unpaced-segments" => unpaced_segments: Small(0..=1000), or(0);
     /// send bursts of up to this size, as network cards with segmentation offload do (`"64 KiB"` in
     /// Linux); or `"none"`
     "segmentation-offload" => segmentation_offload: Or("none", SomeSize), or(None);
@@ -364,17 +369,27 @@ pub struct DelayedAck {
     pub first_at_once: bool,
     /// Acknowledges P0 and P1 segments at once (CATS §II-D2).
     pub urgent_at_once: bool,
+    /// Number of segments at the beginning, and after a pause of a retransmission timeout, of which
+    /// each is acknowledged at once. Linux acknowledges 16 so.
+    pub quick: u32,
 }
 
 impl DelayedAck {
     /// Acknowledges every segment.
-    pub const NONE: Self =
-        Self { every: 1, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false };
+    pub const NONE: Self = Self { every: 1, ..Self::USUAL };
+    /// The default.
+    const USUAL: Self = Self {
+        every: 2,
+        timeout: Duration::from_millis(40),
+        first_at_once: true,
+        urgent_at_once: false,
+        quick: 0,
+    };
 }
 
 impl Default for DelayedAck {
     fn default() -> Self {
-        Self { every: 2, timeout: Duration::from_millis(40), first_at_once: true, urgent_at_once: false }
+        Self::USUAL
     }
 }
 
@@ -388,6 +403,9 @@ keyed! {
     "first-at-once" => first_at_once: Flag, or(true);
     /// acknowledge p0 and p1 at once (CATS §II-D2)
     "urgent-at-once" => urgent_at_once: Flag, or(false);
+    /// number of segments at the beginning, and after a pause of a retransmission timeout, that are
+    /// acknowledged one by one: 16 in Linux
+    "quick" => quick: Small(0..=1000), or(0);
 }
 
 words! {

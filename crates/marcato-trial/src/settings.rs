@@ -6,7 +6,7 @@ use std::path::Path;
 
 use marcato_lab::Lab;
 use marcato_scenario::Experiment;
-use marcato_scenario::tcp::{Congestion, Tcp};
+use marcato_scenario::tcp::{Congestion, DelayedAck, Tcp};
 use marcato_sim::{FlowError, TcpConfig};
 use marcato_units::{Bytes, Layer};
 use socket2::Socket;
@@ -151,13 +151,15 @@ fn ignored(tcp: &Tcp) -> Vec<&'static str> {
     differs("initial-ssthresh", tcp.initial_ssthresh != usual.initial_ssthresh);
     differs("growth", tcp.growth != usual.growth);
     differs("receive-buffer-from", tcp.receive_buffer_from != usual.receive_buffer_from);
-    differs("delayed-ack", tcp.delayed_ack != usual.delayed_ack);
+    // A scenario without what Linux does wishes for a simulation, not for another kernel.
+    let quick = DelayedAck { quick: 16, ..usual.delayed_ack };
+    differs("delayed-ack", tcp.delayed_ack != usual.delayed_ack && tcp.delayed_ack != quick);
+    differs("unpaced-segments", ![0, 10].contains(&tcp.unpaced_segments));
     differs("min-rto", tcp.min_rto != usual.min_rto);
     differs("max-rto", tcp.max_rto != usual.max_rto);
     differs("initial-rto", tcp.initial_rto != usual.initial_rto);
     differs("loss-detection", tcp.loss_detection != usual.loss_detection);
     differs("pacing", tcp.pacing != usual.pacing);
-    // A scenario without it means a simulation without bursts, and no wish for a kernel without them.
     differs("segmentation-offload", tcp.segmentation_offload.is_some_and(|most| most != LARGEST_BURST));
     let is_cubic = matches!(tcp.congestion, Congestion::Cubic(_));
     differs("congestion", is_cubic && tcp.congestion != Congestion::CUBIC);

@@ -80,6 +80,7 @@ impl Page {
                 timeout: Duration::from_millis(200),
                 first_at_once: true,
                 urgent_at_once: false,
+                quick: 0,
             },
             min_rto: Duration::from_secs(1),
             priority_option: Some(PriorityOption::Authors),

@@ -40,6 +40,7 @@ pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpCo
         congestion,
         own_congestion,
         pacing: tcp.pacing,
+        unpaced_segments: tcp.unpaced_segments,
         segmentation_offload: tcp.segmentation_offload,
         slow_start_after_idle: tcp.slow_start_after_idle,
         initial_sequence: None,

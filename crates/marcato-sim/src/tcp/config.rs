@@ -61,6 +61,8 @@ pub struct TcpConfig {
     pub own_congestion: Option<CongestionFactory>,
     /// Paces segments at a rate derived from the window, where the congestion control has no rate.
     pub pacing: bool,
+    /// Number of first segments of a connection that are not paced, 10 in Linux.
+    pub unpaced_segments: u32,
     /// Greatest burst of new data, as with segmentation by the network card (TSO, 64 kB in Linux).
     /// `None`: each segment leaves as soon as it may.
     ///
@@ -101,6 +103,7 @@ impl Default for TcpConfig {
             congestion: Congestion::Reno,
             own_congestion: None,
             pacing: false,
+            unpaced_segments: 0,
             segmentation_offload: None,
             slow_start_after_idle: true,
             initial_sequence: None,

@@ -558,6 +558,7 @@ impl Connection {
         {
             plt.reassembly.insert(offset, u64::from(segment.payload), false);
         }
+        self.receiver.note_pause(now, self.sender.rto());
         self.receiver.on_data(now, seq, len, segment.priority);
         self.receiver.size_buffer(now, self.echo_rtt(now, segment));
         if self.receiver.finished() && !self.peer_finished {

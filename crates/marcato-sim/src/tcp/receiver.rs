@@ -39,6 +39,9 @@ pub(crate) struct Receiver {
     pub(crate) ack_at: Option<Time>,
     pub(crate) ack_now: bool,
     seen_data: bool,
+    /// Segments that are yet to be acknowledged one by one.
+    quick: u32,
+    last_data_at: Option<Time>,
     /// Acknowledgement of what arrived before marks began or ended: its number, and the echo that
     /// it carries. RFC 8257 §3.2.
     pub(crate) early: Option<(u64, bool)>,
@@ -70,6 +73,8 @@ impl Receiver {
             ack_at: None,
             ack_now: false,
             seen_data: false,
+            quick: 0,
+            last_data_at: None,
             early: None,
             echo_ce: false,
         }
@@ -111,6 +116,14 @@ impl Receiver {
             && let Some(size) = right_sizing.on_data(now, self.next, self.offered, echo_rtt)
         {
             self.buffer = self.buffer.max(size);
+        }
+    }
+
+    /// Renews the segments that are acknowledged one by one, if data begins to arrive or has paused
+    /// for a retransmission timeout. Linux, `tcp_event_data_recv`.
+    pub(crate) fn note_pause(&mut self, now: Time, rto: Duration) {
+        if self.last_data_at.replace(now).is_none_or(|last| now - last > rto) {
+            self.quick = self.delayed_ack.quick;
         }
     }
 
@@ -157,8 +170,10 @@ impl Receiver {
         let urgent = self.delayed_ack.urgent_at_once && priority.is_some_and(|p| p <= Priority::P1);
         let first = self.delayed_ack.first_at_once && !self.seen_data;
         self.seen_data = true;
+        let quick = self.quick > 0;
+        self.quick = self.quick.saturating_sub(1);
         // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
-        if filled_gap || urgent || first || self.pending >= self.delayed_ack.every {
+        if filled_gap || urgent || first || quick || self.pending >= self.delayed_ack.every {
             self.ack_now = true;
         } else if self.ack_at.is_none() {
             self.ack_at = Some(now + self.delayed_ack.timeout);
@@ -291,6 +306,27 @@ mod tests {
         assert_eq!(r.ack_at, Some(Time::ZERO + Duration::from_millis(40)));
         assert_eq!(r.on_data(Time::ZERO, 1001, 1000, None), 1000);
         assert!(r.ack_now);
+    }
+
+    #[test]
+    fn the_first_segments_are_acknowledged_one_by_one_and_again_after_a_pause() {
+        let mut r = receiver(2);
+        r.delayed_ack.quick = 3;
+        let rto = Duration::from_millis(200);
+        let mut seq = 1;
+        let mut arrives = |r: &mut Receiver, at: u64| {
+            r.note_pause(Time::ZERO + Duration::from_millis(at), rto);
+            r.on_data(Time::ZERO, seq, 1000, None);
+            seq += 1000;
+            let at_once = r.ack_now;
+            if at_once {
+                r.on_ack_sent();
+            }
+            at_once
+        };
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|at| arrives(&mut r, at)), [true, true, true, false, true, false]);
+        // 200 ms are no pause; 201 ms are.
+        assert_eq!([205, 406, 407, 408, 409].map(|at| arrives(&mut r, at)), [true, true, true, true, false]);
     }
 
     #[test]

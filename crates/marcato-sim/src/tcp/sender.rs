@@ -94,6 +94,8 @@ pub(crate) struct Sender {
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     pace_without_rate: bool,
+    /// First segments that are not paced and have not left yet.
+    unpaced: u32,
     /// Selective acknowledgements. Without SACK, duplicate acknowledgements are counted (RFC 6582).
     pub(crate) sack: bool,
     /// Greatest burst. `burst` is what may still leave of the current one.
@@ -152,6 +154,7 @@ impl Sender {
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
             pace_without_rate: config.pacing,
+            unpaced: config.unpaced_segments,
             sack: config.sack,
             offload: config.segmentation_offload.map(Bytes::get),
             burst: 0,
@@ -767,7 +770,10 @@ impl Sender {
         if let Recovery::Fast { prr, .. } = &mut self.recovery {
             prr.on_sent(bytes);
         }
-        if let Some(rate) = self.pacing_rate() {
+        if self.unpaced > 0 {
+            // Linux, `tcp_update_skb_after_send`: the first ten segments leave at once.
+            self.unpaced -= 1;
+        } else if let Some(rate) = self.pacing_rate() {
             self.pace_at = self.pace_at.max(now) + rate.transmission_time(Bytes::new(bytes));
         }
         if self.rto_at.is_none() {

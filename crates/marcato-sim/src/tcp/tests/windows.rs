@@ -30,6 +30,24 @@ fn the_first_segment_may_be_acknowledged_at_once() {
 }
 
 #[test]
+fn the_first_segments_after_a_pause_may_be_acknowledged_one_by_one() {
+    let delayed_ack = DelayedAck { quick: 2, ..DelayedAck::default() };
+    let mut host = Host::connected(TcpConfig { delayed_ack, ..config() });
+    let mut at = 1;
+    let mut acknowledged = |host: &mut Host| {
+        let mut next = || {
+            host.get(&format!("seq {at} len 1000 ack 1"));
+            at += 1000;
+            host.sent().len()
+        };
+        [next(), next(), next(), next()]
+    };
+    assert_eq!(acknowledged(&mut host), [1, 1, 0, 1]);
+    host.wait(10_000);
+    assert_eq!(acknowledged(&mut host), [1, 1, 0, 1]);
+}
+
+#[test]
 fn what_is_out_of_order_or_fills_a_gap_is_acknowledged_at_once() {
     let mut host = Host::connected(delayed());
     host.get("seq 1001 len 1000 ack 1");
@@ -153,6 +171,17 @@ fn paced_reno_spaces_segments_at_two_windows_per_round_trip() {
     // 20 segments in 100 ms: 5 ms each.
     assert_eq!(times.len(), 10);
     assert!(times.windows(2).all(|w| w[1] - w[0] == ms(5)), "{times:?}");
+}
+
+#[test]
+fn the_first_segments_of_a_connection_need_not_be_paced() {
+    let mut host = Host::connected(TcpConfig { pacing: true, unpaced_segments: 4, ..config() });
+    host.write(10_000);
+    host.wait(99);
+    let times: Vec<Time> = host.out.iter().map(|&(at, _, _)| at).collect();
+    let gaps: Vec<Duration> = times.windows(2).map(|w| w[1] - w[0]).collect();
+    // The fifth is the first that holds the next one back.
+    assert_eq!(gaps, [[Duration::ZERO; 4].as_slice(), &[ms(5); 5]].concat());
 }
 
 #[test]
