@@ -330,7 +330,7 @@ kinds! {
 
 impl<P> Congestion<P> {
     /// CUBIC with the options that Linux enables.
-    pub const CUBIC: Self = Self::Cubic(Cubic { hystart: true, fast_convergence: true });
+    pub const CUBIC: Self = Self::Cubic(Cubic::LINUX);
 }
 
 /// Optional parts of CUBIC.
@@ -341,12 +341,19 @@ pub struct Cubic {
     /// Releases bandwidth to new flows: lowers W_max below the window reached if that was below the
     /// previous W_max (fast convergence, RFC 9438 §4.7).
     pub fast_convergence: bool,
+    /// Grows by at least 5 % per round trip while no loss has shown the bandwidth, as Linux does:
+    /// after a slow start that ended without loss, and after a timeout. RFC 9438 has no such rule.
+    pub early_growth: bool,
+}
+
+impl Cubic {
+    /// Parts that Linux has: all.
+    pub const LINUX: Self = Self { hystart: true, fast_convergence: true, early_growth: true };
 }
 
 impl Default for Cubic {
-    /// Returns both parts, as in Linux.
     fn default() -> Self {
-        Self { hystart: true, fast_convergence: true }
+        Self::LINUX
     }
 }
 
@@ -356,6 +363,8 @@ keyed! {
     "hystart" => hystart: Flag, or(true);
     /// release bandwidth to new flows (RFC 9438 §4.7)
     "fast-convergence" => fast_convergence: Flag, or(true);
+    /// grow by at least 5 % per round trip until a loss shows the bandwidth, as Linux does
+    "early-growth" => early_growth: Flag, or(true);
 }
 
 /// Timing of a receiver's acknowledgements.

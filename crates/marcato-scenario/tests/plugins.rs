@@ -137,7 +137,7 @@ fn a_grid_compares_plugins_with_built_in_kinds() {
     let scenario = read(&scenario(OWN[0], congestion, OWN[2], grid));
     let runs: Vec<_> = scenario.runs().collect();
     assert_eq!(runs[1].id, "kind=aimd,seed=1");
-    let cubic = Congestion::Cubic(Cubic { hystart: false, fast_convergence: true });
+    let cubic = Congestion::Cubic(Cubic { hystart: false, ..Cubic::LINUX });
     assert_eq!(congestion_of(&runs[0]), cubic);
     let parameters = Parameters::default().with("decrease", 0.6);
     assert_eq!(congestion_of(&runs[1]), Congestion::Plugin(Plugin { parameters, ..Plugin::new("aimd") }));

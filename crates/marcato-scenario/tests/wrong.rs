@@ -748,7 +748,7 @@ fn settings_reach_into_tables_lists_and_shorthands() {
         marcato_scenario::link::Loss::Random(marcato_scenario::link::RandomLoss { probability: 0.5 })
     );
     let tcp = experiment.flow("bulk").unwrap().kind.tcp().unwrap();
-    let cubic = marcato_scenario::tcp::Cubic { hystart: false, fast_convergence: true };
+    let cubic = marcato_scenario::tcp::Cubic { hystart: false, ..Default::default() };
     let cubic = marcato_scenario::tcp::Congestion::Cubic(cubic);
     assert_eq!((&tcp.from.congestion, &tcp.to.congestion), (&cubic, &cubic));
     assert_eq!(experiment.record.every, marcato_units::Duration::from_secs(1));

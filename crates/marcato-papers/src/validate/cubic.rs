@@ -37,7 +37,7 @@ fn flow(
     let losses = Loss::Script((0..=more).map(|k| first + k * every).collect());
     let config = TcpConfig {
         initial_window: half,
-        congestion: Congestion::Cubic(Cubic { hystart: false, fast_convergence }),
+        congestion: Congestion::Cubic(Cubic { hystart: false, fast_convergence, early_growth: false }),
         ..plain()
     };
     let one_way = seconds(rtt / 2.0);
