@@ -71,6 +71,8 @@ pub struct Tcp {
     pub segmentation_offload: Option<Bytes>,
     /// Returns to the initial window after the connection was idle for a retransmission timeout.
     pub slow_start_after_idle: bool,
+    /// Instead of returning to it, halves the window for each such timeout, as Linux does (RFC 2861).
+    pub idle_decay: bool,
     /// Second layer, which the network serves after the first (PLT); `None` for one layer. Both
     /// ends need it.
     pub low_layer: Option<LowLayer>,
@@ -101,6 +103,7 @@ impl Default for Tcp {
             unpaced_segments: 0,
             segmentation_offload: None,
             slow_start_after_idle: true,
+            idle_decay: false,
             low_layer: None,
         }
     }
@@ -155,6 +158,8 @@ keyed! {
     "segmentation-offload" => segmentation_offload: Or("none", SomeSize), or(None);
     /// return to the initial window after an idle timeout
     "slow-start-after-idle" => slow_start_after_idle: Flag, or(true);
+    /// instead of returning to it, halve the window for each idle timeout, as Linux does (RFC 2861)
+    "idle-decay" => idle_decay: Flag, or(false);
     /// a second layer at low priority (PLT): a kind or [a table](#tcp)
     "low-layer" => low_layer: LowLayerKind, or(None);
 }

@@ -43,6 +43,7 @@ pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpCo
         unpaced_segments: tcp.unpaced_segments,
         segmentation_offload: tcp.segmentation_offload,
         slow_start_after_idle: tcp.slow_start_after_idle,
+        idle_decay: tcp.idle_decay,
         initial_sequence: None,
         plt: tcp.low_layer.map(|low| low_layer(&low, tcp.packet())),
     })

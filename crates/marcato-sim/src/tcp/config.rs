@@ -73,6 +73,9 @@ pub struct TcpConfig {
     /// Returns to the initial window after an idle time of one retransmission timeout. RFC 5681
     /// §4.1.
     pub slow_start_after_idle: bool,
+    /// Instead of returning to it, halves the window for each timeout of idle time, as Linux does.
+    /// RFC 2861 §3.
+    pub idle_decay: bool,
     /// Initial sequence number; `None` draws it from the run's seed.
     pub initial_sequence: Option<u32>,
     /// Priority-Layered Transport: a low layer sends what this TCP cannot. `None` at either end:
@@ -106,6 +109,7 @@ impl Default for TcpConfig {
             unpaced_segments: 0,
             segmentation_offload: None,
             slow_start_after_idle: true,
+            idle_decay: false,
             initial_sequence: None,
             plt: None,
         }

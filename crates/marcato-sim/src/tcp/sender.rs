@@ -93,6 +93,7 @@ pub(crate) struct Sender {
     send_buffer: u64,
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
+    idle_decay: bool,
     pace_without_rate: bool,
     /// First segments that are not paced and have not left yet.
     unpaced: u32,
@@ -153,6 +154,7 @@ impl Sender {
             send_buffer: config.send_buffer.get(),
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
+            idle_decay: config.idle_decay,
             pace_without_rate: config.pacing,
             unpaced: config.unpaced_segments,
             sack: config.sack,
@@ -699,8 +701,13 @@ impl Sender {
             return None;
         };
         if idle {
-            let expired = self.slow_start_after_idle && now - self.last_sent_at > self.rto.rto();
-            self.congestion.on_idle_restart(now, self.rate.is_app_limited(), expired);
+            let (idle, rto) = (now - self.last_sent_at, self.rto.rto());
+            let expired = self.slow_start_after_idle && idle > rto;
+            self.congestion.on_idle_restart(now, self.rate.is_app_limited(), expired && !self.idle_decay);
+            if expired && self.idle_decay {
+                let timeouts = (idle.as_nanos() - 1) / rto.as_nanos().max(1);
+                self.congestion.on_idle_decay(u32::try_from(timeouts).unwrap_or(u32::MAX));
+            }
         }
         let stamp = self.rate.on_sent(now, idle);
         let outgoing = match kind {

@@ -78,6 +78,10 @@ impl CongestionControl for Dctcp {
         self.reno.on_idle_restart(now, app_limited, expired);
     }
 
+    fn on_idle_decay(&mut self, timeouts: u32) {
+        self.reno.on_idle_decay(timeouts);
+    }
+
     fn on_established(&mut self, now: Time, rtt: Option<Duration>) {
         self.reno.on_established(now, rtt);
     }

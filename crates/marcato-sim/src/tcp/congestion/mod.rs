@@ -106,6 +106,12 @@ pub trait CongestionControl: Debug {
     /// Handles the resumption of sending after an idle time; `expired` means that it exceeded the
     /// retransmission timeout.
     fn on_idle_restart(&mut self, now: Time, app_limited: bool, expired: bool);
+    /// Handles an idle time of more than `timeouts` retransmission timeouts, after
+    /// [`on_idle_restart`](Self::on_idle_restart) with `expired` false. Called with
+    /// [`TcpConfig::idle_decay`](crate::TcpConfig) only. A control with a window halves it so many times,
+    /// not below the initial one, and keeps three quarters of it as the slow start threshold. RFC 2861
+    /// §3; Linux, `tcp_cwnd_restart`.
+    fn on_idle_decay(&mut self, _timeouts: u32) {}
     /// Handles the end of the handshake; `rtt` is its round trip, if its segments were sent once.
     fn on_established(&mut self, now: Time, rtt: Option<Duration>);
     /// Returns the congestion window in bytes.

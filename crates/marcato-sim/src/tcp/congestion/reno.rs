@@ -96,6 +96,12 @@ impl CongestionControl for Reno {
         }
     }
 
+    fn on_idle_decay(&mut self, timeouts: u32) {
+        self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        let least = self.initial_window.min(self.cwnd);
+        self.cwnd = self.cwnd.checked_shr(timeouts).unwrap_or(0).max(least);
+    }
+
     fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
 
     fn cwnd(&self) -> u64 {

@@ -163,6 +163,29 @@ fn an_idle_connection_restarts_at_its_initial_window_if_enabled() {
 }
 
 #[test]
+fn an_idle_window_may_be_halved_for_each_timeout_instead() {
+    // The round trip is 100 ms and the timeout 200 ms at least: no halving, one, two; then the window is
+    // below 10 segments.
+    for (idle, halvings) in [(150, 0), (350, 1), (550, 2), (5_000, 9)] {
+        for congestion in [Congestion::Reno, Congestion::CUBIC] {
+            let mut host = Host::connected(TcpConfig { idle_decay: true, congestion, ..config() });
+            host.write(50_000);
+            host.wait(100);
+            for ack in (1001..=50_001).step_by(1000) {
+                host.get(&format!("ack {ack}"));
+            }
+            let before = host.cwnd();
+            assert!(before > 40.0);
+            host.wait(idle);
+            host.sent();
+            host.write(100_000);
+            let expected = (before / f64::from(1 << halvings)).max(10.0);
+            assert_eq!(host.sent().len(), expected as usize, "{idle} ms");
+        }
+    }
+}
+
+#[test]
 fn paced_reno_spaces_segments_at_two_windows_per_round_trip() {
     let mut host = Host::connected(TcpConfig { pacing: true, ..config() });
     host.write(10_000);
