@@ -48,6 +48,8 @@ pub struct Tcp {
     pub delayed_ack: DelayedAck,
     /// Smallest retransmission timeout.
     pub min_rto: Duration,
+    /// Minimum of the timeout beyond the smoothed round trip.
+    pub rto_margin: Duration,
     /// Largest retransmission timeout.
     pub max_rto: Duration,
     /// Retransmission timeout of the SYN, and of all segments until a round trip has been measured.
@@ -92,6 +94,7 @@ impl Default for Tcp {
             notsent_lowat: None,
             delayed_ack: DelayedAck::default(),
             min_rto: Duration::from_millis(200),
+            rto_margin: Duration::ZERO,
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
             timestamps: true,
@@ -134,6 +137,8 @@ keyed! {
     "delayed-ack" => delayed_ack: table_of::<DelayedAck>(), or(DelayedAck::default(); "the defaults");
     /// minimum retransmission timeout
     "min-rto" => min_rto: SomeSpan, or(Duration::from_millis(200));
+    /// minimum of the timeout beyond the smoothed round trip: 200 ms in Linux
+    "rto-margin" => rto_margin: Span, or(Duration::ZERO);
     /// maximum
     "max-rto" => max_rto: SomeSpan, or(Duration::from_secs(60));
     /// timeout of the SYN, and of data until a round trip has been measured

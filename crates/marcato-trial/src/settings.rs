@@ -8,12 +8,14 @@ use marcato_lab::Lab;
 use marcato_scenario::Experiment;
 use marcato_scenario::tcp::{Congestion, DelayedAck, Tcp};
 use marcato_sim::{FlowError, TcpConfig};
-use marcato_units::{Bytes, Layer};
+use marcato_units::{Bytes, Duration, Layer};
 use socket2::Socket;
 
 use crate::error::TrialError;
 use crate::route_socket::tos;
 
+/// Least time by which a retransmission timeout of Linux exceeds the smoothed round trip.
+const LINUX_MARGIN: Duration = Duration::from_millis(200);
 /// Largest burst of segments that Linux hands to a device at once.
 const LARGEST_BURST: Bytes = Bytes::new(64 << 10);
 
@@ -155,6 +157,7 @@ fn ignored(tcp: &Tcp) -> Vec<&'static str> {
     let quick = DelayedAck { quick: 16, ..usual.delayed_ack };
     differs("delayed-ack", tcp.delayed_ack != usual.delayed_ack && tcp.delayed_ack != quick);
     differs("unpaced-segments", ![0, 10].contains(&tcp.unpaced_segments));
+    differs("rto-margin", ![Duration::ZERO, LINUX_MARGIN].contains(&tcp.rto_margin));
     differs("min-rto", tcp.min_rto != usual.min_rto);
     differs("max-rto", tcp.max_rto != usual.max_rto);
     differs("initial-rto", tcp.initial_rto != usual.initial_rto);

@@ -30,6 +30,7 @@ pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpCo
         notsent_lowat: tcp.notsent_lowat,
         delayed_ack: tcp.delayed_ack,
         min_rto: tcp.min_rto,
+        rto_margin: tcp.rto_margin,
         max_rto: tcp.max_rto,
         initial_rto: tcp.initial_rto,
         timestamps: tcp.timestamps,

@@ -38,6 +38,9 @@ pub struct TcpConfig {
     /// bounds only the variance's share, so its timeout is never below SRTT + 200 ms; here, as in
     /// the RFC, the bound applies to the sum.
     pub min_rto: Duration,
+    /// Minimum of the timeout beyond the smoothed round trip. RFC 6298 has none; Linux adds 200 ms at
+    /// least.
+    pub rto_margin: Duration,
     /// Greatest retransmission timeout. RFC 6298 §2.5: at least 60 s.
     pub max_rto: Duration,
     /// Retransmission timeout of the SYN, and of data until a round trip has been measured; for
@@ -96,6 +99,7 @@ impl Default for TcpConfig {
             notsent_lowat: None,
             delayed_ack: DelayedAck::default(),
             min_rto: Duration::from_millis(200),
+            rto_margin: Duration::ZERO,
             max_rto: Duration::from_secs(60),
             initial_rto: Duration::from_secs(1),
             timestamps: true,

@@ -11,6 +11,8 @@ pub(crate) struct RtoEstimator {
     backoff: u32,
     min_rto: Duration,
     max_rto: Duration,
+    /// Minimum beyond the smoothed round trip.
+    margin: Duration,
 }
 
 /// Clock granularity G of RFC 6298 §2. Virtual time has nanoseconds; Linux counts in jiffies.
@@ -20,7 +22,13 @@ impl RtoEstimator {
     /// Estimator whose timeout is `initial` until the first measurement. RFC 6298 §2.1.
     pub(crate) fn new(initial: Duration, min_rto: Duration, max_rto: Duration) -> Self {
         let rto = initial.clamp(min_rto, max_rto);
-        Self { srtt: None, rttvar: Duration::ZERO, rto, backoff: 0, min_rto, max_rto }
+        Self { srtt: None, rttvar: Duration::ZERO, rto, backoff: 0, min_rto, max_rto, margin: G }
+    }
+
+    /// Returns this estimator with timeouts that exceed the smoothed round trip by `margin` at least.
+    /// Linux bounds the term of the variance by 200 ms, where RFC 6298 bounds the sum.
+    pub(crate) fn with_margin(self, margin: Duration) -> Self {
+        Self { margin: margin.max(G), ..self }
     }
 
     /// Adds a measurement R of a segment that was sent once (Karn's rule, RFC 6298 §3).
@@ -38,7 +46,7 @@ impl RtoEstimator {
             }
         }
         let srtt = self.srtt.unwrap_or(r);
-        self.rto = (srtt + G.max(self.rttvar * 4)).clamp(self.min_rto, self.max_rto);
+        self.rto = (srtt + self.margin.max(self.rttvar * 4)).clamp(self.min_rto, self.max_rto);
         // RFC 6298 §5.7: a new measurement ends the back-off.
         self.backoff = 0;
     }
@@ -64,6 +72,13 @@ mod tests {
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_margin_is_beyond_the_round_trip() {
+        let mut rto = RtoEstimator::new(ms(1000), ms(200), ms(60_000)).with_margin(ms(200));
+        (0..50).for_each(|_| rto.sample(ms(120)));
+        assert_eq!(rto.rto(), ms(320));
     }
 
     #[test]

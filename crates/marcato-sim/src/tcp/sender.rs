@@ -173,7 +173,8 @@ impl Sender {
             peer_window_before: 0,
             window_update: (0, 0),
             board: Scoreboard::default(),
-            rto: RtoEstimator::new(config.initial_rto, config.min_rto, config.max_rto),
+            rto: RtoEstimator::new(config.initial_rto, config.min_rto, config.max_rto)
+                .with_margin(config.rto_margin),
             rto_at: None,
             persist_at: None,
             probe: false,
