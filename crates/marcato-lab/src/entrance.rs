@@ -1,4 +1,4 @@
-//! Entrance of a host: how a command of a lab gets to another host of it.
+//! Entrance of a host, by which a command of a lab gets to another one.
 
 use std::env;
 use std::fs::File;
