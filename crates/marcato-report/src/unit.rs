@@ -13,6 +13,8 @@ pub enum Unit {
     MbitPerS,
     /// Bytes per round-trip time, for the growth of a congestion window.
     BytesPerRtt,
+    /// Kilobytes of 1000 bytes.
+    Kilobytes,
     /// Parts of a hundred.
     Percent,
     /// Quotient of two quantities of the same unit.
@@ -28,6 +30,7 @@ impl Unit {
             Self::Ms => "ms",
             Self::MbitPerS => "Mbit/s",
             Self::BytesPerRtt => "B/RTT",
+            Self::Kilobytes => "kB",
             Self::Percent => "%",
             Self::Ratio => "ratio",
             Self::Count => "count",

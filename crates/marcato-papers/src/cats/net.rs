@@ -13,7 +13,7 @@ use marcato_net::{
 use marcato_report::{Row, Unit};
 use marcato_sched::conductor::Config as ConductorConfig;
 use marcato_sim::Congestion;
-use marcato_units::{Priority, Time};
+use marcato_units::{Bytes, Priority, Time};
 
 use super::load::Load;
 use super::path::{Path, Scheme};
@@ -31,6 +31,8 @@ const NAME: &str = "page.marcato";
 const PORT: u16 = 443;
 /// Timeout of a load.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval at which the sender's backlog is looked at.
+const LOOK: Duration = Duration::from_millis(2);
 /// Last link of the path, to the receiver.
 const DOWN: usize = 2;
 /// Least length of a packet that is full of data.
@@ -45,7 +47,13 @@ pub(super) fn table1_on(path: &Path, seed: u64) -> Result<Answer, SimulationErro
         ("cats", Scheme::cats(), Some(TABLE1_CATS)),
     ] {
         let done = match path.is_in_lab() {
-            true => load(path, scheme, seed)?,
+            true => {
+                let Loaded { done, unsent } = load(path, scheme, seed)?;
+                let what = format!("largest unsent backlog of the kernel, {id}, by marcato-net");
+                let row = Row::new(format!("cats.net.{id}.unsent"), what, Unit::Kilobytes);
+                rows.push(row.measured(unsent.get() as f64 / 1e3));
+                done
+            }
             false => Load::run(path, scheme, seed)?.done,
         };
         rows.extend(Priority::ALL.map(|priority| {
@@ -58,8 +66,15 @@ pub(super) fn table1_on(path: &Path, seed: u64) -> Result<Answer, SimulationErro
     Ok(Answer::new("Table I by marcato-net", TEXT, rows))
 }
 
-/// Loads the page, and returns the completion of each group in ms since the first full packet arrived.
-fn load(path: &Path, scheme: Scheme, seed: u64) -> Result<[f64; Priority::COUNT], SimulationError> {
+/// Load of the page by `marcato-net`.
+struct Loaded {
+    /// Completion of each group in ms since the first full packet arrived.
+    done: [f64; Priority::COUNT],
+    /// Most bytes that the sender's kernel held and had not sent.
+    unsent: Bytes,
+}
+
+fn load(path: &Path, scheme: Scheme, seed: u64) -> Result<Loaded, SimulationError> {
     let experiment = crate::lab::experiment(&path.scenario(seed)?)?;
     let lab = Lab::open(&experiment, &Default::default(), Default::default()).map_err(failed)?;
     let (full, arrivals) = sync_channel(1024);
@@ -79,9 +94,20 @@ fn load(path: &Path, scheme: Scheme, seed: u64) -> Result<[f64; Priority::COUNT]
         let connection = endpoint.accept().await.map_err(failed)?;
         let began = Instant::now();
         send(&connection, scheme).await?;
-        // The receiver ends the connection when it has everything.
-        while connection.recv().await.is_ok() {}
-        Ok(began)
+        let mut unsent = Bytes::ZERO;
+        let mut looks = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {
+                    let backlogs = connection.stats().lanes.into_iter().map(|lane| lane.backlog);
+                    unsent = backlogs.fold(unsent, Bytes::max);
+                }
+                // The receiver ends the connection when it has everything.
+                received = connection.recv() => if received.is_err() {
+                    return Ok((began, unsent));
+                },
+            }
+        }
     })?;
     // If the server cannot listen, its thread says why.
     let _ = listens.recv();
@@ -94,11 +120,12 @@ fn load(path: &Path, scheme: Scheme, seed: u64) -> Result<[f64; Priority::COUNT]
         Ok(done)
     })?;
     let done = joined(client)?;
-    let began = joined(server)?;
+    let (began, unsent) = joined(server)?;
     let (now, same) = (lab.now(), Instant::now());
     let at = |instant: Instant| now - (same - instant);
     let first = first_after(&arrivals, at(began)).ok_or(SimulationError::Missing("full packet"))?;
-    Ok(done.map(|instant| at(instant).since(first).as_secs_f64() * 1e3))
+    let done = done.map(|instant| at(instant).since(first).as_secs_f64() * 1e3);
+    Ok(Loaded { done, unsent })
 }
 
 /// Configuration of both ends.
@@ -191,7 +218,7 @@ mod tests {
                 eprintln!("SKIPPED: {problem}");
                 None
             }
-            done => Some(done.unwrap()),
+            loaded => Some(loaded.unwrap().done),
         }
     }
 
