@@ -23,14 +23,12 @@ pub(crate) fn experiment(scenario: &str) -> Result<Experiment, SimulationError> 
 
 /// Runs the first run of a scenario in a world.
 pub(crate) fn run(world: World, scenario: &str) -> Result<Outcome, SimulationError> {
-    let experiment = experiment(scenario)?;
-    let (traces, watcher) = (Default::default(), &mut |_: Time| ());
     match world {
-        World::Virtual => build(&experiment, &traces).map_err(failed)?.run(watcher).map_err(failed),
-        World::Lab => {
-            let world = marcato_trial::open(&experiment, &traces, Default::default());
-            world.map_err(failed)?.run(watcher).map_err(failed)
+        World::Virtual => {
+            let world = build(&experiment(scenario)?, &Default::default()).map_err(failed)?;
+            world.run(&mut |_: Time| ()).map_err(failed)
         }
+        World::Lab => run_prepared(scenario, |_| Ok(())),
     }
 }
 

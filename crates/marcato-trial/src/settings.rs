@@ -14,11 +14,6 @@ use socket2::Socket;
 use crate::error::TrialError;
 use crate::route_socket::tos;
 
-/// Least time by which a retransmission timeout of Linux exceeds the smoothed round trip.
-const LINUX_MARGIN: Duration = Duration::from_millis(200);
-/// Largest burst of segments that Linux hands to a device at once.
-const LARGEST_BURST: Bytes = Bytes::new(64 << 10);
-
 /// Bytes of the timestamps option and its padding, which the kernel counts in its MSS. RFC 7323
 /// appendix A.
 const TIMESTAMPS: u32 = 12;
@@ -144,27 +139,42 @@ pub(crate) fn warnings(experiment: &Experiment) -> Vec<String> {
     all
 }
 
-/// Keys of one end that differ from what the kernel does.
-fn ignored(tcp: &Tcp) -> Vec<&'static str> {
+/// TCP with what Linux does and the defaults of scenarios leave out.
+fn linux() -> Tcp {
     let usual = Tcp::default();
-    let mut keys = Vec::new();
-    let mut differs = |key, differs: bool| keys.extend(differs.then_some(key));
-    differs("initial-window", tcp.initial_window != usual.initial_window);
-    differs("initial-ssthresh", tcp.initial_ssthresh != usual.initial_ssthresh);
-    differs("growth", tcp.growth != usual.growth);
-    differs("receive-buffer-from", tcp.receive_buffer_from != usual.receive_buffer_from);
-    // A scenario without what Linux does wishes for a simulation, not for another kernel.
-    let quick = DelayedAck { quick: 16, ..usual.delayed_ack };
-    differs("delayed-ack", tcp.delayed_ack != usual.delayed_ack && tcp.delayed_ack != quick);
-    differs("unpaced-segments", ![0, 10].contains(&tcp.unpaced_segments));
-    differs("rto-margin", ![Duration::ZERO, LINUX_MARGIN].contains(&tcp.rto_margin));
-    differs("min-rto", tcp.min_rto != usual.min_rto);
-    differs("max-rto", tcp.max_rto != usual.max_rto);
-    differs("initial-rto", tcp.initial_rto != usual.initial_rto);
-    differs("loss-detection", tcp.loss_detection != usual.loss_detection);
-    differs("pacing", tcp.pacing != usual.pacing);
-    differs("segmentation-offload", tcp.segmentation_offload.is_some_and(|most| most != LARGEST_BURST));
+    Tcp {
+        delayed_ack: DelayedAck { quick: 16, ..usual.delayed_ack },
+        unpaced_segments: 10,
+        rto_margin: Duration::from_millis(200),
+        segmentation_offload: Some(Bytes::new(64 << 10)),
+        ..usual
+    }
+}
+
+/// Returns whether a setting is neither the default nor what Linux does. A scenario with the default
+/// asks for a simpler simulation, not for another kernel.
+fn is_ignored<T: PartialEq>(tcp: &Tcp, of: impl Fn(&Tcp) -> T) -> bool {
+    ![Tcp::default(), linux()].iter().any(|known| of(known) == of(tcp))
+}
+
+/// Keys of one end that the kernel ignores.
+fn ignored(tcp: &Tcp) -> impl Iterator<Item = &'static str> {
     let is_cubic = matches!(tcp.congestion, Congestion::Cubic(_));
-    differs("congestion", is_cubic && tcp.congestion != Congestion::CUBIC);
-    keys
+    let keys = [
+        ("initial-window", is_ignored(tcp, |tcp| tcp.initial_window)),
+        ("initial-ssthresh", is_ignored(tcp, |tcp| tcp.initial_ssthresh)),
+        ("growth", is_ignored(tcp, |tcp| tcp.growth)),
+        ("receive-buffer-from", is_ignored(tcp, |tcp| tcp.receive_buffer_from)),
+        ("delayed-ack", is_ignored(tcp, |tcp| tcp.delayed_ack)),
+        ("min-rto", is_ignored(tcp, |tcp| tcp.min_rto)),
+        ("rto-margin", is_ignored(tcp, |tcp| tcp.rto_margin)),
+        ("max-rto", is_ignored(tcp, |tcp| tcp.max_rto)),
+        ("initial-rto", is_ignored(tcp, |tcp| tcp.initial_rto)),
+        ("loss-detection", is_ignored(tcp, |tcp| tcp.loss_detection)),
+        ("pacing", is_ignored(tcp, |tcp| tcp.pacing)),
+        ("unpaced-segments", is_ignored(tcp, |tcp| tcp.unpaced_segments)),
+        ("segmentation-offload", is_ignored(tcp, |tcp| tcp.segmentation_offload)),
+        ("congestion", is_cubic && tcp.congestion != Congestion::CUBIC),
+    ];
+    keys.into_iter().filter_map(|(key, ignored)| ignored.then_some(key))
 }
