@@ -284,7 +284,8 @@ impl Lab {
     ///
     /// If `/proc` cannot be read, or the kernel does not allow it.
     pub fn end_commands(&self) -> io::Result<()> {
-        Leftover::of(|other| other == mark())?.iter().try_for_each(Leftover::kill)
+        let own = mark();
+        Leftover::of(|other| other == own)?.iter().try_for_each(Leftover::kill)
     }
 
     /// Names of all nodes, each with the thread that keeps the namespaces of its host.
