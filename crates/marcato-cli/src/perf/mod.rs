@@ -15,6 +15,7 @@ pub mod load;
 mod measured;
 mod outcome;
 pub(crate) mod plan;
+mod ports;
 pub mod protocol;
 pub(crate) mod quantity;
 mod released;

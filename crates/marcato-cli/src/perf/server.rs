@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::bounds::Bounds;
 use super::plan::{EngineName, PlanError};
+use super::ports::{Shared, shared_ports};
 use super::protocol::{Refusal, Total};
 use super::released::lock;
 use super::service::{PATIENCE, Served, refuse, serve_one};
@@ -64,15 +65,12 @@ async fn serve(
     if let Some(local) = asked.listen.iter().find_map(|lane| lane.local) {
         return Err(PlanError::LocalListen { local }.into());
     }
-    // Both engines share the ports: the second uses those that the system chose for the first.
-    let mut at: Vec<LocalAddress> = if asked.listen.is_empty() {
+    let at: Vec<LocalAddress> = if asked.listen.is_empty() {
         LocalAddress::any(asked.port)
     } else {
         super::resolve_all(&asked.listen, asked.port).await?.into_iter().map(LocalAddress::from).collect()
     };
-    let mut low_at = Vec::new();
-    let mut endpoints = Vec::new();
-    for engine in engines {
+    let listen = async |engine: EngineName, at: Vec<LocalAddress>| {
         let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
         config.limits = Limits { queued: asked.backlog, ..config.limits };
         config.quic.session.path_scheduler = asked.path_scheduler.into();
@@ -82,15 +80,13 @@ async fn serve(
         config.tcp.idle_timeout = SILENCE;
         config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
         let endpoint = Endpoint::listen(&config, &at, &security).await?;
-        // The addresses of low lanes follow.
-        let (own, low) = endpoint.local_addrs().split_at(at.len());
-        low_at = low.to_vec();
-        at = own.iter().copied().map(LocalAddress::from).collect();
-        endpoints.push((engine, endpoint));
-    }
+        let addrs = endpoint.local_addrs().to_vec();
+        Ok((endpoint, addrs))
+    };
+    let Shared { endpoints, at, low_at } = shared_ports(&engines, at, listen).await?;
     let names: Vec<String> = endpoints.iter().map(|(engine, _)| engine.to_string()).collect();
     let mut hello = String::new();
-    for LocalAddress { addr, .. } in &at {
+    for addr in &at {
         hello += &format!("listening on {addr} ({})\n", names.join(" and "));
     }
     for addr in &low_at {
