@@ -75,6 +75,13 @@ pub struct Tcp {
     pub slow_start_after_idle: bool,
     /// Instead of returning to it, halves the window for each such timeout, as Linux does (RFC 2861).
     pub idle_decay: bool,
+    /// Reduces the window by its own size at a loss, even if less of it is in flight, as Linux does.
+    pub reduce_window: bool,
+    /// Lets the window of a recovery grow only by acknowledgements that show progress and no further
+    /// loss, as Linux does.
+    pub safe_ack: bool,
+    /// Judges the use of the window by the most that was in flight in a round trip, as Linux does.
+    pub usage_by_round: bool,
     /// Second layer, which the network serves after the first (PLT); `None` for one layer. Both
     /// ends need it.
     pub low_layer: Option<LowLayer>,
@@ -107,6 +114,9 @@ impl Default for Tcp {
             segmentation_offload: None,
             slow_start_after_idle: true,
             idle_decay: false,
+            reduce_window: false,
+            safe_ack: false,
+            usage_by_round: false,
             low_layer: None,
         }
     }
@@ -165,6 +175,15 @@ keyed! {
     "slow-start-after-idle" => slow_start_after_idle: Flag, or(true);
     /// instead of returning to it, halve the window for each idle timeout, as Linux does (RFC 2861)
     "idle-decay" => idle_decay: Flag, or(false);
+    /// reduce a window by its own size at a loss, as Linux does; otherwise by what is in flight, if that
+    /// is less (RFC 5681 eq. 4). Not of bbr
+    "reduce-window" => reduce_window: Flag, or(false);
+    /// let the window of a recovery grow only by acknowledgements that show progress and no further loss,
+    /// as Linux does (`tcp_cwnd_reduction`); otherwise by all (RFC 6937, PRR-SSRB)
+    "safe-ack" => safe_ack: Flag, or(false);
+    /// let the window grow while half of it (all of it, beyond slow start) was in flight in this round
+    /// trip, as Linux does; otherwise, while it is in flight
+    "usage-by-round" => usage_by_round: Flag, or(false);
     /// a second layer at low priority (PLT): a kind or [a table](#tcp)
     "low-layer" => low_layer: LowLayerKind, or(None);
 }

@@ -28,7 +28,7 @@ impl CongestionControl for Aimd {
     fn on_ack(&mut self, ack: &AckEvent) {
         // The sender repairs losses by itself, and an unused window gives no information.
         let repairs = matches!(ack.state, LossState::Recovery | LossState::Reduction);
-        if repairs || ack.prior_in_flight + self.mss < self.cwnd {
+        if repairs || ack.used + self.mss < self.cwnd {
             return;
         }
         if self.cwnd < self.ssthresh {

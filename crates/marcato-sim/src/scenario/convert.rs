@@ -45,6 +45,9 @@ pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpCo
         segmentation_offload: tcp.segmentation_offload,
         slow_start_after_idle: tcp.slow_start_after_idle,
         idle_decay: tcp.idle_decay,
+        reduce_window: tcp.reduce_window,
+        safe_ack: tcp.safe_ack,
+        usage_by_round: tcp.usage_by_round,
         initial_sequence: None,
         plt: tcp.low_layer.map(|low| low_layer(&low, tcp.packet())),
     })

@@ -79,6 +79,15 @@ pub struct TcpConfig {
     /// Instead of returning to it, halves the window for each timeout of idle time, as Linux does.
     /// RFC 2861 §3.
     pub idle_decay: bool,
+    /// Reduces the window by its own size at a loss, as Linux does. Otherwise by what is in flight, if
+    /// that is less. RFC 5681 eq. 4; RFC 9438 §4.6.
+    pub reduce_window: bool,
+    /// Lets the window of a recovery grow only by acknowledgements that move SND.UNA and show no
+    /// further loss, as Linux does. Otherwise by all.
+    pub safe_ack: bool,
+    /// Counts what was in flight at its most in a round trip as the used part of the window, as
+    /// Linux does. Otherwise what is in flight at each acknowledgement counts.
+    pub usage_by_round: bool,
     /// Initial sequence number; `None` draws it from the run's seed.
     pub initial_sequence: Option<u32>,
     /// Priority-Layered Transport: a low layer sends what this TCP cannot. `None` at either end:
@@ -114,6 +123,9 @@ impl Default for TcpConfig {
             segmentation_offload: None,
             slow_start_after_idle: true,
             idle_decay: false,
+            reduce_window: false,
+            safe_ack: false,
+            usage_by_round: false,
             initial_sequence: None,
             plt: None,
         }

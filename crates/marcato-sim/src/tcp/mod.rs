@@ -28,6 +28,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 mod tlp;
+mod usage;
 
 pub use config::{Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError};
 pub use congestion::{Congestion, CongestionFactory};

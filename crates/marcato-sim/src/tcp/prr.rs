@@ -1,4 +1,4 @@
-//! Proportional rate reduction with the slow-start reduction bound. RFC 6937.
+//! Proportional rate reduction with its two reduction bounds. RFC 6937.
 
 /// State of one recovery under proportional rate reduction. All quantities are bytes, named as in
 /// RFC 6937 §3.
@@ -16,8 +16,15 @@ impl Prr {
     }
 
     /// Returns how many bytes may be sent after an acknowledgement that newly delivered
-    /// `delivered_data`.
-    pub(crate) fn on_ack(&mut self, delivered_data: u64, pipe: u64, ssthresh: u64, mss: u64) -> u64 {
+    /// `delivered_data`. Below ssthresh, `grows` allows a segment more than was delivered.
+    pub(crate) fn on_ack(
+        &mut self,
+        delivered_data: u64,
+        pipe: u64,
+        ssthresh: u64,
+        mss: u64,
+        grows: bool,
+    ) -> u64 {
         self.prr_delivered += delivered_data;
         if pipe > ssthresh {
             // Proportional part: spreads the reduction over one window.
@@ -25,8 +32,10 @@ impl Prr {
             let target = u64::try_from(target.div_ceil(u128::from(self.recover_fs))).unwrap_or(u64::MAX);
             target.saturating_sub(self.prr_out)
         } else {
-            // PRR-SSRB: grows back to ssthresh, no faster than slow start.
-            let limit = self.prr_delivered.saturating_sub(self.prr_out).max(delivered_data) + mss;
+            // PRR-SSRB grows back to ssthresh, no faster than slow start; PRR-CRB replaces what was
+            // delivered.
+            let more = if grows { mss } else { 0 };
+            let limit = self.prr_delivered.saturating_sub(self.prr_out).max(delivered_data) + more;
             (ssthresh - pipe).min(limit)
         }
     }
@@ -51,7 +60,7 @@ mod tests {
         // 19 segments are delivered after the lost one; each leaves the pipe.
         for _ in 0..19 {
             pipe -= 1;
-            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
+            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1, true);
             prr.on_sent(sndcnt);
             pipe += sndcnt;
             sent.push(sndcnt);
@@ -70,13 +79,27 @@ mod tests {
         let mut sent = Vec::new();
         for _ in 0..6 {
             pipe = pipe.saturating_sub(1);
-            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
+            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1, true);
             prr.on_sent(sndcnt);
             pipe += sndcnt;
             sent.push(sndcnt);
         }
         assert_eq!(sent, [2, 2, 2, 2, 2, 2]);
         assert_eq!(pipe, 10);
+    }
+
+    /// The same losses with the conservative reduction bound: the pipe keeps its size.
+    #[test]
+    fn without_growth_only_what_was_delivered_is_replaced() {
+        let mut prr = Prr::new(20);
+        let (mut pipe, ssthresh) = (4u64, 10);
+        for _ in 0..6 {
+            pipe -= 1;
+            let sndcnt = prr.on_ack(1, pipe, ssthresh, 1, false);
+            prr.on_sent(sndcnt);
+            pipe += sndcnt;
+            assert_eq!((sndcnt, pipe), (1, 4));
+        }
     }
 
     /// The pipe never exceeds ssthresh, and no more is sent than was delivered plus a segment per
@@ -90,7 +113,7 @@ mod tests {
                 let mut pipe = window - lost;
                 for _ in 0..window - lost {
                     pipe -= 1;
-                    let sndcnt = prr.on_ack(1, pipe, ssthresh, 1);
+                    let sndcnt = prr.on_ack(1, pipe, ssthresh, 1, true);
                     prr.on_sent(sndcnt);
                     pipe += sndcnt;
                     assert!(

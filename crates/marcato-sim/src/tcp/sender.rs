@@ -12,6 +12,7 @@ use super::rate::RateEstimator;
 use super::rto::RtoEstimator;
 use super::scoreboard::{Scoreboard, Sent};
 use super::tlp::Tlp;
+use super::usage::Usage;
 
 /// Recovery state of the sender; it ends when `snd_una` reaches `point`.
 #[derive(Clone, Debug)]
@@ -94,6 +95,9 @@ pub(crate) struct Sender {
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     idle_decay: bool,
+    safe_ack: bool,
+    /// Use of the window, if it is judged once a round trip.
+    usage: Option<Usage>,
     pace_without_rate: bool,
     /// First segments that are not paced and have not left yet.
     unpaced: u32,
@@ -155,6 +159,8 @@ impl Sender {
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
             idle_decay: config.idle_decay,
+            safe_ack: config.safe_ack,
+            usage: config.usage_by_round.then(Usage::default),
             pace_without_rate: config.pacing,
             unpaced: config.unpaced_segments,
             sack: config.sack,
@@ -446,6 +452,7 @@ impl Sender {
             delivered,
             newly_lost,
             prior_in_flight: prior_in_flight + self.held_back,
+            used: self.used(prior_in_flight),
             in_flight: self.board.pipe(),
             rtt,
             srtt: self.rto.srtt(),
@@ -465,7 +472,9 @@ impl Sender {
             && delivered > 0
         {
             let pipe = self.board.pipe();
-            *window = pipe + prr.on_ack(delivered, pipe, self.congestion.ssthresh(), self.mss);
+            let grows = !self.safe_ack || newly_acked > 0 && newly_lost == 0;
+            let sndcnt = prr.on_ack(delivered, pipe, self.congestion.ssthresh(), self.mss, grows);
+            *window = pipe + sndcnt;
         }
         if newly_acked > 0 {
             // RFC 6298 §5.2 and §5.3: stop the timer if nothing is outstanding, otherwise restart
@@ -697,6 +706,7 @@ impl Sender {
             let room = cwnd.saturating_sub(pipe).min((self.una + self.peer_window).saturating_sub(self.nxt));
             if self.unsent() > 0 && room >= self.mss && self.burst(now, room).is_none() {
                 self.held_back = cwnd - pipe;
+                self.note_usage(true);
             }
             self.note_send_limit(now);
             return None;
@@ -778,6 +788,8 @@ impl Sender {
         if let Recovery::Fast { prr, .. } = &mut self.recovery {
             prr.on_sent(bytes);
         }
+        // The window ends sending where no whole segment is left of it.
+        self.note_usage(self.board.pipe() + self.mss > self.cwnd());
         if self.unpaced > 0 {
             // Linux, `tcp_update_skb_after_send`: the first ten segments leave at once.
             self.unpaced -= 1;
@@ -787,6 +799,17 @@ impl Sender {
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rto.rto());
         }
+    }
+
+    fn note_usage(&mut self, limited: bool) {
+        if let Some(usage) = &mut self.usage {
+            usage.note(self.una, self.nxt, limited);
+        }
+    }
+
+    /// Returns the bytes of the window that count as used at an acknowledgement.
+    fn used(&self, prior_in_flight: u64) -> u64 {
+        self.usage.map_or(prior_in_flight + self.held_back, |usage| usage.of(self.cwnd()))
     }
 
     fn send_new(

@@ -48,6 +48,7 @@ pub(crate) struct Cubic {
     smss: u64,
     initial_window: f64,
     growth: Growth,
+    reduce_window: bool,
     fast_convergence: bool,
     early_growth: bool,
     hystart: Option<HyStart>,
@@ -66,12 +67,13 @@ pub(crate) struct Cubic {
 
 impl Cubic {
     pub(crate) fn new(start: Start, config: CubicConfig, spreading: Spreading) -> Self {
-        let Start { smss, window, ssthresh, growth } = start;
+        let Start { smss, window, ssthresh, growth, reduce_window } = start;
         let initial_window = window as f64 / smss as f64;
         Self {
             smss,
             initial_window,
             growth,
+            reduce_window,
             fast_convergence: config.fast_convergence,
             early_growth: config.early_growth,
             hystart: config.hystart.then(|| HyStart::new(spreading)),
@@ -102,7 +104,8 @@ impl Cubic {
     fn reduce(&mut self, in_flight: u64) {
         // In whole segments, as in Linux. A fraction could not be sent, and must not decide whether
         // this maximum is below the last.
-        let used = self.segments(in_flight).min(self.cwnd).floor().max(1.0);
+        let used = if self.reduce_window { self.cwnd } else { self.segments(in_flight).min(self.cwnd) };
+        let used = used.floor().max(1.0);
         self.cwnd_prior = used;
         let below = self.w_max.is_some_and(|w_max| used < w_max);
         self.w_max =
@@ -113,7 +116,7 @@ impl Cubic {
 
     fn slow_start(&mut self, ack: &AckEvent, acked: u64) {
         // As in Reno: half of the window must be in use, and growth per acknowledgement is bounded.
-        if ack.prior_in_flight.saturating_mul(2) < self.cwnd() {
+        if ack.used.saturating_mul(2) < self.cwnd() {
             return;
         }
         let most = self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss);
@@ -121,7 +124,7 @@ impl Cubic {
     }
 
     fn congestion_avoidance(&mut self, ack: &AckEvent, acked: u64) {
-        if ack.prior_in_flight + self.smss < self.cwnd() {
+        if ack.used + self.smss < self.cwnd() {
             // RFC 9438 §5.8: times limited by the application do not count for the cubic function.
             if let Some(epoch) = &mut self.epoch {
                 epoch.t_epoch += ack.now - self.last_ack_at;
@@ -271,6 +274,7 @@ mod tests {
                 delivered: 1000,
                 newly_lost: 0,
                 prior_in_flight: self.cubic.cwnd(),
+                used: self.cubic.cwnd(),
                 in_flight: self.cubic.cwnd(),
                 rtt: Some(rtt),
                 srtt: Some(rtt),

@@ -68,6 +68,8 @@ pub struct AckEvent {
     pub newly_lost: u64,
     /// Bytes in flight before this acknowledgement.
     pub prior_in_flight: u64,
+    /// Bytes of the window that count as used. A window grows only if it is used.
+    pub used: u64,
     /// Bytes in flight now.
     pub in_flight: u64,
     /// Round trip of the segment that was sent last among those acknowledged, if unambiguous.
@@ -143,13 +145,15 @@ pub(crate) struct Start {
     /// Initial threshold in bytes; [`u64::MAX`] is none.
     pub(crate) ssthresh: u64,
     pub(crate) growth: Growth,
+    /// See [`TcpConfig::reduce_window`].
+    pub(crate) reduce_window: bool,
 }
 
 impl Start {
     /// Start with segments of `smss` bytes, a window of `window` bytes, and defaults otherwise.
     #[cfg(test)]
     pub(crate) fn plain(smss: u64, window: u64) -> Self {
-        Self { smss, window, ssthresh: u64::MAX, growth: Growth::default() }
+        Self { smss, window, ssthresh: u64::MAX, growth: Growth::default(), reduce_window: false }
     }
 }
 
@@ -167,6 +171,7 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
         window: config.initial_cwnd(),
         ssthresh: config.initial_threshold(),
         growth: config.growth,
+        reduce_window: config.reduce_window,
     };
     match config.congestion {
         Congestion::Reno => Box::new(reno::Reno::new(start)),

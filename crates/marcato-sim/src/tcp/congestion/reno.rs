@@ -14,14 +14,15 @@ pub(crate) struct Reno {
     smss: u64,
     initial_window: u64,
     growth: Growth,
+    reduce_window: bool,
     /// Bytes acknowledged towards the next segment of growth. RFC 3465 §2.1.
     bytes_acked: u64,
 }
 
 impl Reno {
     pub(crate) fn new(start: Start) -> Self {
-        let Start { smss, window, ssthresh, growth } = start;
-        Self { cwnd: window, ssthresh, smss, initial_window: window, growth, bytes_acked: 0 }
+        let Start { smss, window, ssthresh, growth, reduce_window } = start;
+        Self { cwnd: window, ssthresh, smss, initial_window: window, growth, reduce_window, bytes_acked: 0 }
     }
 
     /// Reduces window and threshold by `less`, but not below two segments.
@@ -35,7 +36,8 @@ impl Reno {
     /// (§3.2). It is in whole segments, as in Linux: a fraction could not be sent, and would grow
     /// to nearly a segment over many halvings.
     fn half(&self, in_flight: u64) -> u64 {
-        (in_flight.min(self.cwnd) / (2 * self.smss) * self.smss).max(2 * self.smss)
+        let used = if self.reduce_window { self.cwnd } else { in_flight.min(self.cwnd) };
+        (used / (2 * self.smss) * self.smss).max(2 * self.smss)
     }
 }
 
@@ -50,14 +52,14 @@ impl CongestionControl for Reno {
         if self.cwnd < self.ssthresh {
             // RFC 7661 §4.4.1, simplified: an unused window does not grow; in slow start half of it
             // must be in use.
-            if ack.prior_in_flight.saturating_mul(2) < self.cwnd {
+            if ack.used.saturating_mul(2) < self.cwnd {
                 return;
             }
             // RFC 3465 §2.2 and §2.3: growth per acknowledgement is bounded, by one segment after a
             // timeout.
             self.cwnd += acked.min(self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss));
         } else {
-            if ack.prior_in_flight + self.smss < self.cwnd {
+            if ack.used + self.smss < self.cwnd {
                 return;
             }
             // One segment per window of acknowledged bytes.
@@ -127,6 +129,7 @@ mod tests {
             delivered: newly_acked,
             newly_lost: 0,
             prior_in_flight,
+            used: prior_in_flight,
             in_flight: prior_in_flight - newly_acked,
             rtt: None,
             srtt: None,

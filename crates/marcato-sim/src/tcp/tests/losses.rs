@@ -71,6 +71,42 @@ fn several_holes_are_filled_in_order_within_one_recovery() {
 }
 
 #[test]
+fn a_recovery_may_grow_its_window_only_where_it_makes_progress() {
+    for (safe_ack, sent_by_duplicates) in [(false, [2, 2]), (true, [1, 1])] {
+        let mut host = Host::connected(TcpConfig { safe_ack, initial_window: 20, ..config() });
+        host.write(100_000);
+        // The first fifteen are lost; five arrive, and the window is reduced to ten segments.
+        for sacked in [16_001, 17_001, 18_001] {
+            host.get(&format!("ack 1 sack 15001-{sacked}"));
+        }
+        host.sent();
+        let by_duplicates = [19_001, 20_001].map(|sacked| {
+            host.get(&format!("ack 1 sack 15001-{sacked}"));
+            host.sent().len()
+        });
+        assert_eq!(by_duplicates, sent_by_duplicates);
+        // Progress without a further loss lets the window grow in both cases.
+        host.get("ack 1001 sack 15001-20001");
+        assert_eq!(host.sent().len(), 2, "safe-ack: {safe_ack}");
+    }
+}
+
+#[test]
+fn a_window_is_reduced_by_what_is_in_flight_or_by_its_own_size() {
+    for (reduce_window, [reno, cubic]) in [(false, [2.0, 2.8]), (true, [5.0, 7.0])] {
+        for (congestion, expected) in [(Congestion::Reno, reno), (Congestion::CUBIC, cubic)] {
+            let mut host = Host::connected(TcpConfig { reduce_window, congestion, ..config() });
+            // Four of ten segments are in flight; the first is lost.
+            host.write(4000);
+            host.wait(100);
+            host.get("ack 1 sack 1001-4001");
+            assert_eq!(host.tcp.stats().reductions, 1);
+            assert_eq!(host.ssthresh(), expected, "{congestion:?}, reduce-window: {reduce_window}");
+        }
+    }
+}
+
+#[test]
 fn a_burst_of_losses_needs_no_timeout() {
     let mut host = ten_out(config());
     // The first six are lost; four arrive.

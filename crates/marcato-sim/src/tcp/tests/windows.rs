@@ -145,6 +145,36 @@ fn a_flow_that_does_not_use_its_window_does_not_grow_it() {
 }
 
 #[test]
+fn the_use_of_a_window_is_judged_at_each_acknowledgement_or_by_round_trip() {
+    // Nine of ten segments are in flight. When three are acknowledged, fewer than half are; twice what
+    // was in flight at first is 18.
+    for (usage_by_round, grown) in [(false, 13.0), (true, 18.0)] {
+        for congestion in [Congestion::Reno, Congestion::CUBIC] {
+            let mut host = Host::connected(TcpConfig { usage_by_round, congestion, ..config() });
+            host.write(9_000);
+            host.wait(100);
+            for ack in (1001..=9001).step_by(1000) {
+                host.get(&format!("ack {ack}"));
+            }
+            assert_eq!(host.cwnd(), grown);
+        }
+    }
+}
+
+#[test]
+fn a_window_of_which_a_round_trip_used_less_than_half_does_not_grow() {
+    let mut host = Host::connected(TcpConfig { usage_by_round: true, ..config() });
+    for burst in 0..20u32 {
+        host.write(4_000);
+        host.wait(100);
+        for segment in 1..=4 {
+            host.get(&format!("ack {}", 1 + 1000 * (4 * burst + segment)));
+        }
+    }
+    assert_eq!(host.cwnd(), 10.0);
+}
+
+#[test]
 fn an_idle_connection_restarts_at_its_initial_window_if_enabled() {
     for slow_start_after_idle in [true, false] {
         let mut host = Host::connected(TcpConfig { slow_start_after_idle, ..config() });
