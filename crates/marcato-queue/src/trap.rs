@@ -418,6 +418,19 @@ impl Trap {
         self.assessment.votes(signal)
     }
 
+    /// Shows every number of the state, by name and in a fixed order, to compare it with another
+    /// implementation's. Signed numbers are shown modulo 2^32. A name may stand for several numbers.
+    pub fn inspect(&self, put: &mut dyn FnMut(&'static str, u32)) {
+        put("since", self.since);
+        put("bytes", self.bytes);
+        put("packets", self.packets.into());
+        match &self.tracker {
+            Tracker::Spin(spin) => spin.inspect(put),
+            Tracker::Tcp(tcp) => tcp.inspect(put),
+        }
+        self.assessment.inspect(put);
+    }
+
     /// Smoothed round trip of the flow; zero if it is not known, or if the rules do not need it.
     pub fn round_trip(&self) -> Duration {
         Duration::from_nanos(u64::from(self.tracker.rtt().ticks()) << TICK_SHIFT)

@@ -18,8 +18,13 @@ pub const MAX_EXTENSION_HEADERS: usize = 8;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+const ETHERTYPE_PPPOE: u16 = 0x8864;
+const PPP_IPV4: u16 = 0x0021;
+const PPP_IPV6: u16 = 0x0057;
 const ETHERNET_HEADER: usize = 14;
 const VLAN_TAG: usize = 4;
+/// Header of a PPPoE session, and the protocol of PPP.
+const PPPOE_HEADERS: usize = 8;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 const UDP_HEADER: usize = 8;
@@ -82,6 +87,9 @@ pub enum PacketError {
     /// The frame does not carry IP.
     #[error("ethertype {0:#06x} is not IP: let the frame pass unread")]
     NotIp(u16),
+    /// The frame carries PPP, but no IP in it.
+    #[error("PPP protocol {0:#06x} is not IP: let the frame pass unread")]
+    NotIpInPpp(u16),
     /// The frame has more VLAN tags than [`MAX_VLAN_TAGS`].
     #[error("more than 2 VLAN tags: let the frame pass unread")]
     Tags,
@@ -102,8 +110,8 @@ pub enum PacketError {
 }
 
 impl IpPacket {
-    /// Reads an Ethernet frame without its checksum: up to two VLAN tags (802.1Q or 802.1ad), then
-    /// IPv4 or IPv6.
+    /// Reads an Ethernet frame without its checksum: up to two VLAN tags (802.1Q or 802.1ad), the
+    /// headers of a PPPoE session (RFC 2516) if there are any, then IPv4 or IPv6.
     ///
     /// ```
     /// use marcato_wire::{IpPacket, PacketError};
@@ -123,6 +131,15 @@ impl IpPacket {
             }
             at += VLAN_TAG;
             ethertype = ethertype_before(frame, at)?;
+        }
+        if ethertype == ETHERTYPE_PPPOE {
+            at += PPPOE_HEADERS;
+            // RFC 2516 §4: PPP's protocol follows the session's header.
+            ethertype = match ethertype_before(frame, at)? {
+                PPP_IPV4 => ETHERTYPE_IPV4,
+                PPP_IPV6 => ETHERTYPE_IPV6,
+                other => return Err(PacketError::NotIpInPpp(other)),
+            };
         }
         let packet = frame.get(at..).unwrap_or(&[]);
         match ethertype {
@@ -477,6 +494,26 @@ mod tests {
             IpPacket::parse_ethernet(&ethernet(&[0x8100; 3], ETHERTYPE_IPV6, &packet)),
             Err(PacketError::Tags)
         );
+    }
+
+    #[test]
+    fn a_session_of_pppoe_carries_both_families_behind_any_tags() {
+        for (packet, ppp) in
+            [(ipv4(17, &[], 0, &udp(&[0x61; 20])), 0x21), (ipv6(17, &udp(&[0x61; 20])), 0x57)]
+        {
+            let session = [&[0x11, 0, 0, 7, 0, 0, 0, ppp][..], &packet].concat();
+            for tags in [&[][..], &[0x8100], &[0x88a8, 0x8100]] {
+                assert_eq!(
+                    IpPacket::parse_ethernet(&ethernet(tags, ETHERTYPE_PPPOE, &session)),
+                    IpPacket::parse(&packet)
+                );
+            }
+        }
+        let control = [0x11, 0, 0, 7, 0, 0, 0xc0, 0x21];
+        let refused = IpPacket::parse_ethernet(&ethernet(&[], ETHERTYPE_PPPOE, &control));
+        assert_eq!(refused, Err(PacketError::NotIpInPpp(0xc021)));
+        let cut = IpPacket::parse_ethernet(&ethernet(&[], ETHERTYPE_PPPOE, &control[..7]));
+        assert!(matches!(cut, Err(PacketError::Truncated { .. })), "{cut:?}");
     }
 
     /// Defect 12: the transport was always read at byte 34.

@@ -103,6 +103,27 @@ impl Assessment {
         }
     }
 
+    pub(super) fn inspect(&self, put: &mut dyn FnMut(&'static str, u32)) {
+        put("signalled", self.signalled.into());
+        put("hold", self.hold.into());
+        put("cycles", self.scores.cycles);
+        for signal in Signal::ALL {
+            let kind = signal as usize;
+            put("verdict", self.verdicts[kind] as u32);
+            put("settled", self.settled[kind].into());
+            put("responsive cycles", self.scores.responsive[kind]);
+            put("unresponsive cycles", self.scores.unresponsive[kind]);
+            put("slots", self.dockets[kind].slots);
+            put("votes for", self.dockets[kind].votes.responsive);
+            put("votes against", self.dockets[kind].votes.unresponsive);
+        }
+        for window in &self.windows {
+            put("window bytes", window.bytes);
+            put("window ticks", window.ticks);
+        }
+        self.marcato.inspect(put);
+    }
+
     /// Number of the first bytes that every packet needs.
     #[cfg(test)]
     pub(super) const HOT: usize = core::mem::offset_of!(Self, scores) + size_of::<Scores>();

@@ -180,6 +180,20 @@ impl Marcato {
         }
     }
 
+    pub(super) fn inspect(&self, put: &mut dyn FnMut(&'static str, u32)) {
+        for share in self.shares.iter().chain([&self.control]) {
+            put("share part", share.part.into());
+            put("share votes", share.votes.into());
+        }
+        put("control_in", self.control_in.into());
+        put("known", self.known.into());
+        put("noise mean", self.noise.mean.into());
+        put("noise samples", self.noise.samples.into());
+        for rate in self.rates {
+            put("rate", i32::from(rate).cast_unsigned());
+        }
+    }
+
     /// Forgets the rates, as the next cycle cannot be compared with the last.
     pub(super) fn forget(&mut self) {
         self.known = 0;

@@ -63,6 +63,20 @@ impl SpinTrap {
         }
     }
 
+    pub(super) fn inspect(&self, put: &mut dyn FnMut(&'static str, u32)) {
+        put("spin run_since", self.run_since);
+        put("spin edge", self.edge);
+        put("spin rtt", self.rtt.ticks());
+        put("spin bit", self.bit.into());
+        put("spin last", self.last.into());
+        put("spin seen", self.seen.into());
+        put("spin run", self.run.into());
+        put("spin edges", self.edges.into());
+        put("spin packets", self.packets.into());
+        put("spin flips", self.flips.into());
+        put("spin probation", self.probation.into());
+    }
+
     pub(super) const fn rtt(&self) -> SmoothedRtt {
         self.rtt
     }

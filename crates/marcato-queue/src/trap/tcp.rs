@@ -104,6 +104,29 @@ impl TcpTrap {
         }
     }
 
+    pub(super) fn inspect(&self, put: &mut dyn FnMut(&'static str, u32)) {
+        let mut number = |name, of: Option32| {
+            put(name, of.number);
+            put(name, of.some.into());
+        };
+        number("tcp sent", self.sent);
+        number("tcp received", self.received);
+        number("tcp owed", self.owed);
+        number("tcp value", self.value);
+        number("tcp reverse_value", self.reverse_value);
+        put("tcp expected", self.expected);
+        put("tcp answer", self.answer);
+        put("tcp since", self.since);
+        put("tcp owed_since", self.owed_since);
+        put("tcp near", self.near);
+        put("tcp mark", self.mark);
+        put("tcp marked", self.marked);
+        put("tcp rtt", self.rtt.ticks());
+        put("tcp last", self.last);
+        put("tcp stage", self.stage as u32);
+        put("tcp echo_stage", self.echo_stage as u32);
+    }
+
     pub(super) const fn rtt(&self) -> SmoothedRtt {
         self.rtt
     }

@@ -1,0 +1,121 @@
+/* Classification of packets that leave and enter the device. The counterpart is `Crq::assess` and `Crq::observe` in
+ * marcato-queue/src/crq.rs.
+ *
+ * A packet without a state goes to the standard queue, whatever the reason: this never drops, and never holds anything. */
+#ifndef MARCATO_CLASSIFIER_H
+#define MARCATO_CLASSIFIER_H
+
+#include "flow.h"
+
+/* `skb->tc_index` of a packet that left through this classifier: who, whether it came marked, and the cycle. */
+#define TAG_OURS 0xc000
+#define TAG_OURS_MASK 0xf000
+#define TAG_CAME_MARKED 0x0100
+#define TAG_STAMP 0x00ff
+
+#define ECN_CE 3
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct crq_config);
+} configuration SEC(".maps");
+
+INLINE const struct crq_config *configured(void)
+{
+	__u32 only = 0;
+	return bpf_map_lookup_elem(&configuration, &only);
+}
+
+/* Assesses a packet of the flow's own direction at `now`, and returns its queue. `tag` becomes the packet's tag, or 0. */
+INLINE __u8 assess(const struct crq_config *config, __u64 now, const struct packet *packet, __u16 *tag)
+{
+	*tag = 0;
+	struct flow *flow = flow_of(&config->trap, packet);
+	if (!flow) {
+		count(COUNT_UNASSESSED, packet->len);
+		return STANDARD_QUEUE;
+	}
+	if (!flow_enter(flow)) {
+		count(COUNT_CONTENDED, packet->len);
+		return flow->queue == RESPONSIVE_QUEUE ? RESPONSIVE_QUEUE : STANDARD_QUEUE;
+	}
+	flow_recognise(flow, packet);
+	flow_take_signals(flow, &config->trap);
+	struct assessment *assessment = &flow->trap.assessment;
+	trap_forward(&flow->trap, &config->trap, now, packet);
+	__u8 queue = queue_for(config, assessment);
+	*tag = TAG_OURS | (packet->ecn == ECN_CE ? TAG_CAME_MARKED : 0) | assessment_stamp(assessment);
+	if (flow->queue != NO_QUEUE && flow->queue != queue) {
+		/* CRQ section III-B3: observed signals are reset when a flow changes the queue. */
+		assessment_changed_queue(assessment, &config->trap);
+		flow->changes += 1;
+		count(COUNT_CHANGES, packet->len);
+	}
+	flow->queue = queue;
+	flow->packets += 1;
+	flow->bytes += packet->len;
+	flow->seen = now;
+	__u32 loss = assessment->verdicts[LOSS], ecn = assessment->verdicts[ECN];
+	flow_leave(flow);
+	count(COUNT_BY_LOSS + (loss < VERDICTS ? loss : 0), packet->len);
+	count(COUNT_BY_ECN + (ecn < VERDICTS ? ecn : 0), packet->len);
+	return queue;
+}
+
+/* Takes note of a packet that passes the other way at `now`. */
+INLINE void observe(const struct crq_config *config, __u64 now, const struct packet *packet)
+{
+	struct flow_key key;
+	flow_key_reverse(&packet->key, &key);
+	if (packet->transport == TRANSPORT_UDP) {
+		if (packet->greets)
+			greet(&key, GREETED_BACK);
+		return;
+	}
+	if (packet->transport != TRANSPORT_TCP)
+		return;
+	/* The other host opens the connection: its part of the handshake is half of the round trip. Other packets enter no
+	 * flow: acknowledgements of a flow that is not seen must take no place from others. */
+	bool opens = (packet->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	struct flow *flow = opens ? flow_find_or_add(&key) : bpf_map_lookup_elem(&flows, &key);
+	if (!flow)
+		return;
+	if (!flow_enter(flow)) {
+		count(COUNT_CONTENDED, 0);
+		return;
+	}
+	flow_recognise(flow, packet);
+	flow_take_signals(flow, &config->trap);
+	trap_backward(&flow->trap, &config->trap, now, packet);
+	flow_leave(flow);
+}
+
+/* A packet that leaves at `now`. */
+INLINE void classify(struct __sk_buff *skb, const struct crq_config *config, __u64 now)
+{
+	struct packet packet;
+	__u16 tag = 0;
+	__u8 queue = STANDARD_QUEUE;
+	if (skb_read(skb, config->link_header, &packet))
+		queue = assess(config, now, &packet, &tag);
+	else
+		count(COUNT_UNREADABLE, skb->len);
+	count(COUNT_STANDARD + queue, skb->len);
+	/* Without an assessment only an old tag of ours is removed: others may use the field. */
+	if (tag || (skb->tc_index & TAG_OURS_MASK) == TAG_OURS)
+		skb->tc_index = tag;
+	if (config->priority[queue & 1])
+		skb->priority = config->priority[queue & 1];
+}
+
+/* A packet that enters at `now`. */
+INLINE void watch(struct __sk_buff *skb, const struct crq_config *config, __u64 now)
+{
+	struct packet packet;
+	if (skb_read(skb, config->link_header, &packet))
+		observe(config, now, &packet);
+}
+
+#endif

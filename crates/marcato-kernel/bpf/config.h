@@ -1,0 +1,56 @@
+/* Rules of the traps, and what the loader knows of the device. The counterpart of `struct trap_config` is `TrapConfig` in
+ * marcato-queue/src/trap/config.rs; both and `struct crq_config` are laid out again in marcato-kernel/src/layout.rs. */
+#ifndef MARCATO_CONFIG_H
+#define MARCATO_CONFIG_H
+
+#include "types.h"
+
+enum { CYCLES_HALF, CYCLES_MATCHED, CYCLES_ROUND_TRIP };
+enum { WINDOW_BYTES, WINDOW_RATE };
+enum { FLOOR_AT_SIGNAL, FLOOR_AT_RESPONSE };
+enum { JUDGE_MAJORITY, JUDGE_MARCATO };
+enum { EVIDENCE_SEPARATE, EVIDENCE_COMBINED };
+enum { BOOKING_GIVEN, BOOKING_ARRIVAL };
+enum { COUNTING_EXACT, COUNTING_AUTHORS };
+
+struct trap_config {
+	__u8 cycles;
+	__u8 window;
+	__u8 threshold;
+	__u8 floor;
+	__u8 first;
+	__u8 last;
+	__u8 judge;
+	__u8 evidence;
+	__u8 booking;
+	__u8 counting;
+	__u8 reassess;
+	__u8 quic_rule;
+	__u32 floor_bytes;
+};
+
+/* Which UDP flows are QUIC. `QuicRule` in marcato-queue/src/crq/config.rs. */
+enum { QUIC_FIRST_BIT, QUIC_VERSION, QUIC_HANDSHAKE };
+
+enum { LOSS, ECN, SIGNALS };
+enum { UNCLASSIFIED, RESPONSIVE, UNRESPONSIVE, VERDICTS };
+enum { STANDARD_QUEUE, RESPONSIVE_QUEUE, QUEUES };
+/* Verdicts that admit a flow to the responsive queue. `Admission` in marcato-queue/src/crq/config.rs. */
+enum { ADMIT_LOSS, ADMIT_ECN, ADMIT_ANY };
+
+struct crq_config {
+	struct trap_config trap;
+	/* Priorities that name the HTB classes, by queue; 0 leaves packets as they are. */
+	__u32 priority[QUEUES];
+	/* Network namespace and number of the device. */
+	__u32 netns;
+	__u32 ifindex;
+	/* Bytes before the IP header: 14 with Ethernet, 0 without a link-layer header. */
+	__u32 link_header;
+	__u32 admission;
+	/* Text of CoDel in the kernel, for kernels that give no reason when CoDel drops; 0 where they do. */
+	__u64 codel_from;
+	__u64 codel_to;
+};
+
+#endif

@@ -1,0 +1,55 @@
+/* Counters of the device, one set per CPU. marcato-kernel/src/counters.rs names them in the same order. */
+#ifndef MARCATO_COUNTERS_H
+#define MARCATO_COUNTERS_H
+
+#include "config.h"
+
+enum {
+	/* Packets by the queue that they were sent to. */
+	COUNT_STANDARD,
+	COUNT_RESPONSIVE,
+	/* Packets of flows by verdict: unclassified, responsive, unresponsive; on loss, then on marks. */
+	COUNT_BY_LOSS,
+	COUNT_BY_ECN = COUNT_BY_LOSS + VERDICTS,
+	/* Packets that cannot be assessed: other protocols, fragments, UDP that is not QUIC. */
+	COUNT_UNASSESSED = COUNT_BY_ECN + VERDICTS,
+	/* Packets that are no readable IP. */
+	COUNT_UNREADABLE,
+	/* Flows that got a state. */
+	COUNT_FLOWS_ADDED,
+	/* Flows that got none. */
+	COUNT_MAP_FULL,
+	/* Packets whose flow's state another CPU held for too long. */
+	COUNT_CONTENDED,
+	/* Signals of this device's queues to flows with a state: drops, marks. */
+	COUNT_DROPS,
+	COUNT_MARKS,
+	/* Signals by packets without a state. */
+	COUNT_UNKNOWN_SIGNALS,
+	/* Changes of queue. */
+	COUNT_CHANGES,
+	COUNTERS
+};
+
+struct tally {
+	__u64 packets;
+	__u64 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, struct tally);
+} counters SEC(".maps");
+
+INLINE void count(__u32 which, __u32 bytes)
+{
+	struct tally *tally = bpf_map_lookup_elem(&counters, &which);
+	if (tally) {
+		tally->packets += 1;
+		tally->bytes += bytes;
+	}
+}
+
+#endif

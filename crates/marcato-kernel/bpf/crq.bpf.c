@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/* Congestion-responsive queuing in the Linux kernel: programs and where they are attached. */
+#include "signals.h"
+
+/* The kernel lends some of its helpers to programs under its own licence only; MIT may be combined with it. */
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* Leaving packets: assessed, and sent to their queue by `skb->priority`. */
+SEC("classifier")
+int crq_egress(struct __sk_buff *skb)
+{
+	const struct crq_config *config = configured();
+	if (config)
+		classify(skb, config, bpf_ktime_get_ns());
+	/* Other programs of this hook follow, and the packet goes on in any case. */
+	return TC_ACT_UNSPEC;
+}
+
+/* Entering packets: the other direction of flows. */
+SEC("classifier")
+int crq_ingress(struct __sk_buff *skb)
+{
+	const struct crq_config *config = configured();
+	if (config)
+		watch(skb, config, bpf_ktime_get_ns());
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tp_btf/kfree_skb")
+int BPF_PROG(crq_dropped, struct sk_buff *skb, void *location, __u32 reason)
+{
+	note_drop(skb, (__u64)location, reason);
+	return 0;
+}
+
+SEC("tp_btf/qdisc_dequeue")
+int BPF_PROG(crq_dequeued, struct Qdisc *qdisc, struct netdev_queue *txq, int packets, struct sk_buff *skb)
+{
+	const struct crq_config *config = configured();
+	if (!config || packets <= 0)
+		return 0;
+	/* A list of packets may leave at once. */
+	for (int i = 0; i < MAX_DEQUEUED && skb; i++) {
+		note_departure(config, skb);
+		if (i + 1 >= packets)
+			break;
+		skb = skb->next;
+	}
+	return 0;
+}
+
+/* The same for tests: at the time in `skb->tstamp`, without a device or its queues. */
+SEC("classifier")
+int crq_test_egress(struct __sk_buff *skb)
+{
+	const struct crq_config *config = configured();
+	if (config)
+		classify(skb, config, skb->tstamp);
+	return skb->tc_index;
+}
+
+SEC("classifier")
+int crq_test_ingress(struct __sk_buff *skb)
+{
+	const struct crq_config *config = configured();
+	if (config)
+		watch(skb, config, skb->tstamp);
+	return TC_ACT_UNSPEC;
+}
+
+/* Reads a packet only, for comparison with other readers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet);
+} test_packet SEC(".maps");
+
+SEC("classifier")
+int crq_test_read(struct __sk_buff *skb)
+{
+	struct packet packet;
+	__u32 only = 0;
+	const struct crq_config *config = configured();
+	bool read = config && skb_read(skb, config->link_header, &packet);
+	if (read)
+		bpf_map_update_elem(&test_packet, &only, &packet, 0);
+	return read;
+}
+
+/* The signal `skb->cb[0]` by a packet of the cycle `skb->cb[1]`. */
+SEC("classifier")
+int crq_test_signal(struct __sk_buff *skb)
+{
+	struct packet packet;
+	const struct crq_config *config = configured();
+	if (config && skb_read(skb, config->link_header, &packet))
+		signal_to(config, &packet.key, skb->cb[0], skb->cb[1]);
+	return TC_ACT_UNSPEC;
+}

@@ -1,0 +1,25 @@
+/* Bounds of everything that traffic can grow. One file, so that an operator can read them at once. */
+#ifndef MARCATO_LIMITS_H
+#define MARCATO_LIMITS_H
+
+/* Flows with a state. The loader may set another number; when the map is full, the flow that was seen least recently
+ * makes room. */
+#define MAX_FLOWS 16384
+/* UDP flows that have sent a long header of QUIC, but not yet a short one after both ends' long headers. */
+#define MAX_GREETINGS 4096
+
+/* VLAN tags before the IP header: one of a provider and one of a customer. */
+#define MAX_VLAN_TAGS 2
+/* IPv6 extension headers that are skipped. */
+#define MAX_EXTENSION_HEADERS 8
+/* Bytes of TCP options: a data offset of 15 words less the fixed 20 bytes. RFC 9293 section 3.1. */
+#define MAX_TCP_OPTIONS 40
+
+/* Packets of one list that a dequeue event reports. Linux dequeues 8 at a time (`qdisc_restart`), and the list may begin
+ * with one more. */
+#define MAX_DEQUEUED 16
+
+/* Attempts to enter a flow's state that another CPU holds. A packet that gives up is forwarded, but not assessed. */
+#define MAX_ENTRY_ATTEMPTS 512
+
+#endif

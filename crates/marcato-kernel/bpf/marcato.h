@@ -1,0 +1,295 @@
+/* Marcato's judge: separates responses from chance. The counterpart is marcato-queue/src/trap/marcato.rs, whose table gives
+ * the reason for each threshold. */
+#ifndef MARCATO_MARCATO_H
+#define MARCATO_MARCATO_H
+
+#include "judge.h"
+
+/* Share of votes if all are for a flow. */
+#define ONE (1 << 12)
+#define RISE (5 * (ONE >> 3))
+#define FALL (3 * (ONE >> 3))
+#define LEAST_VOTES 3
+#define AGE_SHIFT 3
+#define QUIET 0x7f
+#define STEADY_LOSS 3
+#define OVERFLOW 2
+#define STEADY_MARKS 6
+#define SETTLED 16
+#define NOISE_SHIFT 3
+#define AFTER_LOSS 20
+#define AFTER_MARKS 16
+#define AFTER_FEW_MARKS 24
+#define AFTER_FEW_MARKS_UNEVENLY 28
+#define UNDER_STEADY_LOSS 16
+#define UNDER_STEADY_MARKS 40
+#define FEW 32
+/* Bytes of a full packet. */
+#define FULL 1500
+#define EVEN (4 << 4)
+#define PER_MARK 188
+#define VISIBLE (2 * FULL)
+
+/* Exponentially aged share of votes for a flow. */
+struct share {
+	/* In units of 1/ONE. */
+	__u16 part;
+	/* Votes so far, counted up to 2^AGE_SHIFT. */
+	__u16 votes;
+};
+
+/* State of the judge for one flow. */
+struct marcato {
+	/* Share of answered signals, by kind of signal. */
+	struct share shares[SIGNALS];
+	/* Share of controls in which the rate fell. */
+	struct share control;
+	/* Variation of the rate: mean absolute second difference of its logarithm, in 2^-12 of an octave. */
+	__u16 noise_mean;
+	/* Logarithms of the last rates, in 2^-8 of an octave, latest first. */
+	__s16 rates[KEPT];
+	/* Samples of the variation, counted up to 255. */
+	__u8 noise_samples;
+	/* Cycles to end before the next control. */
+	__u8 control_in;
+	/* Number of known rates, counted up to 3. */
+	__u8 known;
+	__u8 pad;
+};
+
+/* Signals of one cycle, as far as they determine the expected response. */
+struct signals {
+	/* Number of marks; 0 for losses. */
+	__u32 marks;
+	/* The marks are so few that a response may be too small to see. */
+	bool few;
+	/* A response that cannot be seen then counts as no refusal. */
+	bool excused;
+};
+
+INLINE void share_vote(struct share *share, bool hit)
+{
+	if (share->votes < 1 << AGE_SHIFT)
+		share->votes += 1;
+	__u32 shift = log2_whole(share->votes), target = hit ? ONE : 0;
+	share->part = share->part - (share->part >> shift) + (target >> shift);
+}
+
+/* Takes a second difference in 2^-8 of an octave into account. */
+INLINE void noise_take(struct marcato *judge, __u32 difference)
+{
+	/* A sample counts as twice the mean at most: the sender's own responses are no noise. */
+	__u32 most = (judge->noise_mean >> 3) + 1;
+	if (judge->noise_samples >= 4 && difference > most)
+		difference = most;
+	if (judge->noise_samples < 255)
+		judge->noise_samples += 1;
+	__u32 shift = log2_whole(judge->noise_samples);
+	if (shift > NOISE_SHIFT)
+		shift = NOISE_SHIFT;
+	judge->noise_mean = judge->noise_mean - (judge->noise_mean >> shift) + ((difference << 4) >> shift);
+}
+
+/* Logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down. */
+INLINE __s32 logarithm(__u32 number)
+{
+	if (number == 0)
+		number = 1;
+	__u32 whole = log2_whole(number) & 31;
+	/* Between 1 and 2, with 31 binary places. */
+	__u64 mantissa = (__u64)number << (31 - whole);
+	__s32 logarithm = whole;
+	for (int place = 0; place < 8; place++) {
+		mantissa = (mantissa * mantissa) >> 31;
+		__u32 carry = mantissa >> 32 != 0;
+		mantissa >>= carry;
+		logarithm = logarithm << 1 | carry;
+	}
+	return logarithm;
+}
+
+/* Records the rate of a cycle that ended, and how far it leaves the line through the two before. */
+GLOBAL int marcato_record(struct marcato *judge, __u32 bytes, __u32 ticks)
+{
+	if (!judge)
+		return 0;
+	for (int age = KEPT - 1; age > 0; age--)
+		judge->rates[age] = judge->rates[age - 1];
+	judge->rates[0] = logarithm(bytes) - logarithm(ticks);
+	if (judge->known < 3)
+		judge->known += 1;
+	if (judge->known == 3) {
+		__s32 difference = judge->rates[0] - 2 * judge->rates[1] + judge->rates[2];
+		__u32 size = difference < 0 ? -difference : difference;
+		noise_take(judge, size < 1 << 8 ? size : 1 << 8);
+	}
+	return 0;
+}
+
+/* Response that `marks` in the cycle at the signal ask for. */
+INLINE struct signals marcato_signals(const struct marcato *judge, const struct trap_config *config,
+				      const struct past *past, __u32 marks)
+{
+	__u32 before = past_window(past, config->last).bytes;
+	bool few = marks > 0 && marks * (FEW * FULL) < before;
+	struct signals signals = { .marks = marks, .few = few, .excused = few && judge->noise_mean < EVEN };
+	return signals;
+}
+
+/* Reduction in bytes that is enough for a response. */
+INLINE __u32 signals_reduction(const struct signals *signals)
+{
+	__u32 reduction = PER_MARK * signals->marks;
+	return signals->few && reduction < VISIBLE ? VISIBLE : reduction;
+}
+
+/* Whether so many of the last cycles were signalled that any fall follows a signal. */
+INLINE bool is_steady(const struct trap_config *config, const struct past *past, const struct signals *signals)
+{
+	if (signals->marks > 0)
+		return count_ones(past->signalled) >= STEADY_MARKS;
+	/* The judged cycle and the losses that follow it without a gap are one overflow of the queue. */
+	__u8 later = 0;
+	bool unbroken = past->signalled >> (config->last & 7) & 1;
+	for (int after = 1; after <= OVERFLOW; after++) {
+		if (after > config->last)
+			break;
+		__u8 cycle = 1 << ((config->last - after) & 7);
+		unbroken = unbroken && past->signalled & cycle;
+		if (unbroken)
+			later |= cycle;
+	}
+	return count_ones(past->signalled & ~later) >= STEADY_LOSS;
+}
+
+/* Fall of the logarithm of the rate between two cycles, given by age; 0 if it rose. */
+INLINE __u32 marcato_fall(const struct marcato *judge, __u32 before, __u32 after)
+{
+	__s32 fall = judge->rates[before & (KEPT - 1)] - judge->rates[after & (KEPT - 1)];
+	return fall > 0 ? fall : 0;
+}
+
+/* Whether the rate fell by more than chance explains. */
+INLINE bool is_beyond_noise(const struct marcato *judge, __u32 before, __u32 after, const struct signals *signals,
+			    bool steady)
+{
+	__u32 factor;
+	if (signals->marks == 0)
+		factor = steady ? UNDER_STEADY_LOSS : AFTER_LOSS;
+	else if (steady)
+		factor = UNDER_STEADY_MARKS;
+	else if (signals->excused)
+		factor = AFTER_FEW_MARKS;
+	else
+		factor = signals->few ? AFTER_FEW_MARKS_UNEVENLY : AFTER_MARKS;
+	__u32 fall = marcato_fall(judge, before, after);
+	return fall > 0 && fall << 8 >= judge->noise_mean * factor;
+}
+
+/* Whether the window `after` cycles ago is lower than the one `before` cycles ago by at least a response. */
+INLINE bool is_low(const struct marcato *judge, const struct trap_config *config, const struct past *past,
+		   __u32 before, __u32 after, const struct signals *signals, bool steady)
+{
+	return past_is_reduced(past, config, before, after, signals_reduction(signals)) &&
+	       is_beyond_noise(judge, before, after, signals, steady);
+}
+
+/* Whether the window `after` cycles ago answers the signal in the one `before` cycles ago. */
+INLINE bool is_answer(const struct marcato *judge, const struct trap_config *config, const struct past *past,
+		      __u32 before, __u32 after, const struct signals *signals, bool steady)
+{
+	if (!is_low(judge, config, past, before, after, signals, steady))
+		return false;
+	/* Under steady signals the next window must be low, too. */
+	return !steady || (after > 0 && is_low(judge, config, past, before, after - 1, signals, steady));
+}
+
+/* First cycle after the one at the signal that is a response, or 0. */
+INLINE __u32 marcato_answer(const struct marcato *judge, const struct trap_config *config, const struct past *past,
+			    const struct signals *signals, bool steady)
+{
+	__u32 last = config->last;
+	for (__u32 after = 1; after <= 3; after++) {
+		if (after < config->first || after > last)
+			continue;
+		if (is_answer(judge, config, past, last, last - after, signals, steady))
+			return after;
+	}
+	return 0;
+}
+
+/* First cycle with a reduced window, whatever the variation, while that is slow start's; or 0. */
+INLINE __u32 marcato_answer_in_slow_start(const struct marcato *judge, const struct trap_config *config,
+					  const struct past *past, const struct signals *signals)
+{
+	__u32 last = config->last;
+	if (judge->noise_samples > SETTLED)
+		return 0;
+	for (__u32 after = 1; after <= 3; after++) {
+		if (after < config->first || after > last)
+			continue;
+		if (marcato_fall(judge, last, last - after) > 0 &&
+		    past_is_reduced(past, config, last, last - after, signals_reduction(signals)))
+			return after;
+	}
+	return 0;
+}
+
+/* Rules on the cycle in which the queue gave `count` times the signal `kind`, and votes. */
+GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config, const struct past *past, __u32 kind,
+			__u32 count)
+{
+	if (!judge || !config || !past)
+		return WITHHELD;
+	__u32 last = config->last;
+	struct signals signals = marcato_signals(judge, config, past, kind == ECN ? count : 0);
+	bool steady = is_steady(config, past, &signals);
+	struct share *share = &judge->shares[kind & 1];
+	__u32 after = marcato_answer(judge, config, past, &signals, steady);
+	if (after) {
+		share_vote(share, true);
+		return ANSWERED + after;
+	}
+	/* RFC 3168 section 6.1.2: one reaction per window, and the flow was still answering earlier signals. */
+	if (signals.excused || is_answer(judge, config, past, last + 1, last, &signals, steady))
+		return WITHHELD;
+	/* Slow start's variation may hide a response: it is counted, but decides nothing. */
+	after = marcato_answer_in_slow_start(judge, config, past, &signals);
+	if (after)
+		return ANSWERED + after;
+	share_vote(share, false);
+	return REFUSED;
+}
+
+/* Votes on a stretch of cycles without signals: does the rate fall all the same? */
+GLOBAL int marcato_control(struct marcato *judge, const struct trap_config *config, const struct past *past)
+{
+	if (!judge || !config || !past)
+		return 0;
+	if (judge->control_in > 0) {
+		judge->control_in -= 1;
+		return 0;
+	}
+	if ((past->signalled & QUIET) == 0 && past_is_large_enough(past, config)) {
+		struct signals signals = marcato_signals(judge, config, past, 0);
+		bool steady = is_steady(config, past, &signals);
+		share_vote(&judge->control, marcato_answer(judge, config, past, &signals, steady) != 0);
+		/* The next control shares no cycle with this one. */
+		judge->control_in = config->last;
+	}
+	return 0;
+}
+
+/* Verdict that follows `before`. */
+INLINE __u8 marcato_verdict(const struct marcato *judge, __u32 kind, __u8 before)
+{
+	const struct share *share = &judge->shares[kind & 1];
+	__u32 part = share->part > judge->control.part ? share->part - judge->control.part : 0;
+	if (share->votes < LEAST_VOTES)
+		return UNCLASSIFIED;
+	if (part >= RISE)
+		return RESPONSIVE;
+	return part <= FALL ? UNRESPONSIVE : before;
+}
+
+#endif

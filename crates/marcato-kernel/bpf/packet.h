@@ -1,0 +1,394 @@
+/* Flow and clear-text fields of a packet. The counterpart is marcato-wire/src/packet.rs, with tcp_segment.rs,
+ * tcp_option.rs and quic_header.rs, which name the sources. Both must read every packet alike. */
+#ifndef MARCATO_PACKET_H
+#define MARCATO_PACKET_H
+
+#include "limits.h"
+#include "types.h"
+
+enum { TCP_FIN = 0x01, TCP_SYN = 0x02, TCP_RST = 0x04, TCP_ACK = 0x10 };
+enum { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17 };
+enum { TRANSPORT_OPAQUE, TRANSPORT_TCP, TRANSPORT_UDP };
+enum { QUIC_NONE, QUIC_SHORT, QUIC_LONG };
+
+/* Identity of a flow. The protocol and the family are part of it. */
+struct flow_key {
+	/* IPv4 addresses stand in the last word. All fields are as on the wire. */
+	__u32 source[4];
+	__u32 destination[4];
+	__u16 source_port;
+	__u16 destination_port;
+	__u8 protocol;
+	__u8 family;
+	__u16 pad;
+};
+
+struct packet {
+	struct flow_key key;
+	/* Bytes of the IP packet, by its own header. */
+	__u32 len;
+	/* Bytes above the transport header. */
+	__u32 payload;
+	__u32 seq;
+	__u32 ack;
+	/* Timestamps of RFC 7323: TSval and TSecr. */
+	__u32 value;
+	__u32 echo;
+	__u8 has_timestamps;
+	__u8 flags;
+	__u8 transport;
+	__u8 ecn;
+	__u8 quic;
+	__u8 fixed;
+	__u8 spin;
+	/* A long header of a version whose spin bit is known. */
+	__u8 greets;
+};
+
+/* Sequence numbers that the segment takes: SYN and FIN take one each. RFC 9293 section 3.4. */
+INLINE __u32 packet_sequence_len(const struct packet *packet)
+{
+	return packet->payload + !!(packet->flags & TCP_SYN) + !!(packet->flags & TCP_FIN);
+}
+
+INLINE void flow_key_reverse(const struct flow_key *key, struct flow_key *reversed)
+{
+	for (int i = 0; i < 4; i++) {
+		reversed->source[i] = key->destination[i];
+		reversed->destination[i] = key->source[i];
+	}
+	reversed->source_port = key->destination_port;
+	reversed->destination_port = key->source_port;
+	reversed->protocol = key->protocol;
+	reversed->family = key->family;
+	reversed->pad = 0;
+}
+
+/* Bytes of a packet: of a traffic control program's `skb`, or at an address of the kernel. `kernel` is a constant wherever
+ * this is used, so that only one of the helpers remains, which are not for the same kinds of program. */
+struct source {
+	bool kernel;
+	struct __sk_buff *skb;
+	const unsigned char *at;
+	/* Bytes from the beginning. */
+	__u32 len;
+};
+
+INLINE bool load(const struct source *from, __u32 offset, void *to, __u32 count)
+{
+	if (from->kernel)
+		return bpf_probe_read_kernel(to, count, from->at + offset) == 0;
+	return bpf_skb_load_bytes(from->skb, offset, to, count) == 0;
+}
+
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define ETHERTYPE_PPPOE 0x8864
+#define PPP_IPV4 0x0021
+#define PPP_IPV6 0x0057
+
+INLINE bool is_tag(__u16 ethertype)
+{
+	return ethertype == 0x8100 || ethertype == 0x88a8 || ethertype == 0x9100;
+}
+
+/* Finds the IP header of an Ethernet frame: behind up to two VLAN tags and the headers of a PPPoE session (RFC 2516).
+ * Returns the version that the frame names, or 0. */
+INLINE __u8 ethernet_find_ip(const struct source *from, __u32 *at)
+{
+	__be16 word;
+	*at = 14;
+	if (!load(from, 12, &word, 2))
+		return 0;
+	__u16 ethertype = bpf_ntohs(word);
+	for (int tags = 0; tags < MAX_VLAN_TAGS; tags++) {
+		if (!is_tag(ethertype))
+			break;
+		*at += 4;
+		if (!load(from, *at - 2, &word, 2))
+			return 0;
+		ethertype = bpf_ntohs(word);
+	}
+	if (ethertype == ETHERTYPE_IPV4)
+		return 4;
+	if (ethertype == ETHERTYPE_IPV6)
+		return 6;
+	if (ethertype != ETHERTYPE_PPPOE)
+		return 0;
+	*at += 8;
+	if (!load(from, *at - 2, &word, 2))
+		return 0;
+	__u16 protocol = bpf_ntohs(word);
+	return protocol == PPP_IPV4 ? 4 : protocol == PPP_IPV6 ? 6 : 0;
+}
+
+
+struct tcp_options {
+	__u8 bytes[64];
+	__u32 len;
+};
+
+INLINE __u32 be32(const __u8 *bytes)
+{
+	return (__u32)bytes[0] << 24 | (__u32)bytes[1] << 16 | (__u32)bytes[2] << 8 | bytes[3];
+}
+
+/* The first timestamps option. Goes through the bytes one by one: with the position known, the verifier has little to try. */
+GLOBAL int tcp_find_timestamps(struct tcp_options *options, struct packet *packet)
+{
+	if (!options || !packet)
+		return 0;
+	__u32 skip = 0, len = options->len;
+	for (__u32 at = 0; at + 1 < MAX_TCP_OPTIONS; at++) {
+		if (skip > 0) {
+			skip -= 1;
+			continue;
+		}
+		__u8 kind = options->bytes[at], size = options->bytes[at + 1];
+		/* The end of the list, or of the header; or an option that hides where the next one begins. */
+		if (kind == 0 || at >= len)
+			return 0;
+		if (kind == 1)
+			continue;
+		if (size < 2 || at + size > len)
+			return 0;
+		if (kind == 8 && size == 10) {
+			packet->has_timestamps = 1;
+			packet->value = be32(&options->bytes[at + 2]);
+			packet->echo = be32(&options->bytes[at + 6]);
+			return 1;
+		}
+		skip = size - 1;
+	}
+	return 0;
+}
+
+/* Reads a TCP header at `at`; `left` bytes of it and of its payload are there, and it says that there are `len`. */
+INLINE void tcp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, struct packet *packet)
+{
+	__u8 header[20];
+	if (left < sizeof(header) || bpf_skb_load_bytes(skb, at, header, sizeof(header)) < 0)
+		return;
+	__u32 offset = (header[12] >> 4) * 4;
+	if (offset < sizeof(header) || left < offset)
+		return;
+	packet->transport = TRANSPORT_TCP;
+	packet->seq = be32(&header[4]);
+	packet->ack = be32(&header[8]);
+	packet->flags = header[13];
+	packet->payload = len - offset;
+	if (offset == 32) {
+		/* RFC 7323 appendix A: two NOPs and the timestamps, which is all that most segments have. */
+		__u8 usual[12];
+		if (bpf_skb_load_bytes(skb, at + 20, usual, sizeof(usual)) < 0)
+			return;
+		if (usual[0] == 1 && usual[1] == 1 && usual[2] == 8 && usual[3] == 10) {
+			packet->has_timestamps = 1;
+			packet->value = be32(&usual[4]);
+			packet->echo = be32(&usual[8]);
+			return;
+		}
+	}
+	struct tcp_options options = {};
+	options.len = offset - sizeof(header);
+	if (options.len == 0 || options.len > MAX_TCP_OPTIONS)
+		return;
+	if (bpf_skb_load_bytes(skb, at + 20, options.bytes, options.len) == 0)
+		tcp_find_timestamps(&options, packet);
+}
+
+/* Reads a UDP header, and the beginning of its payload as QUIC. RFC 8999 section 5, RFC 9000 section 17. */
+INLINE void udp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, struct packet *packet)
+{
+	if (left < 8)
+		return;
+	packet->transport = TRANSPORT_UDP;
+	packet->payload = len - 8;
+	__u8 first;
+	if (left < 9 || bpf_skb_load_bytes(skb, at + 8, &first, 1) < 0)
+		return;
+	if (!(first & 0x80)) {
+		packet->quic = QUIC_SHORT;
+		packet->fixed = !!(first & 0x40);
+		packet->spin = !!(first & 0x20);
+		return;
+	}
+	__be32 version;
+	if (left < 13 || bpf_skb_load_bytes(skb, at + 9, &version, 4) < 0)
+		return;
+	packet->quic = QUIC_LONG;
+	packet->greets = version == bpf_htonl(1) || version == bpf_htonl(0x6b3343cf);
+}
+
+/* Reads the transport header of a packet at `at`, of which the IP header says that it is there with its payload in `len`
+ * bytes. Global: the verifier checks it once, and not for each number of headers before it. */
+GLOBAL int transport_read(struct __sk_buff *skb, __u32 at, __u32 len, struct packet *packet)
+{
+	if (!packet)
+		return 0;
+	__u32 left = skb->len > at ? skb->len - at : 0;
+	if (left > len)
+		left = len;
+	/* Ports come first in both protocols. A header that is malformed further on still has them. */
+	if (packet->key.protocol != PROTOCOL_TCP && (packet->key.protocol != PROTOCOL_UDP || left < 8))
+		return 0;
+	if (left < 4 || bpf_skb_load_bytes(skb, at, &packet->key.source_port, 4) < 0)
+		return 0;
+	if (packet->key.protocol == PROTOCOL_TCP)
+		tcp_read(skb, at, left, len, packet);
+	else
+		udp_read(skb, at, left, len, packet);
+	return 0;
+}
+
+/* Where the transport header of a packet is, and how long it is with its payload, by the IP header. */
+struct upper {
+	__u32 at;
+	__u32 len;
+	/* A fragment has no header that can be read. */
+	bool fragment;
+};
+
+INLINE bool ipv4_read(const struct source *from, __u32 at, struct packet *packet, struct upper *upper)
+{
+	__u8 header[20];
+	if (!load(from, at, header, sizeof(header)) || header[0] >> 4 != 4)
+		return false;
+	__u32 there = from->len - at, header_len = (header[0] & 0x0f) * 4;
+	if (header_len < sizeof(header) || there < header_len)
+		return false;
+	__u32 total = (__u32)header[2] << 8 | header[3];
+	/* Segmentation offload made the packet too large for 16 bits. */
+	if (total == 0)
+		total = there;
+	if (total < header_len)
+		return false;
+	packet->len = total;
+	packet->ecn = header[1] & 3;
+	packet->key.family = 4;
+	packet->key.protocol = header[9];
+	__builtin_memcpy(&packet->key.source[3], &header[12], 4);
+	__builtin_memcpy(&packet->key.destination[3], &header[16], 4);
+	/* More fragments follow, or some came before. RFC 791 section 3.1. */
+	upper->fragment = header[6] & 0x3f || header[7];
+	upper->at = at + header_len;
+	upper->len = total - header_len;
+	return true;
+}
+
+/* Kinds of IPv6 extension headers, by their number. A table: comparisons one by one would multiply the verifier's work. */
+enum { NO_EXTENSION, EXTENSION, FRAGMENT, AUTHENTICATION };
+static const __u8 extensions[256] = {
+	[0] = EXTENSION, /* hop by hop */
+	[43] = EXTENSION, /* routing */
+	[44] = FRAGMENT,
+	[51] = AUTHENTICATION,
+	[60] = EXTENSION, /* destination */
+	[135] = EXTENSION, /* mobility */
+	[139] = EXTENSION, /* host identity */
+	[140] = EXTENSION, /* shim6 */
+};
+
+INLINE bool ipv6_read(const struct source *from, __u32 at, struct packet *packet, struct upper *upper)
+{
+	__u8 header[40];
+	if (!load(from, at, header, sizeof(header)) || header[0] >> 4 != 6)
+		return false;
+	__u32 there = from->len - at, total = (__u32)header[4] << 8 | header[5];
+	/* RFC 2675: a jumbogram; or a packet made by segmentation offload. */
+	total = total ? total + sizeof(header) : there;
+	__u8 next = header[6];
+	__u32 skipped = sizeof(header);
+	bool fragment = false, found = false;
+	/* One turn more than headers: it finds that no other one follows. */
+	for (int headers = 0; headers <= MAX_EXTENSION_HEADERS; headers++) {
+		__u8 kind = extensions[next];
+		if (kind == NO_EXTENSION) {
+			found = true;
+			break;
+		}
+		__u8 head[8];
+		if (skipped > there || there - skipped < sizeof(head) || !load(from, at + skipped, head, sizeof(head)))
+			return false;
+		next = head[0];
+		if (kind == FRAGMENT) {
+			skipped += 8;
+			/* RFC 6946: a fragment header with offset 0 and without more fragments belongs to a whole packet. */
+			if (head[2] || head[3] & 0xf9) {
+				fragment = true;
+				found = true;
+				break;
+			}
+		} else {
+			__u32 len = kind == AUTHENTICATION ? (head[1] + 2) * 4 : (head[1] + 1) * 8;
+			if (there - skipped < len)
+				return false;
+			skipped += len;
+		}
+	}
+	if (!found || total < skipped)
+		return false;
+	packet->len = total;
+	packet->ecn = header[1] >> 4 & 3;
+	packet->key.family = 6;
+	packet->key.protocol = next;
+	__builtin_memcpy(packet->key.source, &header[8], 16);
+	__builtin_memcpy(packet->key.destination, &header[24], 16);
+	upper->fragment = fragment;
+	upper->at = at + skipped;
+	upper->len = total - skipped;
+	return true;
+}
+
+/* Reads the IP header of a packet, behind an Ethernet header if `link_header` is not 0, and finds the transport's. Returns
+ * whether it is a readable IP packet. */
+INLINE bool ip_read(const struct source *from, __u32 link_header, struct packet *packet, struct upper *upper)
+{
+	__u32 at = 0;
+	__u8 version, first;
+	if (link_header) {
+		version = ethernet_find_ip(from, &at);
+	} else {
+		if (!load(from, 0, &first, 1))
+			return false;
+		version = first >> 4;
+	}
+	if (at > from->len)
+		return false;
+	if (version == 4)
+		return ipv4_read(from, at, packet, upper);
+	if (version == 6)
+		return ipv6_read(from, at, packet, upper);
+	return false;
+}
+
+/* Reads a packet of a traffic control program. Returns whether it is a readable IP packet. */
+GLOBAL int skb_read(struct __sk_buff *skb, __u32 link_header, struct packet *packet)
+{
+	if (!packet)
+		return 0;
+	struct source from = { .kernel = false, .skb = skb, .len = skb->len };
+	struct upper upper = {};
+	__builtin_memset(packet, 0, sizeof(*packet));
+	if (!ip_read(&from, link_header, packet, &upper))
+		return 0;
+	if (!upper.fragment)
+		transport_read(skb, upper.at, upper.len, packet);
+	return 1;
+}
+
+/* Reads key and ECN of a packet whose IP header is at an address of the kernel. */
+GLOBAL int kernel_read(__u64 at, struct packet *packet)
+{
+	if (!packet)
+		return 0;
+	struct source from = { .kernel = true, .at = (const unsigned char *)at, .len = 1 << 16 };
+	struct upper upper = {};
+	__builtin_memset(packet, 0, sizeof(*packet));
+	if (!ip_read(&from, 0, packet, &upper))
+		return 0;
+	bool has_ports = packet->key.protocol == PROTOCOL_TCP || packet->key.protocol == PROTOCOL_UDP;
+	return upper.fragment || !has_ports || load(&from, upper.at, &packet->key.source_port, 4);
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* Signals of the device's queues: drops and marks of packets that left through the classifier.
+ *
+ * The kernel reports drops with a reason, which is numbered differently in each version and is looked up by name. CoDel
+ * gives none before 6.14; there its drops are told by the place in its code. Marks are seen when packets leave the root
+ * queue: their header says CE, and it did not when they came. */
+#ifndef MARCATO_SIGNALS_H
+#define MARCATO_SIGNALS_H
+
+#include "classifier.h"
+
+/* Adds a signal by a packet of the cycle `came` to its flow; the flow's next packet takes it into account. */
+INLINE void signal_to(const struct crq_config *config, const struct flow_key *key, __u32 kind, __u8 came)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, key);
+	if (!flow || !flow->is_known) {
+		count(COUNT_UNKNOWN_SIGNALS, 0);
+		return;
+	}
+	__u8 now = assessment_stamp(&flow->trap.assessment);
+	if (config->trap.booking == BOOKING_GIVEN)
+		came = now;
+	__sync_fetch_and_add(&flow->signals[kind & 1], 1);
+	count(kind == LOSS ? COUNT_DROPS : COUNT_MARKS, 0);
+	if ((__u8)(now - came) < SLOTS)
+		__sync_fetch_and_add(&flow->pending[kind & 1][came & (SLOTS - 1)], 1);
+}
+
+/* Whether a packet of the kernel left through this device's classifier. */
+INLINE bool is_ours(const struct crq_config *config, const struct sk_buff *skb)
+{
+	if ((skb->tc_index & TAG_OURS_MASK) != TAG_OURS)
+		return false;
+	struct net_device *dev = skb->dev;
+	return dev && (__u32)dev->ifindex == config->ifindex && dev->nd_net.net->ns.inum == config->netns;
+}
+
+#define REASON_IS(reason, name)                                        \
+	(bpf_core_enum_value_exists(enum skb_drop_reason, name) &&     \
+	 reason == bpf_core_enum_value(enum skb_drop_reason, name))
+
+/* Whether a queue dropped the packet, and not what is above or below it. */
+INLINE bool is_drop_of_queue(const struct crq_config *config, __u64 location, __u32 reason)
+{
+	if (REASON_IS(reason, SKB_DROP_REASON_QDISC_DROP) || REASON_IS(reason, SKB_DROP_REASON_QDISC_OVERLIMIT) ||
+	    REASON_IS(reason, SKB_DROP_REASON_QDISC_CONGESTED))
+		return true;
+	return location >= config->codel_from && location < config->codel_to;
+}
+
+/* Address of the IP header, as a number: it is read with checks, wherever it points. */
+INLINE __u64 network_header(const struct sk_buff *skb)
+{
+	return (__u64)BPF_CORE_READ(skb, head) + skb->network_header;
+}
+
+INLINE void note_drop(const struct sk_buff *skb, __u64 location, __u32 reason)
+{
+	const struct crq_config *config = configured();
+	struct packet packet;
+	if (!config || !is_ours(config, skb) || !is_drop_of_queue(config, location, reason))
+		return;
+	if (kernel_read(network_header(skb), &packet))
+		signal_to(config, &packet.key, LOSS, skb->tc_index & TAG_STAMP);
+}
+
+INLINE void note_departure(const struct crq_config *config, const struct sk_buff *skb)
+{
+	struct packet packet;
+	if (!is_ours(config, skb))
+		return;
+	/* The authors' program also counts marks that another queue gave before. */
+	if (skb->tc_index & TAG_CAME_MARKED && config->trap.counting != COUNTING_AUTHORS)
+		return;
+	if (kernel_read(network_header(skb), &packet) && packet.ecn == ECN_CE)
+		signal_to(config, &packet.key, ECN, skb->tc_index & TAG_STAMP);
+}
+
+#endif

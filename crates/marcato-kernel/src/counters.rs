@@ -1,0 +1,72 @@
+//! Counters of the programs: the `enum` of `bpf/counters.h`.
+
+/// Packets, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of packets, or of what else is counted.
+    pub packets: u64,
+    /// Their bytes, where packets are counted that leave.
+    pub bytes: u64,
+}
+
+/// Quantity that the programs count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Packets sent to the standard queue.
+    Standard,
+    /// Packets sent to the responsive queue.
+    Responsive,
+    /// Packets of flows without a verdict on loss.
+    LossUnclassified,
+    /// Packets of flows that answer loss.
+    LossResponsive,
+    /// Packets of flows that do not.
+    LossUnresponsive,
+    /// Packets of flows without a verdict on marks.
+    EcnUnclassified,
+    /// Packets of flows that answer marks.
+    EcnResponsive,
+    /// Packets of flows that do not.
+    EcnUnresponsive,
+    /// Packets that cannot be assessed: other protocols, fragments, UDP that is not QUIC.
+    Unassessed,
+    /// Packets that are no readable IP.
+    Unreadable,
+    /// Flows that got a state.
+    FlowsAdded,
+    /// Flows that got none.
+    MapFull,
+    /// Packets whose flow's state another CPU held for too long. They are not assessed.
+    Contended,
+    /// Drops by the device's queues.
+    Drops,
+    /// Marks by the device's queues.
+    Marks,
+    /// Signals by packets without a state.
+    UnknownSignals,
+    /// Changes of queue.
+    Changes,
+}
+
+impl Counter {
+    /// All counters, in the programs' order.
+    pub const ALL: [Self; 17] = [
+        Self::Standard,
+        Self::Responsive,
+        Self::LossUnclassified,
+        Self::LossResponsive,
+        Self::LossUnresponsive,
+        Self::EcnUnclassified,
+        Self::EcnResponsive,
+        Self::EcnUnresponsive,
+        Self::Unassessed,
+        Self::Unreadable,
+        Self::FlowsAdded,
+        Self::MapFull,
+        Self::Contended,
+        Self::Drops,
+        Self::Marks,
+        Self::UnknownSignals,
+        Self::Changes,
+    ];
+}

@@ -1,0 +1,35 @@
+//! Congestion-responsive queuing (CRQ) in the Linux kernel.
+//!
+//! Three kinds of eBPF program, in `bpf/`, do what [`Crq`](marcato_queue::Crq) does in user space:
+//!
+//! | program | where | work |
+//! |---|---|---|
+//! | `crq_egress` | packets that leave a device | assesses the flow, and sends the packet to its queue by `skb->priority` |
+//! | `crq_ingress` | packets that enter it | shows the flow's other direction to its trap |
+//! | `crq_dropped`, `crq_dequeued` | tracepoints of the kernel | book drops and marks of the device's queues |
+//!
+//! The traps are a port of [`Trap`](marcato_queue::trap::Trap) with the same numbers: `tests/`
+//! gives both the same packets and signals, and compares their whole state after each.
+//!
+//! [`Programs`] loads the object that was compiled when this crate was built. It needs Linux 5.15 or
+//! later with BTF, and the capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+#![forbid(unsafe_code)]
+
+mod counters;
+#[cfg(target_os = "linux")]
+mod error;
+mod layout;
+#[cfg(target_os = "linux")]
+mod programs;
+mod state;
+
+pub use counters::{Counter, Tally};
+#[cfg(target_os = "linux")]
+pub use error::LoadError;
+pub use layout::{Configuration, FlowId, ReadPacket};
+#[cfg(target_os = "linux")]
+pub use programs::{Pass, Programs};
+pub use state::FlowState;
+
+/// Object with the eBPF programs; empty if there was no compiler when this crate was built.
+pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/crq.bpf.o"));
