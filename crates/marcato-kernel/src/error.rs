@@ -1,4 +1,7 @@
-//! Error of the loader.
+//! Errors of the loader, one per operation.
+
+use std::io;
+use std::path::PathBuf;
 
 /// Error returned when the programs cannot be loaded, or a map of theirs not be used.
 #[derive(Debug, thiserror::Error)]
@@ -33,4 +36,99 @@ pub enum LoadError {
     /// The object has no such program or map.
     #[error("the object has no {0}: build it from the sources of this version")]
     Missing(&'static str),
+    /// The kernel does not describe its own types.
+    #[error("the kernel's BTF: {source}; use a kernel with CONFIG_DEBUG_INFO_BTF")]
+    Btf {
+        /// Error of the loader.
+        #[source]
+        source: aya::BtfError,
+    },
+}
+
+/// Error returned when a device cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// There is no iproute2.
+    #[error("`ip` cannot be run: {0}; install iproute2")]
+    NoIp(#[source] io::Error),
+    /// There is no such device.
+    #[error("there is no device `{name}` in this network namespace ({why}): `ip link` lists them")]
+    Unknown {
+        /// Name given.
+        name: String,
+        /// Message of iproute2.
+        why: String,
+    },
+    /// The output of iproute2 is not as it should be.
+    #[error("the output of `ip` for `{name}` cannot be read: use iproute2 5.0 or later")]
+    Unreadable {
+        /// Name given.
+        name: String,
+    },
+    /// The device has another kind of link layer.
+    #[error(
+        "`{name}` has a link layer of kind `{kind}`: use a device with Ethernet, or one that carries plain IP"
+    )]
+    Kind {
+        /// Name given.
+        name: String,
+        /// Kind of the link layer.
+        kind: String,
+    },
+    /// The system does not name the network namespace.
+    #[error("the network namespace has no number: {0}; mount /proc")]
+    Namespace(#[source] io::Error),
+}
+
+/// Error returned when programs cannot be attached to a device, or their attachment not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The device has an attachment.
+    #[error(
+        "CRQ is on `{device}` already: change it with `marcato crq set`, or take it off with `marcato crq detach`"
+    )]
+    Attached {
+        /// Name of the device.
+        device: String,
+    },
+    /// The device has no attachment.
+    #[error("CRQ is not on `{device}`: put it there with `marcato crq attach` or `monitor`")]
+    Detached {
+        /// Name of the device.
+        device: String,
+    },
+    /// A directory of pins cannot be used.
+    #[error("{path}: {source}; it must be below a file system of type bpf: mount -t bpf bpf /sys/fs/bpf")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// An object of the kernel cannot be pinned.
+    #[error(
+        "{name} cannot be pinned ({source}): mount a file system of type bpf, as with mount -t bpf bpf /sys/fs/bpf"
+    )]
+    Pin {
+        /// Name of the program or map.
+        name: &'static str,
+        /// Error of the loader.
+        #[source]
+        source: aya::pin::PinError,
+    },
+    /// A program's link to the device cannot be kept.
+    #[error("{name} cannot stay on the device ({source}): use Linux 6.6 or later")]
+    Link {
+        /// Name of the program.
+        name: &'static str,
+        /// Error of the loader.
+        #[source]
+        source: aya::programs::links::LinkError,
+    },
+    /// The programs cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
 }

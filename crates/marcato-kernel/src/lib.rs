@@ -15,20 +15,30 @@
 //! later with BTF, and the capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod attachment;
 mod counters;
+#[cfg(target_os = "linux")]
+mod device;
 #[cfg(target_os = "linux")]
 mod error;
 mod layout;
 #[cfg(target_os = "linux")]
 mod programs;
+mod shaper;
 mod state;
 
+#[cfg(target_os = "linux")]
+pub use attachment::{Attachment, PIN_DIRECTORY};
 pub use counters::{Counter, Tally};
 #[cfg(target_os = "linux")]
-pub use error::LoadError;
+pub use device::Device;
+#[cfg(target_os = "linux")]
+pub use error::{AttachError, DeviceError, LoadError};
 pub use layout::{Configuration, FlowId, ReadPacket};
 #[cfg(target_os = "linux")]
 pub use programs::{Pass, Programs};
+pub use shaper::{QueueKind, Shaper, TcCommand};
 pub use state::FlowState;
 
 /// Object with the eBPF programs; empty if there was no compiler when this crate was built.

@@ -1,10 +1,10 @@
 //! Loaded programs.
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray};
-use aya::programs::{SchedClassifier, TestRun, TestRunOptions};
+use aya::programs::{SchedClassifier, TestRun, TestRunOptions, TestRunResult};
 use aya::{Ebpf, EbpfLoader};
 use marcato_queue::trap::Signal;
-use marcato_units::Time;
+use marcato_units::{Duration, Time};
 
 use crate::counters::{Counter, Tally};
 use crate::error::LoadError;
@@ -21,8 +21,31 @@ pub enum Pass {
     Ingress,
 }
 
+/// Number of bytes of `struct tally` of `bpf/counters.h`.
+pub(crate) const TALLY: usize = 16;
+
+/// Sum over all CPUs.
+pub(crate) fn sum<'a>(counts: impl Iterator<Item = &'a [u8; TALLY]>) -> Tally {
+    counts.fold(Tally::default(), |sum, both| {
+        let [packets, bytes] = [0, 8].map(|at| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&both[at..at + 8]);
+            u64::from_ne_bytes(word)
+        });
+        Tally { packets: sum.packets + packets, bytes: sum.bytes + bytes }
+    })
+}
+
 /// Names of the programs that run without a device.
 const TESTS: [&str; 4] = ["crq_test_egress", "crq_test_ingress", "crq_test_read", "crq_test_signal"];
+
+/// Program of the tests for a direction.
+const fn test_of(pass: Pass) -> &'static str {
+    match pass {
+        Pass::Egress => TESTS[0],
+        Pass::Ingress => TESTS[1],
+    }
+}
 
 /// Programs and maps in the kernel, attached to nothing.
 ///
@@ -87,17 +110,8 @@ impl Programs {
         const NAME: &str = "counters";
         let map = self.ebpf.map(NAME).ok_or(LoadError::Missing(NAME))?;
         let failed = |source| LoadError::Map { name: NAME, source };
-        let map = PerCpuArray::<_, [u8; 16]>::try_from(map).map_err(failed)?;
-        let mut sum = Tally::default();
-        for both in map.get(&(counter as u32), 0).map_err(failed)?.iter() {
-            let [packets, bytes] = [0, 8].map(|at| {
-                let mut word = [0; 8];
-                word.copy_from_slice(&both[at..at + 8]);
-                u64::from_ne_bytes(word)
-            });
-            sum = Tally { packets: sum.packets + packets, bytes: sum.bytes + bytes };
-        }
-        Ok(sum)
+        let map = PerCpuArray::<_, [u8; TALLY]>::try_from(map).map_err(failed)?;
+        Ok(sum(map.get(&(counter as u32), 0).map_err(failed)?.iter()))
     }
 
     fn flows(&self) -> Result<HashMap<&MapData, [u8; FlowId::LEN], [u8; state::LEN]>, LoadError> {
@@ -125,6 +139,17 @@ impl Programs {
 
     /// Runs a program of the tests on a packet.
     fn run(&self, name: &'static str, packet: &[u8], context: &layout::Context) -> Result<u32, LoadError> {
+        Ok(self.repeat(name, packet, context, 1)?.return_value)
+    }
+
+    /// Runs a program of the tests so many times on a packet.
+    fn repeat(
+        &self,
+        name: &'static str,
+        packet: &[u8],
+        context: &layout::Context,
+        repeat: u32,
+    ) -> Result<TestRunResult, LoadError> {
         let program = self.ebpf.program(name).ok_or(LoadError::Missing(name))?;
         let failed = |source| LoadError::Program { name, source };
         let program: &SchedClassifier = program.try_into().map_err(failed)?;
@@ -134,9 +159,20 @@ impl Programs {
             data_in: Some(packet),
             data_out: Some(&mut after),
             ctx_in: Some(&context),
+            repeat,
             ..TestRunOptions::default()
         };
-        Ok(program.test_run(options).map_err(failed)?.return_value)
+        program.test_run(options).map_err(failed)
+    }
+
+    /// Mean time that the kernel takes for a packet, passed so many times at `now`. Needs
+    /// [`load_tests`](Self::load_tests).
+    ///
+    /// # Errors
+    /// [`LoadError`] if the kernel refuses to run the program.
+    pub fn time(&self, pass: Pass, now: Time, packet: &[u8], repeat: u32) -> Result<Duration, LoadError> {
+        let context = layout::Context { time: now.as_nanos(), cb: [0; 2] };
+        Ok(self.repeat(test_of(pass), packet, &context, repeat)?.duration)
     }
 
     /// Passes a packet at `now`, and returns its tag: the number of its cycle in the lowest byte.
@@ -145,11 +181,7 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if the kernel refuses to run the program.
     pub fn pass(&self, pass: Pass, now: Time, packet: &[u8]) -> Result<u32, LoadError> {
-        let name = match pass {
-            Pass::Egress => TESTS[0],
-            Pass::Ingress => TESTS[1],
-        };
-        self.run(name, packet, &layout::Context { time: now.as_nanos(), cb: [0; 2] })
+        self.run(test_of(pass), packet, &layout::Context { time: now.as_nanos(), cb: [0; 2] })
     }
 
     /// Fields of a packet as the kernel's programs read it; `None` if it is no readable IP packet.

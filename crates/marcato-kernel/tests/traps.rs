@@ -12,7 +12,6 @@ mod build;
 mod pair;
 
 use std::fs;
-use std::net::IpAddr;
 
 use marcato_kernel::{Configuration, Counter, FlowId, LoadError, Pass, Programs};
 use marcato_queue::trap::{Booking, Counting, Evidence, Response, Signal, TrapConfig, TrapKind};
@@ -20,7 +19,7 @@ use marcato_queue::{Admission, QuicRule};
 use marcato_units::{Duration, Seed, Stream, Time};
 use marcato_wire::{FlowTuple, IpPacket, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
-use build::{Frame, Wrapping, frame};
+use build::{Frame, Wrapping, frame, tuple};
 use pair::Pair;
 
 const PRESETS: [TrapConfig; 3] = [TrapConfig::paper(), TrapConfig::authors(), TrapConfig::marcato()];
@@ -54,19 +53,6 @@ fn is_root() -> bool {
 
 fn has_btf() -> bool {
     fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false)
-}
-
-fn tuple(protocol: u8, port: u16, version: u8) -> FlowTuple {
-    let address = |host: u8| -> IpAddr {
-        if version == 4 { [192, 0, 2, host].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, host.into()].into() }
-    };
-    FlowTuple {
-        protocol,
-        source: address(1),
-        destination: address(2),
-        source_port: 443,
-        destination_port: port,
-    }
 }
 
 #[test]

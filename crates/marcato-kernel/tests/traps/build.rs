@@ -5,6 +5,20 @@ use std::net::IpAddr;
 use marcato_units::Stream;
 use marcato_wire::{FlowTuple, QuicHeader, TcpSegment, Transport};
 
+/// Flow between two hosts, with a client at `port`.
+pub(super) fn tuple(protocol: u8, port: u16, version: u8) -> FlowTuple {
+    let address = |host: u8| -> IpAddr {
+        if version == 4 { [192, 0, 2, host].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, host.into()].into() }
+    };
+    FlowTuple {
+        protocol,
+        source: address(1),
+        destination: address(2),
+        source_port: 443,
+        destination_port: port,
+    }
+}
+
 /// What is around a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wrapping {
@@ -132,7 +146,7 @@ fn udp(flow: &FlowTuple, payload: u32, quic: Option<&QuicHeader>) -> Vec<u8> {
 pub(super) fn any(random: &mut Stream) -> Vec<u8> {
     let version = if random.chance(0.5) { 4 } else { 6 };
     let protocol = [FlowTuple::TCP, FlowTuple::UDP, 50][random.below(3) as usize];
-    let flow = super::tuple(protocol, random.next_u64() as u16, version);
+    let flow = tuple(protocol, random.next_u64() as u16, version);
     let (tcp, udp) = (TcpSegment { payload: 100, ..TcpSegment::default() }, 100);
     let quic = [
         None,

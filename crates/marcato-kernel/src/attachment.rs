@@ -1,0 +1,210 @@
+//! Programs on a device, which stay there when the process that attached them ends.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::Btf;
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
+use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::{BtfTracePoint, SchedClassifier, TcAttachType};
+use aya::{Ebpf, EbpfLoader};
+
+use crate::counters::{Counter, Tally};
+use crate::device::Device;
+use crate::error::{AttachError, LoadError};
+use crate::layout::{Configuration, FlowId};
+use crate::state::{self, FlowState};
+use crate::{OBJECT, programs};
+
+/// Where attachments are pinned unless another directory is given: a file system of type bpf.
+pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/marcato";
+
+/// Names of the maps that an attachment keeps.
+const MAPS: [&str; 3] = ["flows", "counters", "configuration"];
+/// Programs of the device, with their direction.
+const CLASSIFIERS: [(&str, TcAttachType); 2] =
+    [("crq_egress", TcAttachType::Egress), ("crq_ingress", TcAttachType::Ingress)];
+/// Programs of the kernel's tracepoints.
+const TRACEPOINTS: [(&str, &str); 2] = [("crq_dropped", "kfree_skb"), ("crq_dequeued", "qdisc_dequeue")];
+
+/// Programs on a device.
+///
+/// They are pinned in the kernel, and go on when this value is dropped or its process killed.
+#[expect(missing_debug_implementations, reason = "maps of the loader have none")]
+pub struct Attachment {
+    directory: PathBuf,
+    flows: HashMap<MapData, [u8; FlowId::LEN], [u8; state::LEN]>,
+    counters: PerCpuArray<MapData, [u8; programs::TALLY]>,
+    configuration: Array<MapData, [u8; Configuration::LEN]>,
+}
+
+impl Attachment {
+    /// Directory in `pins` of a device's attachment.
+    fn directory(pins: &Path, device: &Device) -> PathBuf {
+        pins.join(format!("crq-{}-{}", device.netns, device.ifindex))
+    }
+
+    /// Attaches the programs to a device, with room for so many flows. Needs a kernel with tcx
+    /// (Linux 6.6).
+    ///
+    /// # Errors
+    /// [`AttachError`] if they are attached already, or the kernel refuses one of them. Nothing is
+    /// then left behind.
+    pub fn attach(
+        pins: &Path,
+        device: &Device,
+        configuration: &Configuration,
+        flows: u32,
+    ) -> Result<Self, AttachError> {
+        let directory = Self::directory(pins, device);
+        if directory.exists() {
+            return Err(AttachError::Attached { device: device.name.clone() });
+        }
+        fs::create_dir_all(&directory)
+            .map_err(|source| AttachError::Directory { path: directory.clone(), source })?;
+        let attached = Self::attach_in(&directory, device, configuration, flows);
+        if attached.is_err() {
+            // What was pinned leaves the kernel with its file.
+            let _ = remove(&directory);
+        }
+        attached
+    }
+
+    fn attach_in(
+        directory: &Path,
+        device: &Device,
+        configuration: &Configuration,
+        flows: u32,
+    ) -> Result<Self, AttachError> {
+        if OBJECT.is_empty() {
+            return Err(LoadError::NotBuilt.into());
+        }
+        let mut ebpf =
+            EbpfLoader::new().map_max_entries("flows", flows).load(OBJECT).map_err(LoadError::from)?;
+        // The configuration comes first, so that no packet sees programs without one.
+        for name in MAPS {
+            let map = ebpf.map(name).ok_or(LoadError::Missing(name))?;
+            pinned(name, map.pin(directory.join(name)))?;
+        }
+        let mut attachment = Self::open_in(directory)?;
+        attachment.configure(configuration)?;
+        // Signals before packets: a packet that is tagged is then also followed.
+        let btf = Btf::from_sys_fs().map_err(|source| LoadError::Btf { source })?;
+        for (name, tracepoint) in TRACEPOINTS {
+            let link = trace(&mut ebpf, name, tracepoint, &btf)?;
+            pinned(name, link.pin(directory.join(name)))?;
+        }
+        for (name, direction) in CLASSIFIERS {
+            let link = classify(&mut ebpf, name, direction, device)?;
+            pinned(name, link.pin(directory.join(name)))?;
+        }
+        Ok(attachment)
+    }
+
+    /// Opens the attachment of a device.
+    ///
+    /// # Errors
+    /// [`AttachError`] if there is none, or it cannot be read.
+    pub fn open(pins: &Path, device: &Device) -> Result<Self, AttachError> {
+        let directory = Self::directory(pins, device);
+        if !directory.exists() {
+            return Err(AttachError::Detached { device: device.name.clone() });
+        }
+        Self::open_in(&directory)
+    }
+
+    fn open_in(directory: &Path) -> Result<Self, AttachError> {
+        let open = |name| {
+            let data =
+                MapData::from_pin(directory.join(name)).map_err(|source| LoadError::Map { name, source })?;
+            Map::from_map_data(data).map_err(|source| LoadError::Map { name, source })
+        };
+        let failed = |name| move |source| LoadError::Map { name, source };
+        Ok(Self {
+            directory: directory.to_owned(),
+            flows: HashMap::try_from(open(MAPS[0])?).map_err(failed(MAPS[0]))?,
+            counters: PerCpuArray::try_from(open(MAPS[1])?).map_err(failed(MAPS[1]))?,
+            configuration: Array::try_from(open(MAPS[2])?).map_err(failed(MAPS[2]))?,
+        })
+    }
+
+    /// Changes the configuration. States of flows stay as they are.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the kernel refuses it.
+    pub fn configure(&mut self, configuration: &Configuration) -> Result<(), AttachError> {
+        let failed = |source| LoadError::Map { name: MAPS[2], source };
+        Ok(self.configuration.set(0, configuration.to_bytes(), 0).map_err(failed)?)
+    }
+
+    /// Sum of a counter over all CPUs.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the map cannot be read.
+    pub fn counter(&self, counter: Counter) -> Result<Tally, AttachError> {
+        let failed = |source| LoadError::Map { name: MAPS[1], source };
+        Ok(programs::sum(self.counters.get(&(counter as u32), 0).map_err(failed)?.iter()))
+    }
+
+    /// All flows with a state, in no order. A flow may be missing or come twice if others come and go
+    /// meanwhile.
+    pub fn flows(&self) -> impl Iterator<Item = (FlowId, FlowState)> {
+        self.flows
+            .iter()
+            .filter_map(Result::ok)
+            .map(|(id, state)| (FlowId(id), FlowState::from_bytes(&state)))
+    }
+
+    /// Takes the programs off the device.
+    ///
+    /// # Errors
+    /// [`AttachError`] if a pin cannot be removed.
+    pub fn detach(self) -> Result<(), AttachError> {
+        // Classifiers first: no packet is tagged that nobody follows.
+        for name in CLASSIFIERS.map(|(name, _)| name).into_iter().chain(TRACEPOINTS.map(|(name, _)| name)) {
+            let path = self.directory.join(name);
+            let gone = |source| AttachError::Directory { path: path.clone(), source };
+            let link = PinnedLink::from_pin(&path).map_err(|source| AttachError::Link { name, source })?;
+            drop(link.unpin().map_err(gone)?);
+        }
+        remove(&self.directory)
+            .map_err(|source| AttachError::Directory { path: self.directory.clone(), source })
+    }
+}
+
+/// Removes a directory of pins.
+fn remove(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(directory)
+}
+
+fn pinned<T>(name: &'static str, done: Result<T, aya::pin::PinError>) -> Result<T, AttachError> {
+    done.map_err(|source| AttachError::Pin { name, source })
+}
+
+fn trace(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str, btf: &Btf) -> Result<FdLink, AttachError> {
+    let failed = |source| LoadError::Program { name, source };
+    let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
+    let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
+    program.load(tracepoint, btf).map_err(failed)?;
+    let id = program.attach().map_err(failed)?;
+    Ok(program.take_link(id).map_err(failed)?.into())
+}
+
+fn classify(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    direction: TcAttachType,
+    device: &Device,
+) -> Result<FdLink, AttachError> {
+    let failed = |source| LoadError::Program { name, source };
+    let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
+    let program: &mut SchedClassifier = program.try_into().map_err(failed)?;
+    program.load().map_err(failed)?;
+    let id = program.attach(&device.name, direction).map_err(failed)?;
+    let link = program.take_link(id).map_err(failed)?;
+    link.try_into().map_err(|source| AttachError::Link { name, source })
+}

@@ -1,0 +1,95 @@
+//! Network device on which programs are attached.
+
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+use crate::error::DeviceError;
+
+/// Network device of the caller's network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub ifindex: u32,
+    /// Inode number of its network namespace.
+    pub netns: u32,
+    /// Set if its packets begin with an Ethernet header. Otherwise they begin with IP, as those of
+    /// ppp, tun and WireGuard do.
+    pub ethernet: bool,
+    /// Number of transmit queues.
+    pub queues: u32,
+}
+
+impl Device {
+    /// Looks a device up with iproute2's `ip`.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such device, or none that CRQ can be used on.
+    pub fn find(name: &str) -> Result<Self, DeviceError> {
+        let said = Command::new("ip")
+            .args(["-json", "-details", "link", "show", "dev", name])
+            .output()
+            .map_err(DeviceError::NoIp)?;
+        if !said.status.success() {
+            let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+            return Err(DeviceError::Unknown { name: name.to_owned(), why });
+        }
+        let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(DeviceError::Namespace)?.ino();
+        // The kernel numbers namespaces with 32 bits.
+        let netns = u32::try_from(inode).unwrap_or(u32::MAX);
+        Self::from_json(name, netns, &said.stdout)
+    }
+
+    /// Reads the output of `ip -json -details link show dev`.
+    pub(crate) fn from_json(name: &str, netns: u32, json: &[u8]) -> Result<Self, DeviceError> {
+        let unreadable = || DeviceError::Unreadable { name: name.to_owned() };
+        let links: Vec<Link> = serde_json::from_slice(json).map_err(|_| unreadable())?;
+        let link = links.into_iter().next().ok_or_else(unreadable)?;
+        let ethernet = match link.link_type.as_str() {
+            "ether" => true,
+            "none" | "ppp" | "ipip" | "gre" | "sit" | "tunnel6" | "rawip" => false,
+            kind => {
+                return Err(DeviceError::Kind { name: name.to_owned(), kind: kind.to_owned() });
+            }
+        };
+        Ok(Self { name: link.ifname, ifindex: link.ifindex, netns, ethernet, queues: link.num_tx_queues })
+    }
+}
+
+/// Fields of a device that `ip` prints and this reads.
+#[derive(serde::Deserialize)]
+struct Link {
+    ifindex: u32,
+    ifname: String,
+    link_type: String,
+    #[serde(default = "one")]
+    num_tx_queues: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_from_the_output_of_ip() {
+        let json = br#"[{"ifindex":7,"ifname":"wan","flags":["UP"],"mtu":1500,"link_type":"ether","num_tx_queues":4}]"#;
+        let expected = Device { name: "wan".to_owned(), ifindex: 7, netns: 9, ethernet: true, queues: 4 };
+        assert_eq!(Device::from_json("wan", 9, json).ok(), Some(expected));
+        let ppp = br#"[{"ifindex":8,"ifname":"ppp0","link_type":"ppp"}]"#;
+        let ppp = Device::from_json("ppp0", 9, ppp).unwrap();
+        assert!(!ppp.ethernet && ppp.queues == 1);
+        for (json, said) in [
+            (&br#"[{"ifindex":1,"ifname":"lo","link_type":"loopback"}]"#[..], "loopback"),
+            (b"[]", "cannot be read"),
+            (b"?", "cannot be read"),
+        ] {
+            let error = Device::from_json("lo", 9, json).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Programs on a device between two network namespaces, with real TCP and the kernel's queues.
+//!
+//! They need root, and are skipped without.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::fs::File;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use marcato_kernel::{Attachment, Configuration, Counter, Device, FlowState, QueueKind, Shaper};
+use marcato_queue::trap::{TrapConfig, TrapKind};
+use marcato_units::{Duration, Rate};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+const SHAPER: Shaper = Shaper {
+    rate: Rate::from_mbps(20),
+    share: 50,
+    standard: QueueKind::DropTail,
+    responsive: QueueKind::DropTail,
+    round_trip: Duration::from_millis(10),
+};
+
+/// Two namespaces with a pair of devices between them; and a file system for pins.
+struct Net {
+    names: [String; 2],
+    pins: tempfile::TempDir,
+}
+
+fn run(program: &str, words: &str) -> Result<String, String> {
+    let said = Command::new(program).args(words.split_whitespace()).output().map_err(|e| e.to_string())?;
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
+}
+
+impl Net {
+    fn new(name: &str) -> Option<Self> {
+        let names = ["a", "b"].map(|end| format!("mk-{name}-{end}-{}", std::process::id()));
+        let net = Self { names, pins: tempfile::tempdir().unwrap() };
+        let [a, b] = &net.names;
+        let pins = net.pins.path().display();
+        let made = run("tc", "-V")
+            .and_then(|_| run("mount", &format!("-t bpf bpf {pins}")))
+            .and_then(|_| run("ip", &format!("netns add {a}")))
+            .and_then(|_| run("ip", &format!("netns add {b}")));
+        if let Err(why) = made {
+            eprintln!("skipped: {}", why.trim());
+            return None;
+        }
+        run("ip", &format!("link add wan netns {a} type veth peer name lan netns {b}")).unwrap();
+        for (end, device, host) in [(a, "wan", 1), (b, "lan", 2)] {
+            run("ip", &format!("-n {end} addr add 10.9.8.{host}/24 dev {device}")).unwrap();
+            // A queue of single packets, not of segments of 64 kB.
+            run("ip", &format!("-n {end} link set {device} up gso_max_segs 1")).unwrap();
+        }
+        Some(net)
+    }
+
+    /// Runs something in the first namespace, or in the second.
+    fn on<T: Send>(&self, end: usize, work: impl FnOnce() -> T + Send) -> T {
+        let path = Path::new("/var/run/netns").join(&self.names[end]);
+        thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let namespace = File::open(path).unwrap();
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// Sends so many bytes by TCP from the first namespace to the second.
+    fn send(&self, bytes: usize) {
+        let listener = self.on(1, || TcpListener::bind("10.9.8.2:0").unwrap());
+        let address = listener.local_addr().unwrap();
+        let received = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+        });
+        let mut stream = self.on(0, || TcpStream::connect(address).unwrap());
+        stream.write_all(&vec![7; bytes]).unwrap();
+        drop(stream);
+        assert_eq!(received.join().unwrap(), bytes as u64);
+    }
+
+    fn tc(&self, words: &str) -> String {
+        run("tc", &format!("-n {} {words}", self.names[0])).unwrap()
+    }
+
+    /// Drops of all queues of the device but the root, which counts them again.
+    fn drops(&self) -> u64 {
+        let queues: Vec<serde_json::Value> =
+            serde_json::from_str(&self.tc("-s -j qdisc show dev wan")).unwrap();
+        queues
+            .iter()
+            .filter(|queue| queue["parent"].is_string())
+            .map(|queue| queue["drops"].as_u64().unwrap())
+            .sum()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = run("ip", &format!("netns del {name}"));
+        }
+        let _ = run("umount", &self.pins.path().display().to_string());
+    }
+}
+
+fn configuration(device: &Device, priority: [u32; 2]) -> Configuration {
+    Configuration {
+        priority,
+        netns: device.netns,
+        ifindex: device.ifindex,
+        ethernet: device.ethernet,
+        ..Configuration::watching(TrapConfig::marcato())
+    }
+}
+
+/// Attaches the programs to the device of the first namespace.
+fn attach(net: &Net, priority: [u32; 2]) -> Attachment {
+    net.on(0, || {
+        let device = Device::find("wan").unwrap();
+        Attachment::attach(net.pins.path(), &device, &configuration(&device, priority), 1024).unwrap()
+    })
+}
+
+fn trap_value(state: &FlowState, name: &str) -> u32 {
+    state.trap.iter().find(|(of, _)| *of == name).unwrap().1
+}
+
+#[test]
+fn every_drop_of_the_queues_is_booked_to_its_flow() {
+    let Some(net) = Net::new("drop") else { return };
+    for command in SHAPER.commands("wan") {
+        net.tc(&command.0.join(" "));
+    }
+    let attachment = attach(&net, SHAPER.priority());
+    net.send(4_000_000);
+    let [drops, standard, responsive, unknown] =
+        [Counter::Drops, Counter::Standard, Counter::Responsive, Counter::UnknownSignals]
+            .map(|counter| attachment.counter(counter).unwrap().packets);
+    eprintln!("{drops} drops, {standard} and {responsive} packets in the queues");
+    assert!(drops > 0);
+    assert_eq!((drops, unknown), (net.drops(), 0));
+    assert!(standard + responsive > 2700);
+    let flows: Vec<_> = attachment.flows().filter(|(_, state)| state.packets > 2700).collect();
+    let [(_, flow)] = &flows[..] else { panic!("{flows:?}") };
+    assert_eq!((flow.kind, u64::from(flow.signals[0])), (Some(TrapKind::Tcp), drops));
+    assert!(trap_value(flow, "cycles") > 10, "{flow:?}");
+}
+
+#[test]
+fn without_its_programs_all_traffic_has_the_standard_queue() {
+    let Some(net) = Net::new("open") else { return };
+    for command in SHAPER.commands("wan") {
+        net.tc(&command.0.join(" "));
+    }
+    attach(&net, SHAPER.priority()).detach().unwrap();
+    net.send(1_000_000);
+    let classes = net.tc("-s class show dev wan");
+    let sent = |class: &str| -> u64 {
+        let of = classes.split("class htb ").find(|text| text.starts_with(class)).unwrap();
+        of.split("Sent ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(sent("c4:10 ") > 1_000_000, "{classes}");
+    assert_eq!(sent("c4:20 "), 0, "{classes}");
+    // It may use the whole rate.
+    assert!(classes.contains("c4:10 parent c4:1 leaf c410: prio 0 rate 10Mbit ceil 20Mbit"), "{classes}");
+}
+
+#[test]
+fn an_attachment_outlives_its_process_and_is_taken_off_whole() {
+    let Some(net) = Net::new("pin") else { return };
+    // As if the process had ended: the value is dropped.
+    drop(attach(&net, [0; 2]));
+    net.send(100_000);
+    let device = net.on(0, || Device::find("wan").unwrap());
+    let mut attachment = Attachment::open(net.pins.path(), &device).unwrap();
+    let before = attachment.counter(Counter::Standard).unwrap().packets;
+    assert!(before > 60, "{before}");
+    let flows = attachment.flows().count();
+    assert!(flows > 0);
+    attachment.configure(&configuration(&device, [0; 2])).unwrap();
+    assert_eq!(attachment.flows().count(), flows, "a new configuration forgets no flow");
+    let again = net.on(0, || {
+        Attachment::attach(net.pins.path(), &device, &configuration(&device, [0; 2]), 64)
+            .err()
+            .unwrap()
+            .to_string()
+    });
+    assert!(again.contains("already"), "{again}");
+    attachment.detach().unwrap();
+    let left = std::fs::read_dir(net.pins.path())
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    assert_eq!(left.filter(|name| name.starts_with("crq-")).count(), 0);
+    assert!(Attachment::open(net.pins.path(), &device).err().unwrap().to_string().contains("not on"));
+    net.send(100_000);
+}
