@@ -17,7 +17,7 @@ use crate::layout::{Configuration, FlowId};
 use crate::state::{self, FlowState};
 use crate::{OBJECT, programs};
 
-/// Where attachments are pinned unless another directory is given: a file system of type bpf.
+/// Default directory for the pins of attachments: a file system of type bpf.
 pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/marcato";
 
 /// Names of the maps that an attachment keeps.

@@ -58,7 +58,7 @@ async fn share<E>(
     Ok(Shared { endpoints, at: at.iter().map(|at| at.addr).collect(), low_at })
 }
 
-/// Whether an endpoint could not listen because a port that the system has chosen is in use.
+/// Returns whether an endpoint could not listen because a port that the system has chosen is in use.
 fn was_chosen(error: &ListenError, asked: &[LocalAddress]) -> bool {
     let ListenError::Bind { addr, source } = error else {
         return false;
