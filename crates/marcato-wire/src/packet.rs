@@ -468,13 +468,16 @@ mod tests {
     #[test]
     fn frames_without_ip_are_never_read_as_tcp_or_udp() {
         let tcp = ipv4(6, &[], 0, &tcp(&[], 10));
-        for ethertype in [0x0806, 0x8863, 0x8864, 0x88cc, 0x0026, 0xffff] {
+        for ethertype in [0x0806, 0x8863, 0x88cc, 0x0026, 0xffff] {
             assert_eq!(
                 IpPacket::parse_ethernet(&ethernet(&[], ethertype, &tcp)),
                 Err(PacketError::NotIp(ethertype)),
                 "the bytes would make a good IPv4 packet, but the frame does not say that they are one"
             );
         }
+        // Where a session of PPPoE names its protocol, this packet has its flags and fragment offset.
+        let session = IpPacket::parse_ethernet(&ethernet(&[], ETHERTYPE_PPPOE, &tcp));
+        assert!(matches!(session, Err(PacketError::NotIpInPpp(_))), "{session:?}");
         assert_eq!(
             IpPacket::parse_ethernet(&ethernet(&[], ETHERTYPE_IPV6, &tcp)),
             Err(PacketError::Version(4))
