@@ -8,6 +8,7 @@
 
 enum { TCP_FIN = 0x01, TCP_SYN = 0x02, TCP_RST = 0x04, TCP_ACK = 0x10 };
 enum { PROTOCOL_TCP = 6, PROTOCOL_UDP = 17 };
+#define TCP_HEADER 20
 enum { TRANSPORT_OPAQUE, TRANSPORT_TCP, TRANSPORT_UDP };
 enum { QUIC_NONE, QUIC_SHORT, QUIC_LONG };
 
@@ -166,9 +167,11 @@ GLOBAL int tcp_find_timestamps(struct tcp_options *options, struct packet *packe
 /* Reads a TCP header at `at`; `left` bytes of it and of its payload are there, and it says that there are `len`. */
 INLINE void tcp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, struct packet *packet)
 {
-	__u8 header[20];
-	if (left < sizeof(header) || bpf_skb_load_bytes(skb, at, header, sizeof(header)) < 0)
+	__u8 header[TCP_HEADER];
+	if (bpf_skb_load_bytes(skb, at, header, sizeof(header)) < 0)
 		return;
+	__builtin_memcpy(&packet->key.source_port, &header[0], 2);
+	__builtin_memcpy(&packet->key.destination_port, &header[2], 2);
 	__u32 offset = (header[12] >> 4) * 4;
 	if (offset < sizeof(header) || left < offset)
 		return;
@@ -200,12 +203,16 @@ INLINE void tcp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, str
 /* Reads a UDP header, and the beginning of its payload as QUIC. RFC 8999 section 5, RFC 9000 section 17. */
 INLINE void udp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, struct packet *packet)
 {
-	if (left < 8)
+	__u8 header[9] = {};
+	/* With the first byte of the payload, where there is one. */
+	if (bpf_skb_load_bytes(skb, at, header, left < sizeof(header) ? 8 : sizeof(header)) < 0)
 		return;
+	__builtin_memcpy(&packet->key.source_port, &header[0], 2);
+	__builtin_memcpy(&packet->key.destination_port, &header[2], 2);
 	packet->transport = TRANSPORT_UDP;
 	packet->payload = len - 8;
-	__u8 first;
-	if (left < 9 || bpf_skb_load_bytes(skb, at + 8, &first, 1) < 0)
+	__u8 first = header[8];
+	if (left < sizeof(header))
 		return;
 	if (!(first & 0x80)) {
 		packet->quic = QUIC_SHORT;
@@ -232,12 +239,12 @@ GLOBAL int transport_read(struct __sk_buff *skb, __u32 at, __u32 len, struct pac
 	/* Ports come first in both protocols. A header that is malformed further on still has them. */
 	if (packet->key.protocol != PROTOCOL_TCP && (packet->key.protocol != PROTOCOL_UDP || left < 8))
 		return 0;
-	if (left < 4 || bpf_skb_load_bytes(skb, at, &packet->key.source_port, 4) < 0)
-		return 0;
-	if (packet->key.protocol == PROTOCOL_TCP)
-		tcp_read(skb, at, left, len, packet);
-	else
+	if (packet->key.protocol == PROTOCOL_UDP)
 		udp_read(skb, at, left, len, packet);
+	else if (left >= TCP_HEADER)
+		tcp_read(skb, at, left, len, packet);
+	else if (left >= 4)
+		bpf_skb_load_bytes(skb, at, &packet->key.source_port, 4);
 	return 0;
 }
 
