@@ -85,8 +85,11 @@ impl Drop for Listener {
         for hub in &*self.hubs {
             let mut state = lock(&hub.state);
             state.endpoint.set_room(0);
-            state.accepted = None;
+            // A connection that came while the endpoint ended may still wait in the channel. It goes with
+            // the last sender, and its end takes the same lock.
+            let accepted = state.accepted.take();
             drop(state);
+            drop(accepted);
             hub.wake.notify_one();
         }
     }
