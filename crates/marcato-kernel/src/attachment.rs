@@ -4,24 +4,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::Btf;
-use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray};
 use aya::programs::links::{FdLink, PinnedLink};
-use aya::programs::{BtfTracePoint, SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfLoader};
+use aya::programs::{BtfTracePoint, TcAttachType};
+use aya::{Btf, Ebpf};
 
 use crate::counters::{Counter, Tally};
 use crate::device::Device;
 use crate::error::{AttachError, LoadError};
 use crate::layout::{Configuration, FlowId};
-use crate::state::{self, FlowState};
-use crate::{OBJECT, programs};
+use crate::maps::Maps;
+use crate::programs;
+use crate::state::FlowState;
 
 /// Default directory for the pins of attachments: a file system of type bpf.
 pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/marcato";
 
-/// Names of the maps that an attachment keeps.
-const MAPS: [&str; 3] = ["flows", "counters", "configuration"];
 /// Programs of the device, with their direction.
 const CLASSIFIERS: [(&str, TcAttachType); 2] =
     [("crq_egress", TcAttachType::Egress), ("crq_ingress", TcAttachType::Ingress)];
@@ -34,9 +31,7 @@ const TRACEPOINTS: [(&str, &str); 2] = [("crq_dropped", "kfree_skb"), ("crq_dequ
 #[expect(missing_debug_implementations, reason = "maps of the loader have none")]
 pub struct Attachment {
     directory: PathBuf,
-    flows: HashMap<MapData, [u8; FlowId::LEN], [u8; state::LEN]>,
-    counters: PerCpuArray<MapData, [u8; programs::TALLY]>,
-    configuration: Array<MapData, [u8; Configuration::LEN]>,
+    maps: Maps,
 }
 
 impl Attachment {
@@ -77,18 +72,14 @@ impl Attachment {
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
-        if OBJECT.is_empty() {
-            return Err(LoadError::NotBuilt.into());
-        }
-        let mut ebpf =
-            EbpfLoader::new().map_max_entries("flows", flows).load(OBJECT).map_err(LoadError::from)?;
-        // The configuration comes first, so that no packet sees programs without one.
-        for name in MAPS {
+        let mut ebpf = programs::load(flows)?;
+        for name in Maps::NAMES {
             let map = ebpf.map(name).ok_or(LoadError::Missing(name))?;
             pinned(name, map.pin(directory.join(name)))?;
         }
-        let mut attachment = Self::open_in(directory)?;
-        attachment.configure(configuration)?;
+        // The configuration comes first, so that no packet sees programs without one.
+        let mut maps = Maps::take(&mut ebpf)?;
+        maps.configure(configuration)?;
         // Signals before packets: a packet that is tagged is then also followed.
         let btf = Btf::from_sys_fs().map_err(|source| LoadError::Btf { source })?;
         for (name, tracepoint) in TRACEPOINTS {
@@ -99,7 +90,7 @@ impl Attachment {
             let link = classify(&mut ebpf, name, direction, device)?;
             pinned(name, link.pin(directory.join(name)))?;
         }
-        Ok(attachment)
+        Ok(Self { directory: directory.to_owned(), maps })
     }
 
     /// Opens the attachment of a device.
@@ -111,22 +102,7 @@ impl Attachment {
         if !directory.exists() {
             return Err(AttachError::Detached { device: device.name.clone() });
         }
-        Self::open_in(&directory)
-    }
-
-    fn open_in(directory: &Path) -> Result<Self, AttachError> {
-        let open = |name| {
-            let data =
-                MapData::from_pin(directory.join(name)).map_err(|source| LoadError::Map { name, source })?;
-            Map::from_map_data(data).map_err(|source| LoadError::Map { name, source })
-        };
-        let failed = |name| move |source| LoadError::Map { name, source };
-        Ok(Self {
-            directory: directory.to_owned(),
-            flows: HashMap::try_from(open(MAPS[0])?).map_err(failed(MAPS[0]))?,
-            counters: PerCpuArray::try_from(open(MAPS[1])?).map_err(failed(MAPS[1]))?,
-            configuration: Array::try_from(open(MAPS[2])?).map_err(failed(MAPS[2]))?,
-        })
+        Ok(Self { maps: Maps::open(&directory)?, directory })
     }
 
     /// Changes the configuration. States of flows stay as they are.
@@ -134,8 +110,7 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`] if the kernel refuses it.
     pub fn configure(&mut self, configuration: &Configuration) -> Result<(), AttachError> {
-        let failed = |source| LoadError::Map { name: MAPS[2], source };
-        Ok(self.configuration.set(0, configuration.to_bytes(), 0).map_err(failed)?)
+        Ok(self.maps.configure(configuration)?)
     }
 
     /// Sum of a counter over all CPUs.
@@ -143,17 +118,13 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`] if the map cannot be read.
     pub fn counter(&self, counter: Counter) -> Result<Tally, AttachError> {
-        let failed = |source| LoadError::Map { name: MAPS[1], source };
-        Ok(programs::sum(self.counters.get(&(counter as u32), 0).map_err(failed)?.iter()))
+        Ok(self.maps.counter(counter)?)
     }
 
     /// All flows with a state, in no order. A flow may be missing or come twice if others come and go
     /// meanwhile.
     pub fn flows(&self) -> impl Iterator<Item = (FlowId, FlowState)> {
-        self.flows
-            .iter()
-            .filter_map(Result::ok)
-            .map(|(id, state)| (FlowId(id), FlowState::from_bytes(&state)))
+        self.maps.flows()
     }
 
     /// Takes the programs off the device.
@@ -201,9 +172,7 @@ fn classify(
     device: &Device,
 ) -> Result<FdLink, AttachError> {
     let failed = |source| LoadError::Program { name, source };
-    let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
-    let program: &mut SchedClassifier = program.try_into().map_err(failed)?;
-    program.load().map_err(failed)?;
+    let program = programs::load_classifier(ebpf, name)?;
     let id = program.attach(&device.name, direction).map_err(failed)?;
     let link = program.take_link(id).map_err(failed)?;
     link.try_into().map_err(|source| AttachError::Link { name, source })

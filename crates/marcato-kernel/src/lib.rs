@@ -24,6 +24,8 @@ mod device;
 mod error;
 mod layout;
 #[cfg(target_os = "linux")]
+mod maps;
+#[cfg(target_os = "linux")]
 mod programs;
 mod shaper;
 mod state;

@@ -1,6 +1,6 @@
 //! Loaded programs.
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray};
+use aya::maps::Array;
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions, TestRunResult};
 use aya::{Ebpf, EbpfLoader};
 use marcato_queue::trap::Signal;
@@ -9,7 +9,8 @@ use marcato_units::{Duration, Time};
 use crate::counters::{Counter, Tally};
 use crate::error::LoadError;
 use crate::layout::{Configuration, FlowId, ReadPacket};
-use crate::state::{self, FlowState};
+use crate::maps::{self, Maps};
+use crate::state::FlowState;
 use crate::{OBJECT, layout};
 
 /// Direction in which a packet passes a device.
@@ -19,21 +20,6 @@ pub enum Pass {
     Egress,
     /// The packet enters: the flow's other direction.
     Ingress,
-}
-
-/// Number of bytes of `struct tally` of `bpf/counters.h`.
-pub(crate) const TALLY: usize = 16;
-
-/// Sum over all CPUs.
-pub(crate) fn sum<'a>(counts: impl Iterator<Item = &'a [u8; TALLY]>) -> Tally {
-    counts.fold(Tally::default(), |sum, both| {
-        let [packets, bytes] = [0, 8].map(|at| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&both[at..at + 8]);
-            u64::from_ne_bytes(word)
-        });
-        Tally { packets: sum.packets + packets, bytes: sum.bytes + bytes }
-    })
 }
 
 /// Names of the programs that run without a device.
@@ -50,9 +36,30 @@ const fn test_of(pass: Pass) -> &'static str {
 /// Programs and maps in the kernel, attached to nothing.
 ///
 /// They leave the kernel with this value.
-#[derive(Debug)]
+#[expect(missing_debug_implementations, reason = "maps of the loader have none")]
 pub struct Programs {
     ebpf: Ebpf,
+    maps: Maps,
+}
+
+/// Loads the object with room for so many flows.
+pub(crate) fn load(flows: u32) -> Result<Ebpf, LoadError> {
+    if OBJECT.is_empty() {
+        return Err(LoadError::NotBuilt);
+    }
+    Ok(EbpfLoader::new().map_max_entries(maps::FLOWS, flows).load(OBJECT)?)
+}
+
+/// Loads a classifier of the object into the kernel.
+pub(crate) fn load_classifier<'a>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut SchedClassifier, LoadError> {
+    let failed = |source| LoadError::Program { name, source };
+    let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
+    let program: &mut SchedClassifier = program.try_into().map_err(failed)?;
+    program.load().map_err(failed)?;
+    Ok(program)
 }
 
 impl Programs {
@@ -61,13 +68,10 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if this build has none, or the kernel refuses them.
     pub fn load(configuration: &Configuration, flows: u32) -> Result<Self, LoadError> {
-        if OBJECT.is_empty() {
-            return Err(LoadError::NotBuilt);
-        }
-        let ebpf = EbpfLoader::new().map_max_entries("flows", flows).load(OBJECT)?;
-        let mut programs = Self { ebpf };
-        programs.configure(configuration)?;
-        Ok(programs)
+        let mut ebpf = load(flows)?;
+        let mut maps = Maps::take(&mut ebpf)?;
+        maps.configure(configuration)?;
+        Ok(Self { ebpf, maps })
     }
 
     /// Changes the configuration. States of flows stay as they are.
@@ -75,11 +79,7 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if the kernel refuses it.
     pub fn configure(&mut self, configuration: &Configuration) -> Result<(), LoadError> {
-        const NAME: &str = "configuration";
-        let map = self.ebpf.map_mut(NAME).ok_or(LoadError::Missing(NAME))?;
-        let failed = |source| LoadError::Map { name: NAME, source };
-        let mut map = Array::<_, [u8; Configuration::LEN]>::try_from(map).map_err(failed)?;
-        map.set(0, configuration.to_bytes(), 0).map_err(failed)
+        self.maps.configure(configuration)
     }
 
     /// State of a flow, if it has one.
@@ -87,19 +87,12 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if the map cannot be read.
     pub fn flow(&self, flow: &FlowId) -> Result<Option<FlowState>, LoadError> {
-        match self.flows()?.get(&flow.0, 0) {
-            Ok(bytes) => Ok(Some(FlowState::from_bytes(&bytes))),
-            Err(aya::maps::MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(LoadError::Map { name: "flows", source }),
-        }
+        self.maps.flow(flow)
     }
 
     /// Number of flows that have a state.
-    ///
-    /// # Errors
-    /// [`LoadError`] if the map cannot be read.
-    pub fn flow_count(&self) -> Result<usize, LoadError> {
-        Ok(self.flows()?.keys().filter(Result::is_ok).count())
+    pub fn flow_count(&self) -> usize {
+        self.maps.flows().count()
     }
 
     /// Sum of a counter over all CPUs.
@@ -107,17 +100,7 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if the map cannot be read.
     pub fn counter(&self, counter: Counter) -> Result<Tally, LoadError> {
-        const NAME: &str = "counters";
-        let map = self.ebpf.map(NAME).ok_or(LoadError::Missing(NAME))?;
-        let failed = |source| LoadError::Map { name: NAME, source };
-        let map = PerCpuArray::<_, [u8; TALLY]>::try_from(map).map_err(failed)?;
-        Ok(sum(map.get(&(counter as u32), 0).map_err(failed)?.iter()))
-    }
-
-    fn flows(&self) -> Result<HashMap<&MapData, [u8; FlowId::LEN], [u8; state::LEN]>, LoadError> {
-        const NAME: &str = "flows";
-        let map = self.ebpf.map(NAME).ok_or(LoadError::Missing(NAME))?;
-        HashMap::try_from(map).map_err(|source| LoadError::Map { name: NAME, source })
+        self.maps.counter(counter)
     }
 
     /// Loads the programs that run without a device. The others need the kernel's tracepoints.
@@ -125,16 +108,7 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if the kernel refuses one.
     pub fn load_tests(&mut self) -> Result<(), LoadError> {
-        for name in TESTS {
-            let failed = |source| LoadError::Program { name, source };
-            self.classifier_mut(name)?.load().map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    fn classifier_mut(&mut self, name: &'static str) -> Result<&mut SchedClassifier, LoadError> {
-        let program = self.ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
-        program.try_into().map_err(|source| LoadError::Program { name, source })
+        TESTS.into_iter().try_for_each(|name| load_classifier(&mut self.ebpf, name).map(drop))
     }
 
     /// Runs a program of the tests on a packet.
@@ -195,9 +169,8 @@ impl Programs {
             return Ok(None);
         }
         let map = self.ebpf.map(NAME).ok_or(LoadError::Missing(NAME))?;
-        let failed = |source| LoadError::Map { name: NAME, source };
-        let map = Array::<_, [u8; ReadPacket::LEN]>::try_from(map).map_err(failed)?;
-        Ok(Some(ReadPacket::from_bytes(&map.get(&0, 0).map_err(failed)?)))
+        let map = Array::<_, [u8; ReadPacket::LEN]>::try_from(map).map_err(maps::failed(NAME))?;
+        Ok(Some(ReadPacket::from_bytes(&map.get(&0, 0).map_err(maps::failed(NAME))?)))
     }
 
     /// Books a signal by a packet of the flow of `packet`, that came in the cycle `came`. Needs

@@ -72,9 +72,13 @@ impl FlowState {
         let (packets, bytes, _seen) = (from.u64(), from.u64(), from.u64());
         // Queue, whether the flow is known, and padding.
         from.skip(4);
-        let (mut trap, kind) = (Vec::new(), begin(&mut from));
-        let (since, bytes_in_cycle, seen, kind) = kind;
-        trap.extend([("since", since), ("bytes", bytes_in_cycle), ("packets", seen)]);
+        let mut trap = vec![("since", from.u32()), ("bytes", from.u32()), ("packets", from.u8())];
+        let kind = match from.u8() {
+            1 => Some(TrapKind::Spin),
+            2 => Some(TrapKind::Tcp),
+            _ => None,
+        };
+        from.skip(2);
         let union = from.at;
         match kind {
             Some(TrapKind::Spin) => spin(&mut from, &mut trap),
@@ -89,17 +93,6 @@ impl FlowState {
 
 /// Number of bytes of `struct tcp_trap`, the larger member of the union.
 const TCP_LEN: usize = 80;
-
-fn begin(from: &mut Reader<'_>) -> (u32, u32, u32, Option<TrapKind>) {
-    let (since, bytes, packets) = (from.u32(), from.u32(), from.u8());
-    let kind = match from.u8() {
-        1 => Some(TrapKind::Spin),
-        2 => Some(TrapKind::Tcp),
-        _ => None,
-    };
-    from.skip(2);
-    (since, bytes, packets, kind)
-}
 
 fn spin(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
     put.extend([("spin run_since", from.u32()), ("spin edge", from.u32()), ("spin rtt", from.u32())]);

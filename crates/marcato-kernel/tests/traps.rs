@@ -350,7 +350,7 @@ fn a_full_map_forwards_packets_and_keeps_its_size() {
         let packet = Transport::Tcp(TcpSegment { flags: TcpFlags::SYN, ..TcpSegment::default() });
         programs.pass(Pass::Egress, Time::ZERO, &frame(&Frame::new(&flow, &packet))).unwrap();
     }
-    let count = programs.flow_count().unwrap();
+    let count = programs.flow_count();
     assert!((1..=64).contains(&count), "{count}");
 }
 
@@ -372,8 +372,8 @@ fn udp_that_is_not_quic_takes_no_place() {
         pass(port, Pass::Egress, &long);
         pass(port, Pass::Egress, &short);
     }
-    assert_eq!(programs.flow_count().unwrap(), 0);
+    assert_eq!(programs.flow_count(), 0);
     pass(1, Pass::Ingress, &long);
     pass(1, Pass::Egress, &short);
-    assert_eq!(programs.flow_count().unwrap(), 1);
+    assert_eq!(programs.flow_count(), 1);
 }

@@ -1,0 +1,88 @@
+//! Maps that the programs share with user space.
+
+use std::path::Path;
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+
+use crate::counters::{Counter, Tally};
+use crate::error::LoadError;
+use crate::layout::{Configuration, FlowId};
+use crate::state::{self, FlowState};
+
+/// Number of bytes of `struct tally` of `bpf/counters.h`.
+const TALLY: usize = 16;
+
+pub(crate) const FLOWS: &str = "flows";
+const COUNTERS: &str = "counters";
+const CONFIGURATION: &str = "configuration";
+
+/// Flows, counters and configuration of a set of programs.
+pub(crate) struct Maps {
+    flows: HashMap<MapData, [u8; FlowId::LEN], [u8; state::LEN]>,
+    counters: PerCpuArray<MapData, [u8; TALLY]>,
+    configuration: Array<MapData, [u8; Configuration::LEN]>,
+}
+
+impl Maps {
+    /// Names in the object.
+    pub(crate) const NAMES: [&str; 3] = [FLOWS, COUNTERS, CONFIGURATION];
+
+    /// Takes the maps of a loaded object.
+    pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
+        Self::from(|name| ebpf.take_map(name).ok_or(LoadError::Missing(name)))
+    }
+
+    /// Opens the maps that are pinned in a directory.
+    pub(crate) fn open(directory: &Path) -> Result<Self, LoadError> {
+        Self::from(|name| {
+            let data = MapData::from_pin(directory.join(name)).map_err(failed(name))?;
+            Map::from_map_data(data).map_err(failed(name))
+        })
+    }
+
+    fn from(mut map: impl FnMut(&'static str) -> Result<Map, LoadError>) -> Result<Self, LoadError> {
+        Ok(Self {
+            flows: map(FLOWS)?.try_into().map_err(failed(FLOWS))?,
+            counters: map(COUNTERS)?.try_into().map_err(failed(COUNTERS))?,
+            configuration: map(CONFIGURATION)?.try_into().map_err(failed(CONFIGURATION))?,
+        })
+    }
+
+    pub(crate) fn configure(&mut self, configuration: &Configuration) -> Result<(), LoadError> {
+        self.configuration.set(0, configuration.to_bytes(), 0).map_err(failed(CONFIGURATION))
+    }
+
+    pub(crate) fn flow(&self, flow: &FlowId) -> Result<Option<FlowState>, LoadError> {
+        match self.flows.get(&flow.0, 0) {
+            Ok(bytes) => Ok(Some(FlowState::from_bytes(&bytes))),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(failed(FLOWS)(source)),
+        }
+    }
+
+    pub(crate) fn flows(&self) -> impl Iterator<Item = (FlowId, FlowState)> {
+        self.flows
+            .iter()
+            .filter_map(Result::ok)
+            .map(|(id, state)| (FlowId(id), FlowState::from_bytes(&state)))
+    }
+
+    /// Sum of a counter over all CPUs.
+    pub(crate) fn counter(&self, counter: Counter) -> Result<Tally, LoadError> {
+        let counts = self.counters.get(&(counter as u32), 0).map_err(failed(COUNTERS))?;
+        Ok(counts.iter().fold(Tally::default(), |sum, both| {
+            let [packets, bytes] = [0, 8].map(|at| {
+                let mut word = [0; 8];
+                word.copy_from_slice(&both[at..at + 8]);
+                u64::from_ne_bytes(word)
+            });
+            Tally { packets: sum.packets + packets, bytes: sum.bytes + bytes }
+        }))
+    }
+}
+
+/// Error of the map `name`.
+pub(crate) fn failed(name: &'static str) -> impl Fn(MapError) -> LoadError {
+    move |source| LoadError::Map { name, source }
+}
