@@ -299,6 +299,34 @@ mod tests {
         assert!(pairs.iter().all(|(_, accepted)| lanes(accepted) == 2));
     }
 
+    /// The connection ends with the channel, and needs the lock of the listener's state for it.
+    #[test]
+    fn a_connection_that_nobody_takes_ends_with_its_listener() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (client, listener) = runtime.block_on(async {
+            let config = config(1);
+            let mut server = listen(&config, &[localhost()], true);
+            let (client, accepted) = connected(&config, &mut server).await;
+            let sender = lock(&server.listener.hubs[0].state).accepted.clone().unwrap();
+            // A place that was taken before the application stopped can still be used.
+            let place = sender.try_reserve_owned().unwrap();
+            drop(server.accepted);
+            drop(place.send(accepted));
+            (client, server.listener)
+        });
+        let (done, dropped) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(listener);
+            done.send(())
+        });
+        let dropped = dropped.recv_timeout(LIMIT);
+        let ended =
+            dropped.map(|()| runtime.block_on(async { tokio::time::timeout(LIMIT, client.recv()).await }));
+        // Threads that hang would be waited for.
+        runtime.shutdown_background();
+        assert!(ended.unwrap().unwrap().is_err());
+    }
+
     /// A driver that had no connection left would close its sockets, and with them the way to the
     /// others.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
