@@ -38,7 +38,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_GREETINGS);
 	__type(key, struct flow_key);
-	__type(value, __u8);
+	/* Bits, which any CPU adds. */
+	__type(value, __u32);
 } greetings SEC(".maps");
 
 enum { GREETED = 1, GREETED_BACK = 2 };
@@ -78,15 +79,14 @@ INLINE struct flow *flow_find_or_add(const struct flow_key *key)
 }
 
 /* Notes that a long header of a known version came, from the flow's sender or from the other host. */
-INLINE void greet(const struct flow_key *key, __u8 which)
+INLINE void greet(const struct flow_key *key, __u32 which)
 {
-	__u8 *known = bpf_map_lookup_elem(&greetings, key);
-	__u8 value = which;
+	__u32 *known = bpf_map_lookup_elem(&greetings, key);
 	if (known) {
-		*known |= which;
+		__sync_fetch_and_or(known, which);
 		return;
 	}
-	if (bpf_map_update_elem(&greetings, key, &value, BPF_NOEXIST) != 0)
+	if (bpf_map_update_elem(&greetings, key, &which, BPF_NOEXIST) != 0)
 		count(COUNT_MAP_FULL, 0);
 }
 
@@ -98,7 +98,7 @@ INLINE bool is_quic(const struct trap_config *config, const struct packet *packe
 		return false;
 	if (config->quic_rule == QUIC_FIRST_BIT)
 		return packet->fixed;
-	__u8 *known = bpf_map_lookup_elem(&greetings, &packet->key);
+	__u32 *known = bpf_map_lookup_elem(&greetings, &packet->key);
 	if (!known)
 		return false;
 	if (config->quic_rule == QUIC_VERSION)

@@ -61,6 +61,8 @@ INLINE void note_drop(const struct sk_buff *skb, __u64 location, __u32 reason)
 		return;
 	if (kernel_read(network_header(skb), &packet))
 		signal_to(config, &packet.key, LOSS, skb->tc_index & TAG_STAMP);
+	else
+		count(COUNT_UNKNOWN_SIGNALS, 0);
 }
 
 INLINE void note_departure(const struct crq_config *config, const struct sk_buff *skb)
