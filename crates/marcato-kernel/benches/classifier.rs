@@ -1,7 +1,6 @@
 //! Time of the kernel's programs for a packet, by the kernel's own clock. Needs root.
 //!
-//! A packet that ends no cycle is the usual one. Packets of a new flow each are the worst case: their
-//! flow gets a state, for which another one makes room.
+//! The packet belongs to a known flow and ends no cycle, as most do.
 
 #[cfg(target_os = "linux")]
 #[path = "../tests/traps/build.rs"]

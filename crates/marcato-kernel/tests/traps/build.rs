@@ -19,7 +19,7 @@ pub(super) fn tuple(protocol: u8, port: u16, version: u8) -> FlowTuple {
     }
 }
 
-/// What is around a packet.
+/// Headers around a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wrapping {
     /// VLAN tags.

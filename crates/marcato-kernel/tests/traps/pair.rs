@@ -14,7 +14,7 @@ pub(super) struct Pair<'a> {
     flow: FlowTuple,
     wrapping: Wrapping,
     pub(super) trap: Option<Trap>,
-    /// Whether the flow is in the responsive queue, once it is in one.
+    /// Queue of the flow: true for the responsive one, `None` before its first packet.
     responsive: Option<bool>,
     /// Cycles of the packets that left, in user space and in the kernel.
     stamps: Vec<(Stamp, u8)>,

@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(pipe, 10);
     }
 
-    /// The same losses with the conservative reduction bound: the pipe keeps its size.
+    /// Conservative reduction bound, with the same losses: the pipe keeps its size.
     #[test]
     fn without_growth_only_what_was_delivered_is_replaced() {
         let mut prr = Prr::new(20);
