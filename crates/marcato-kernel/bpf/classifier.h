@@ -22,6 +22,14 @@ struct {
 	__type(value, struct crq_config);
 } configuration SEC(".maps");
 
+/* Text of the loader, which reads it when it changes the configuration later. No program uses it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct note);
+} note SEC(".maps");
+
 INLINE const struct crq_config *configured(void)
 {
 	__u32 only = 0;

@@ -3,6 +3,7 @@
 #ifndef MARCATO_CONFIG_H
 #define MARCATO_CONFIG_H
 
+#include "limits.h"
 #include "types.h"
 
 enum { CYCLES_HALF, CYCLES_MATCHED, CYCLES_ROUND_TRIP };
@@ -51,6 +52,10 @@ struct crq_config {
 	/* Text of CoDel in the kernel, for kernels that give no reason when CoDel drops; 0 where they do. */
 	__u64 codel_from;
 	__u64 codel_to;
+};
+
+struct note {
+	char text[NOTE_LENGTH];
 };
 
 #endif

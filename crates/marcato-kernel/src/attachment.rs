@@ -93,6 +93,11 @@ impl Attachment {
         Ok(Self { directory: directory.to_owned(), maps })
     }
 
+    /// Returns whether a device has an attachment.
+    pub fn exists(pins: &Path, device: &Device) -> bool {
+        Self::directory(pins, device).exists()
+    }
+
     /// Opens the attachment of a device.
     ///
     /// # Errors
@@ -111,6 +116,22 @@ impl Attachment {
     /// [`AttachError`] if the kernel refuses it.
     pub fn configure(&mut self, configuration: &Configuration) -> Result<(), AttachError> {
         Ok(self.maps.configure(configuration)?)
+    }
+
+    /// Keeps a text with the attachment. The programs do not read it.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the text is too long, or the kernel refuses it.
+    pub fn set_note(&mut self, text: &str) -> Result<(), AttachError> {
+        Ok(self.maps.set_note(text)?)
+    }
+
+    /// Text that was kept with the attachment; empty if there was none.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the map cannot be read.
+    pub fn note(&self) -> Result<String, AttachError> {
+        Ok(self.maps.note()?)
     }
 
     /// Sum of a counter over all CPUs.

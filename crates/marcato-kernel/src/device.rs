@@ -27,33 +27,56 @@ impl Device {
     /// # Errors
     /// [`DeviceError`] if there is no such device, or none that CRQ can be used on.
     pub fn find(name: &str) -> Result<Self, DeviceError> {
-        let said = Command::new("ip")
-            .args(["-json", "-details", "link", "show", "dev", name])
-            .output()
-            .map_err(DeviceError::NoIp)?;
-        if !said.status.success() {
-            let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-            return Err(DeviceError::Unknown { name: name.to_owned(), why });
-        }
-        let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(DeviceError::Namespace)?.ino();
-        // The kernel numbers namespaces with 32 bits.
-        let netns = u32::try_from(inode).unwrap_or(u32::MAX);
-        Self::from_json(name, netns, &said.stdout)
+        let links = links(name, &["dev", name])?;
+        let link =
+            links.into_iter().next().ok_or_else(|| DeviceError::Unreadable { name: name.to_owned() })?;
+        link.device(namespace()?)
     }
 
-    /// Reads the output of `ip -json -details link show dev`.
-    pub(crate) fn from_json(name: &str, netns: u32, json: &[u8]) -> Result<Self, DeviceError> {
-        let unreadable = || DeviceError::Unreadable { name: name.to_owned() };
-        let links: Vec<Link> = serde_json::from_slice(json).map_err(|_| unreadable())?;
-        let link = links.into_iter().next().ok_or_else(unreadable)?;
-        let ethernet = match link.link_type.as_str() {
+    /// Returns the devices of the caller's network namespace that CRQ can be used on.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if they cannot be listed.
+    pub fn all() -> Result<Vec<Self>, DeviceError> {
+        let netns = namespace()?;
+        Ok(links("all devices", &[])?.into_iter().filter_map(|link| link.device(netns).ok()).collect())
+    }
+}
+
+/// Inode number of the caller's network namespace.
+fn namespace() -> Result<u32, DeviceError> {
+    let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(DeviceError::Namespace)?.ino();
+    // The kernel numbers namespaces with 32 bits.
+    Ok(u32::try_from(inode).unwrap_or(u32::MAX))
+}
+
+/// Returns what `ip` lists.
+fn links(name: &str, which: &[&str]) -> Result<Vec<Link>, DeviceError> {
+    let said = Command::new("ip")
+        .args(["-json", "-details", "link", "show"])
+        .args(which)
+        .output()
+        .map_err(DeviceError::NoIp)?;
+    if !said.status.success() {
+        let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+        return Err(DeviceError::Unknown { name: name.to_owned(), why });
+    }
+    read(name, &said.stdout)
+}
+
+/// Reads the output of `ip -json -details link show`.
+fn read(name: &str, json: &[u8]) -> Result<Vec<Link>, DeviceError> {
+    serde_json::from_slice(json).map_err(|_| DeviceError::Unreadable { name: name.to_owned() })
+}
+
+impl Link {
+    fn device(self, netns: u32) -> Result<Device, DeviceError> {
+        let ethernet = match self.link_type.as_str() {
             "ether" => true,
             "none" | "ppp" | "ipip" | "gre" | "sit" | "tunnel6" | "rawip" => false,
-            kind => {
-                return Err(DeviceError::Kind { name: name.to_owned(), kind: kind.to_owned() });
-            }
+            _ => return Err(DeviceError::Kind { name: self.ifname, kind: self.link_type }),
         };
-        Ok(Self { name: link.ifname, ifindex: link.ifindex, netns, ethernet, queues: link.num_tx_queues })
+        Ok(Device { name: self.ifname, ifindex: self.ifindex, netns, ethernet, queues: self.num_tx_queues })
     }
 }
 
@@ -77,18 +100,22 @@ mod tests {
 
     #[test]
     fn devices_are_read_from_the_output_of_ip() {
+        let device = |json: &[u8]| {
+            let links = read("lo", json)?;
+            links.into_iter().next().ok_or(DeviceError::Unreadable { name: "lo".to_owned() })?.device(9)
+        };
         let json = br#"[{"ifindex":7,"ifname":"wan","flags":["UP"],"mtu":1500,"link_type":"ether","num_tx_queues":4}]"#;
         let expected = Device { name: "wan".to_owned(), ifindex: 7, netns: 9, ethernet: true, queues: 4 };
-        assert_eq!(Device::from_json("wan", 9, json).ok(), Some(expected));
+        assert_eq!(device(json).ok(), Some(expected));
         let ppp = br#"[{"ifindex":8,"ifname":"ppp0","link_type":"ppp"}]"#;
-        let ppp = Device::from_json("ppp0", 9, ppp).unwrap();
+        let ppp = device(ppp).unwrap();
         assert!(!ppp.ethernet && ppp.queues == 1);
         for (json, said) in [
             (&br#"[{"ifindex":1,"ifname":"lo","link_type":"loopback"}]"#[..], "loopback"),
             (b"[]", "cannot be read"),
             (b"?", "cannot be read"),
         ] {
-            let error = Device::from_json("lo", 9, json).unwrap_err().to_string();
+            let error = device(json).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
     }

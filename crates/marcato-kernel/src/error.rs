@@ -36,6 +36,12 @@ pub enum LoadError {
     /// The object has no such program or map.
     #[error("the object has no {0}: build it from the sources of this version")]
     Missing(&'static str),
+    /// The note is too long for its map.
+    #[error("the note is longer than {most} bytes: shorten it")]
+    Note {
+        /// Largest number of bytes.
+        most: usize,
+    },
     /// The kernel does not describe its own types.
     #[error("the kernel's BTF: {source}; use a kernel with CONFIG_DEBUG_INFO_BTF")]
     Btf {
@@ -79,6 +85,43 @@ pub enum DeviceError {
     /// The system does not name the network namespace.
     #[error("the network namespace has no number: {0}; mount /proc")]
     Namespace(#[source] io::Error),
+}
+
+/// Error returned when iproute2's `tc` does not do what it is asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TcError {
+    /// There is no `tc`.
+    #[error("`tc` cannot be run: {0}; install iproute2")]
+    NoTc(#[source] io::Error),
+    /// The kernel has no such discipline.
+    #[error(
+        "`{command}` fails: the kernel has no such queue; load its module (sch_htb, sch_codel, sch_fq_codel), or choose `droptail`"
+    )]
+    Kind {
+        /// The command.
+        command: String,
+    },
+    /// The caller may not change queues.
+    #[error("`{command}` fails: it is not permitted; run as root, or with CAP_NET_ADMIN")]
+    Privilege {
+        /// The command.
+        command: String,
+    },
+    /// The kernel refuses a command.
+    #[error("`{command}` fails: {why}")]
+    Refused {
+        /// The command.
+        command: String,
+        /// Message of `tc`.
+        why: String,
+    },
+    /// The output of `tc` is not as it should be.
+    #[error("the output of `{command}` cannot be read: use iproute2 5.0 or later")]
+    Unreadable {
+        /// The command.
+        command: String,
+    },
 }
 
 /// Error returned when programs cannot be attached to a device, or their attachment not be used.

@@ -157,6 +157,26 @@ impl FlowId {
         (bytes[36], bytes[37]) = (flow.protocol, family);
         Self(bytes)
     }
+
+    /// Flow of this key.
+    pub fn tuple(&self) -> FlowTuple {
+        let address = |at: usize| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&self.0[at..at + 16]);
+            match self.0[37] {
+                4 => IpAddr::from([octets[12], octets[13], octets[14], octets[15]]),
+                _ => IpAddr::from(octets),
+            }
+        };
+        let port = |at: usize| u16::from_be_bytes([self.0[at], self.0[at + 1]]);
+        FlowTuple {
+            source: address(0),
+            destination: address(16),
+            source_port: port(32),
+            destination_port: port(34),
+            protocol: self.0[36],
+        }
+    }
 }
 
 /// Packet as the programs read it: `struct packet` of `bpf/packet.h`.
@@ -227,5 +247,24 @@ impl Context {
         }
         bytes[Self::TSTAMP..Self::TSTAMP + 8].copy_from_slice(&self.time.to_ne_bytes());
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_its_flow() {
+        for (source, destination) in [("192.0.2.1", "198.51.100.7"), ("2001:db8::1", "2001:db8:ffff::2")] {
+            let flow = FlowTuple {
+                source: source.parse().unwrap(),
+                destination: destination.parse().unwrap(),
+                source_port: 443,
+                destination_port: 50_000,
+                protocol: FlowTuple::TCP,
+            };
+            assert_eq!(FlowId::new(&flow).tuple(), flow);
+        }
     }
 }

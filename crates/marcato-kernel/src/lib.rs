@@ -27,6 +27,10 @@ mod layout;
 mod maps;
 #[cfg(target_os = "linux")]
 mod programs;
+#[cfg(target_os = "linux")]
+mod queues;
+#[cfg(target_os = "linux")]
+mod requirements;
 mod shaper;
 mod state;
 
@@ -36,10 +40,14 @@ pub use counters::{Counter, Tally};
 #[cfg(target_os = "linux")]
 pub use device::Device;
 #[cfg(target_os = "linux")]
-pub use error::{AttachError, DeviceError, LoadError};
+pub use error::{AttachError, DeviceError, LoadError, TcError};
 pub use layout::{Configuration, FlowId, ReadPacket};
 #[cfg(target_os = "linux")]
 pub use programs::{Pass, Programs};
+#[cfg(target_os = "linux")]
+pub use queues::Queue;
+#[cfg(target_os = "linux")]
+pub use requirements::Missing;
 pub use shaper::{QueueKind, Shaper, TcCommand};
 pub use state::FlowState;
 

@@ -16,17 +16,21 @@ const TALLY: usize = 16;
 pub(crate) const FLOWS: &str = "flows";
 const COUNTERS: &str = "counters";
 const CONFIGURATION: &str = "configuration";
+const NOTE: &str = "note";
+/// Number of bytes of `struct note` of `bpf/config.h`.
+const NOTE_LEN: usize = 2048;
 
 /// Flows, counters and configuration of a set of programs.
 pub(crate) struct Maps {
     flows: HashMap<MapData, [u8; FlowId::LEN], [u8; state::LEN]>,
     counters: PerCpuArray<MapData, [u8; TALLY]>,
     configuration: Array<MapData, [u8; Configuration::LEN]>,
+    note: Array<MapData, [u8; NOTE_LEN]>,
 }
 
 impl Maps {
     /// Names in the object.
-    pub(crate) const NAMES: [&str; 3] = [FLOWS, COUNTERS, CONFIGURATION];
+    pub(crate) const NAMES: [&str; 4] = [FLOWS, COUNTERS, CONFIGURATION, NOTE];
 
     /// Takes the maps of a loaded object.
     pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, LoadError> {
@@ -46,11 +50,25 @@ impl Maps {
             flows: map(FLOWS)?.try_into().map_err(failed(FLOWS))?,
             counters: map(COUNTERS)?.try_into().map_err(failed(COUNTERS))?,
             configuration: map(CONFIGURATION)?.try_into().map_err(failed(CONFIGURATION))?,
+            note: map(NOTE)?.try_into().map_err(failed(NOTE))?,
         })
     }
 
     pub(crate) fn configure(&mut self, configuration: &Configuration) -> Result<(), LoadError> {
         self.configuration.set(0, configuration.to_bytes(), 0).map_err(failed(CONFIGURATION))
+    }
+
+    pub(crate) fn set_note(&mut self, text: &str) -> Result<(), LoadError> {
+        let mut bytes = [0; NOTE_LEN];
+        let room = bytes.get_mut(..text.len()).ok_or(LoadError::Note { most: NOTE_LEN })?;
+        room.copy_from_slice(text.as_bytes());
+        self.note.set(0, bytes, 0).map_err(failed(NOTE))
+    }
+
+    pub(crate) fn note(&self) -> Result<String, LoadError> {
+        let bytes = self.note.get(&0, 0).map_err(failed(NOTE))?;
+        let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
     }
 
     pub(crate) fn flow(&self, flow: &FlowId) -> Result<Option<FlowState>, LoadError> {

@@ -24,6 +24,17 @@ pub enum QueueKind {
     FqCodel,
 }
 
+impl QueueKind {
+    /// Name of the kernel's discipline.
+    const fn discipline(self) -> &'static str {
+        match self {
+            Self::DropTail => "pfifo",
+            Self::Codel | Self::CodelEcn => "codel",
+            Self::FqCodel => "fq_codel",
+        }
+    }
+}
+
 /// Queues of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaper {
@@ -99,7 +110,7 @@ impl Shaper {
         let packets = (bytes / 1500).clamp(20, 100_000);
         let kind = match kind {
             QueueKind::DropTail => format!("pfifo limit {packets}"),
-            QueueKind::Codel => format!("codel limit {packets}"),
+            QueueKind::Codel => format!("codel limit {packets} noecn"),
             QueueKind::CodelEcn => format!("codel limit {packets} ecn"),
             QueueKind::FqCodel => "fq_codel noecn".to_owned(),
         };
@@ -107,6 +118,23 @@ impl Shaper {
             "qdisc replace dev {device} parent {MAJOR:x}:{minor:x} handle {:x}: {kind}",
             MAJOR << 8 | minor
         ))
+    }
+
+    /// Commands that change the queues of a device from `before` to these. Packets that wait in a
+    /// queue whose kind changes are lost; others stay.
+    pub fn changes(&self, device: &str, before: &Self) -> Vec<TcCommand> {
+        // HTB itself has nothing to change, and the kernel refuses it.
+        let mut commands = self.commands(device).split_off(1);
+        let kinds =
+            [(STANDARD, before.standard, self.standard), (RESPONSIVE, before.responsive, self.responsive)];
+        for (minor, before, after) in kinds {
+            if before.discipline() != after.discipline() {
+                // A handle keeps its kind, so the queue has to go first.
+                let gone = format!("qdisc del dev {device} parent {MAJOR:x}:{minor:x}");
+                commands.insert(3, TcCommand::new(&gone));
+            }
+        }
+        commands
     }
 
     /// Command that removes the queues: the device gets the system's default queue.
@@ -147,6 +175,22 @@ mod tests {
         );
         assert_eq!(SHAPER.priority(), [0x00c4_0010, 0x00c4_0020]);
         assert_eq!(Shaper::undo("wan").to_string(), "tc qdisc del dev wan root handle c4:");
+    }
+
+    #[test]
+    fn a_queue_of_another_kind_is_made_anew_and_one_of_the_same_kind_changed() {
+        let texts = |after: Shaper| -> Vec<String> {
+            after.changes("wan", &SHAPER).iter().map(ToString::to_string).collect()
+        };
+        let same = texts(Shaper { share: 50, responsive: QueueKind::Codel, ..SHAPER });
+        assert!(
+            same.iter().all(|command| !command.contains("root") && !command.contains(" del ")),
+            "{same:?}"
+        );
+        assert_eq!(same[4], "tc qdisc replace dev wan parent c4:20 handle c420: codel limit 416 noecn");
+        let other = texts(Shaper { standard: QueueKind::FqCodel, ..SHAPER });
+        assert_eq!(other.len(), 6);
+        assert_eq!(other[3], "tc qdisc del dev wan parent c4:10");
     }
 
     #[test]

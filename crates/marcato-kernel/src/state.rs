@@ -1,12 +1,24 @@
 //! State of a flow in the kernel's map: `struct flow` of `bpf/flow.h`.
 
-use marcato_queue::trap::TrapKind;
+use marcato_queue::Class;
+use marcato_queue::trap::{TrapKind, Verdict};
+use marcato_units::{Duration, Time};
 
 /// State of a flow, as the kernel keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
     /// Kind that the flow is assessed as; `None` while no packet has decided that.
     pub kind: Option<TrapKind>,
+    /// Queue that the last packet was sent to; `None` before the first.
+    pub queue: Option<Class>,
+    /// Verdicts on loss and marks.
+    pub verdicts: [Verdict; 2],
+    /// Round trip of the path; `None` while it is not measured.
+    pub rtt: Option<Duration>,
+    /// Number of cycles that have ended.
+    pub cycles: u32,
+    /// Time of the last packet, by the kernel's monotonic clock.
+    pub seen: Time,
     /// Packets that left.
     pub packets: u64,
     /// Their bytes.
@@ -69,9 +81,14 @@ impl FlowState {
         from.skip(4 + 2 * 4 * 4);
         let signals = [from.u32(), from.u32()];
         let changes = from.u32();
-        let (packets, bytes, _seen) = (from.u64(), from.u64(), from.u64());
-        // Queue, whether the flow is known, and padding.
-        from.skip(4);
+        let (packets, bytes, seen) = (from.u64(), from.u64(), Time::from_nanos(from.u64()));
+        let queue = match from.u8() {
+            0 => Some(Class::Standard),
+            1 => Some(Class::Responsive),
+            _ => None,
+        };
+        // Whether the flow is known, and padding.
+        from.skip(3);
         let mut trap = vec![("since", from.u32()), ("bytes", from.u32()), ("packets", from.u8())];
         let kind = match from.u8() {
             1 => Some(TrapKind::Spin),
@@ -87,7 +104,34 @@ impl FlowState {
         }
         from.at = union + TCP_LEN;
         assessment(&mut from, &mut trap);
-        Self { kind, packets, bytes, signals, changes, trap }
+        let value = |name: &str| trap.iter().find(|(of, _)| *of == name).map_or(0, |(_, value)| *value);
+        let rtt = value(if kind == Some(TrapKind::Spin) { "spin rtt" } else { "tcp rtt" });
+        let mut codes = trap.iter().filter(|(of, _)| *of == "verdict").map(|(_, code)| verdict(*code));
+        let verdicts = [(); 2].map(|()| codes.next().unwrap_or_default());
+        Self {
+            kind,
+            queue: queue.filter(|_| packets > 0),
+            verdicts,
+            rtt: (rtt > 0).then(|| Duration::from_nanos(u64::from(rtt) * TICK_NANOS)),
+            cycles: value("cycles"),
+            seen,
+            packets,
+            bytes,
+            signals,
+            changes,
+            trap,
+        }
+    }
+}
+
+/// Tick of the traps, in nanoseconds.
+const TICK_NANOS: u64 = 1024;
+
+const fn verdict(code: u32) -> Verdict {
+    match code {
+        1 => Verdict::Responsive,
+        2 => Verdict::Unresponsive,
+        _ => Verdict::Unclassified,
     }
 }
 

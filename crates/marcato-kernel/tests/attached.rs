@@ -12,7 +12,9 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use marcato_kernel::{Attachment, Configuration, Counter, Device, FlowState, QueueKind, Shaper};
+use marcato_kernel::{
+    Attachment, Configuration, Counter, Device, FlowState, Queue, QueueKind, Shaper, TcCommand,
+};
 use marcato_queue::trap::{TrapConfig, TrapKind};
 use marcato_units::{Duration, Rate};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -197,6 +199,29 @@ fn tcp_of_the_kernel_is_followed_through_its_cycles() {
 }
 
 #[test]
+fn queues_change_under_traffic_and_keep_its_flows() {
+    let Some(net) = Net::new("set") else { return };
+    let run = |commands: Vec<TcCommand>| net.on(0, || commands.iter().for_each(|it| drop(it.run().unwrap())));
+    run(SHAPER.commands("wan"));
+    let attachment = attach(&net, SHAPER.priority());
+    net.send(200_000);
+    let flows = attachment.flows().count();
+    let faster = Shaper { rate: Rate::from_mbps(100), share: 80, ..SHAPER };
+    run(faster.changes("wan", &SHAPER));
+    net.send(200_000);
+    assert_eq!(attachment.flows().count(), flows + 1);
+    let queues = net.on(0, || Queue::all("wan").unwrap());
+    let kinds: Vec<_> = queues.iter().map(|queue| queue.kind.as_str()).collect();
+    assert_eq!(kinds, ["htb", "pfifo", "pfifo"]);
+    assert!(queues[0].packets > 260, "{queues:?}");
+    assert!(
+        net.tc("class show dev wan").contains("c4:20 parent c4:1 leaf c420: prio 0 rate 80Mbit ceil 100Mbit")
+    );
+    run(vec![Shaper::undo("wan")]);
+    assert!(net.on(0, || Queue::all("wan").unwrap())[0].is_default());
+}
+
+#[test]
 fn without_its_programs_all_traffic_has_the_standard_queue() {
     let Some(net) = Net::new("open") else { return };
     for command in SHAPER.commands("wan") {
@@ -219,10 +244,14 @@ fn without_its_programs_all_traffic_has_the_standard_queue() {
 fn an_attachment_outlives_its_process_and_is_taken_off_whole() {
     let Some(net) = Net::new("pin") else { return };
     // As if the process had ended: the value is dropped.
-    drop(attach(&net, [0; 2]));
+    let mut attachment = attach(&net, [0; 2]);
+    attachment.set_note("rate = 20").unwrap();
+    assert!(attachment.set_note(&"x".repeat(3000)).is_err());
+    drop(attachment);
     net.send(100_000);
     let device = net.on(0, || Device::find("wan").unwrap());
     let mut attachment = Attachment::open(net.pins.path(), &device).unwrap();
+    assert_eq!(attachment.note().unwrap(), "rate = 20");
     let before = attachment.counter(Counter::Standard).unwrap().packets;
     assert!(before > 60, "{before}");
     let flows = attachment.flows().count();
