@@ -1,23 +1,59 @@
-//! Compiles the eBPF programs with clang. Without clang, or without libbpf's headers, the crate is
-//! built all the same, and says so where the programs are loaded.
+//! Compiles the eBPF programs with clang, or takes the object that was compiled elsewhere.
+//!
+//! In this order: the object that `MARCATO_BPF_OBJECT` names; clang; the object that is shipped beside
+//! the sources (`make bpf`). Without any, the crate is built all the same, and says so where the programs
+//! are loaded. An object of other sources than these is refused.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Object that is shipped with sources.
+const SHIPPED: &str = "bpf/crq.bpf.o";
+/// Text before the digest of the sources, in the object.
+const STAMP: &str = "marcato-crq-sources:";
+
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=MARCATO_CLANG");
+    println!("cargo::rerun-if-env-changed=MARCATO_BPF_OBJECT");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("crq.bpf.o");
-    if let Err(why) = compile(&out) {
-        println!("cargo::warning=the eBPF programs of CRQ are not built: {why}");
-        // An empty object stands for none.
-        fs::write(&out, []).expect("OUT_DIR can be written");
-    }
+    let stamp = format!("{STAMP}{:016x}", digest());
+    let object = if let Some(named) = env::var_os("MARCATO_BPF_OBJECT") {
+        take(Path::new(&named), &stamp).unwrap_or_else(|why| panic!("MARCATO_BPF_OBJECT: {why}"))
+    } else {
+        let compiled = compile(&out, &stamp);
+        compiled.or_else(|why| take(Path::new(SHIPPED), &stamp).map_err(|_| why)).unwrap_or_else(|why| {
+            println!("cargo::warning=the eBPF programs of CRQ are not built: {why}");
+            // An empty object stands for none.
+            Vec::new()
+        })
+    };
+    fs::write(&out, object).expect("OUT_DIR can be written");
 }
 
-fn compile(out: &Path) -> Result<(), String> {
+/// Digest of all sources: FNV-1a, which is enough to notice a mistake.
+fn digest() -> u64 {
+    let entries = fs::read_dir("bpf").expect("bpf/ is there").flatten().map(|entry| entry.path());
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|end| end == "h" || end == "c");
+    let mut sources: Vec<PathBuf> = entries.filter(is_source).collect();
+    sources.sort();
+    let bytes = sources.iter().flat_map(|path| fs::read(path).expect("sources can be read"));
+    bytes
+        .fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Reads an object, if it was compiled from these sources.
+fn take(path: &Path, stamp: &str) -> Result<Vec<u8>, String> {
+    let object = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    if object.windows(stamp.len()).any(|part| part == stamp.as_bytes()) {
+        return Ok(object);
+    }
+    Err(format!("{}: it was compiled from other sources than these: `make bpf` writes one", path.display()))
+}
+
+fn compile(out: &Path, stamp: &str) -> Result<Vec<u8>, String> {
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return Err("the target is not Linux".to_owned());
     }
@@ -27,7 +63,7 @@ fn compile(out: &Path) -> Result<(), String> {
     let include = format!("-I/usr/include/{machine}-linux-gnu");
     let said = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter"])
-        .args([&include, "-c", "bpf/crq.bpf.c", "-o"])
+        .args([&include, &format!("-DSOURCES=\"{stamp}\""), "-c", "bpf/crq.bpf.c", "-o"])
         .arg(out)
         .output()
         .map_err(|error| format!("`{clang}` cannot be run ({error}): install clang and libbpf-dev"))?;
@@ -38,5 +74,5 @@ fn compile(out: &Path) -> Result<(), String> {
     for line in text.lines().filter(|line| !line.is_empty()) {
         println!("cargo::warning={line}");
     }
-    Ok(())
+    take(out, stamp)
 }

@@ -39,6 +39,8 @@ enum { STANDARD_QUEUE, RESPONSIVE_QUEUE, QUEUES };
 /* Verdicts that admit a flow to the responsive queue. `Admission` in marcato-queue/src/crq/config.rs. */
 enum { ADMIT_LOSS, ADMIT_ECN, ADMIT_ANY };
 
+enum { CODELS = 2 };
+
 struct crq_config {
 	struct trap_config trap;
 	/* Priorities that name the HTB classes, by queue; 0 leaves packets as they are. */
@@ -49,9 +51,9 @@ struct crq_config {
 	/* Bytes before the IP header: 14 with Ethernet, 0 without a link-layer header. */
 	__u32 link_header;
 	__u32 admission;
-	/* Text of CoDel in the kernel, for kernels that give no reason when CoDel drops; 0 where they do. */
-	__u64 codel_from;
-	__u64 codel_to;
+	/* Code of CoDel in the kernel, first address and the one after the last, for kernels that give no reason when CoDel
+	 * drops: of sch_codel and of sch_fq_codel. Zeros where it is not known. */
+	__u64 codel[CODELS][2];
 };
 
 struct note {

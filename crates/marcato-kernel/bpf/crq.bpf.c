@@ -5,6 +5,9 @@
 /* The kernel lends some of its helpers to programs under its own licence only; MIT may be combined with it. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+/* Digest of the sources, by which a build knows that an object is theirs. */
+char SOURCES_DIGEST[] SEC("sources") = SOURCES;
+
 /* Leaving packets: assessed, and sent to their queue by `skb->priority`. */
 SEC("classifier")
 int crq_egress(struct __sk_buff *skb)

@@ -44,7 +44,10 @@ INLINE bool is_drop_of_queue(const struct crq_config *config, __u64 location, __
 	if (REASON_IS(reason, SKB_DROP_REASON_QDISC_DROP) || REASON_IS(reason, SKB_DROP_REASON_QDISC_OVERLIMIT) ||
 	    REASON_IS(reason, SKB_DROP_REASON_QDISC_CONGESTED))
 		return true;
-	return location >= config->codel_from && location < config->codel_to;
+	bool codel = false;
+	for (int i = 0; i < CODELS; i++)
+		codel |= location >= config->codel[i][0] && location < config->codel[i][1];
+	return codel;
 }
 
 /* Address of the IP header, as a number: it is read with checks, wherever it points. */

@@ -4,13 +4,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::programs::links::{FdLink, PinnedLink};
+use aya::programs::links::FdLink;
 use aya::programs::{BtfTracePoint, TcAttachType};
 use aya::{Btf, Ebpf};
 
+use crate::codel::codel_text;
 use crate::counters::{Counter, Tally};
 use crate::device::Device;
 use crate::error::{AttachError, LoadError};
+use crate::hook::{self, Hook};
 use crate::layout::{Configuration, FlowId};
 use crate::maps::Maps;
 use crate::programs;
@@ -27,11 +29,20 @@ const TRACEPOINTS: [(&str, &str); 2] = [("crq_dropped", "kfree_skb"), ("crq_dequ
 
 /// Programs on a device.
 ///
-/// They are pinned in the kernel, and go on when this value is dropped or its process killed.
+/// They are pinned in the kernel, and go on when this value is dropped or its process killed; those of
+/// [`hold`](Self::hold) are not, and leave with it.
 #[expect(missing_debug_implementations, reason = "maps of the loader have none")]
 pub struct Attachment {
-    directory: PathBuf,
     maps: Maps,
+    #[expect(dead_code, reason = "its drop matters")]
+    held: Held,
+}
+
+/// Links that are not pinned.
+#[derive(Default)]
+struct Held {
+    links: Vec<FdLink>,
+    hooks: Vec<Hook>,
 }
 
 impl Attachment {
@@ -40,8 +51,10 @@ impl Attachment {
         pins.join(format!("crq-{}-{}", device.netns, device.ifindex))
     }
 
-    /// Attaches the programs to a device, with room for so many flows. Needs a kernel with tcx
-    /// (Linux 6.6).
+    /// Attaches the programs to a device, with room for so many flows.
+    ///
+    /// Make the queues first: where the kernel does not name CoDel's drops, the programs know them by
+    /// its code, which has to be loaded.
     ///
     /// # Errors
     /// [`AttachError`] if they are attached already, or the kernel refuses one of them. Nothing is
@@ -58,16 +71,25 @@ impl Attachment {
         }
         fs::create_dir_all(&directory)
             .map_err(|source| AttachError::Directory { path: directory.clone(), source })?;
-        let attached = Self::attach_in(&directory, device, configuration, flows);
+        let attached = Self::attach_in(Some(&directory), device, configuration, flows);
         if attached.is_err() {
-            // What was pinned leaves the kernel with its file.
-            let _ = remove(&directory);
+            // The first error is the one to tell.
+            let _ = Self::detach(pins, device);
         }
         attached
     }
 
+    /// Attaches the programs to a device for as long as the value lives, without pins: for tests and
+    /// experiments.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the kernel refuses one of the programs.
+    pub fn hold(device: &Device, configuration: &Configuration, flows: u32) -> Result<Self, AttachError> {
+        Self::attach_in(None, device, configuration, flows)
+    }
+
     fn attach_in(
-        directory: &Path,
+        directory: Option<&Path>,
         device: &Device,
         configuration: &Configuration,
         flows: u32,
@@ -75,22 +97,40 @@ impl Attachment {
         let mut ebpf = programs::load(flows)?;
         for name in Maps::NAMES {
             let map = ebpf.map(name).ok_or(LoadError::Missing(name))?;
-            pinned(name, map.pin(directory.join(name)))?;
+            directory.map_or(Ok(()), |directory| pinned(name, map.pin(directory.join(name))))?;
         }
         // The configuration comes first, so that no packet sees programs without one.
         let mut maps = Maps::take(&mut ebpf)?;
-        maps.configure(configuration)?;
+        maps.configure(configuration, codel_text())?;
+        let mut held = Held::default();
         // Signals before packets: a packet that is tagged is then also followed.
         let btf = Btf::from_sys_fs().map_err(|source| LoadError::Btf { source })?;
         for (name, tracepoint) in TRACEPOINTS {
             let link = trace(&mut ebpf, name, tracepoint, &btf)?;
-            pinned(name, link.pin(directory.join(name)))?;
+            match directory {
+                Some(directory) => drop(pinned(name, link.pin(directory.join(name)))?),
+                None => held.links.push(link),
+            }
         }
         for (name, direction) in CLASSIFIERS {
-            let link = classify(&mut ebpf, name, direction, device)?;
-            pinned(name, link.pin(directory.join(name)))?;
+            let hook = hook::attach(&mut ebpf, name, direction, device)?;
+            match directory {
+                Some(directory) => hook.keep(name, &directory.join(name))?,
+                None => held.hooks.push(hook),
+            }
         }
-        Ok(Self { directory: directory.to_owned(), maps })
+        Ok(Self { maps, held })
+    }
+
+    /// Returns a line for each program and the place where it would be attached.
+    pub fn programs(device: &str) -> impl Iterator<Item = String> {
+        let traced =
+            TRACEPOINTS.iter().map(|(name, point)| format!("attach {name} to the tracepoint {point}"));
+        let classifiers = CLASSIFIERS.iter().map(move |(name, direction)| {
+            let direction = if *direction == TcAttachType::Egress { "leave" } else { "enter" };
+            format!("attach {name} to packets that {direction} {device}")
+        });
+        traced.chain(classifiers)
     }
 
     /// Returns whether a device has an attachment.
@@ -107,7 +147,7 @@ impl Attachment {
         if !directory.exists() {
             return Err(AttachError::Detached { device: device.name.clone() });
         }
-        Ok(Self { maps: Maps::open(&directory)?, directory })
+        Ok(Self { maps: Maps::open(&directory)?, held: Held::default() })
     }
 
     /// Changes the configuration. States of flows stay as they are.
@@ -115,7 +155,7 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`] if the kernel refuses it.
     pub fn configure(&mut self, configuration: &Configuration) -> Result<(), AttachError> {
-        Ok(self.maps.configure(configuration)?)
+        Ok(self.maps.configure(configuration, codel_text())?)
     }
 
     /// Keeps a text with the attachment. The programs do not read it.
@@ -148,24 +188,28 @@ impl Attachment {
         self.maps.flows()
     }
 
-    /// Takes the programs off the device.
+    /// Takes the programs off a device, or what is left of them if a process was killed while it attached
+    /// or detached them.
     ///
     /// # Errors
-    /// [`AttachError`] if a pin cannot be removed.
-    pub fn detach(self) -> Result<(), AttachError> {
-        // Classifiers first: no packet is tagged that nobody follows.
-        for name in CLASSIFIERS.map(|(name, _)| name).into_iter().chain(TRACEPOINTS.map(|(name, _)| name)) {
-            let path = self.directory.join(name);
-            let gone = |source| AttachError::Directory { path: path.clone(), source };
-            let link = PinnedLink::from_pin(&path).map_err(|source| AttachError::Link { name, source })?;
-            drop(link.unpin().map_err(gone)?);
+    /// [`AttachError`] if there are none, or a pin cannot be removed.
+    pub fn detach(pins: &Path, device: &Device) -> Result<(), AttachError> {
+        let directory = Self::directory(pins, device);
+        if !directory.exists() {
+            return Err(AttachError::Detached { device: device.name.clone() });
         }
-        remove(&self.directory)
-            .map_err(|source| AttachError::Directory { path: self.directory.clone(), source })
+        // Classifiers first: no packet is tagged that nobody follows.
+        for (name, direction) in CLASSIFIERS {
+            hook::remove(name, &directory.join(name), direction, &device.name)?;
+        }
+        for (name, _) in TRACEPOINTS {
+            hook::unpin(name, &directory.join(name))?;
+        }
+        remove(&directory).map_err(|source| AttachError::Directory { path: directory, source })
     }
 }
 
-/// Removes a directory of pins.
+/// Removes a directory of pins: maps leave the kernel with their files.
 fn remove(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         fs::remove_file(entry?.path())?;
@@ -184,17 +228,4 @@ fn trace(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str, btf: &Btf) -> Re
     program.load(tracepoint, btf).map_err(failed)?;
     let id = program.attach().map_err(failed)?;
     Ok(program.take_link(id).map_err(failed)?.into())
-}
-
-fn classify(
-    ebpf: &mut Ebpf,
-    name: &'static str,
-    direction: TcAttachType,
-    device: &Device,
-) -> Result<FdLink, AttachError> {
-    let failed = |source| LoadError::Program { name, source };
-    let program = programs::load_classifier(ebpf, name)?;
-    let id = program.attach(&device.name, direction).map_err(failed)?;
-    let link = program.take_link(id).map_err(failed)?;
-    link.try_into().map_err(|source| AttachError::Link { name, source })
 }

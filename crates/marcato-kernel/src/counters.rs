@@ -49,6 +49,29 @@ pub enum Counter {
 }
 
 impl Counter {
+    /// Name in documents that programs read.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Responsive => "responsive",
+            Self::LossUnclassified => "loss_unclassified",
+            Self::LossResponsive => "loss_responsive",
+            Self::LossUnresponsive => "loss_unresponsive",
+            Self::EcnUnclassified => "ecn_unclassified",
+            Self::EcnResponsive => "ecn_responsive",
+            Self::EcnUnresponsive => "ecn_unresponsive",
+            Self::Unassessed => "unassessed",
+            Self::Unreadable => "unreadable",
+            Self::FlowsAdded => "flows_added",
+            Self::MapFull => "map_full",
+            Self::Contended => "contended",
+            Self::Drops => "drops",
+            Self::Marks => "marks",
+            Self::UnknownSignals => "unknown_signals",
+            Self::Changes => "changes",
+        }
+    }
+
     /// All counters, in the programs' order.
     pub const ALL: [Self; 17] = [
         Self::Standard,

@@ -171,6 +171,17 @@ pub enum AttachError {
         #[source]
         source: aya::programs::links::LinkError,
     },
+    /// The device has no hook for a program.
+    #[error(
+        "{name} finds no hook at the device ({source}): load the module sch_ingress, or use Linux 6.6 or later"
+    )]
+    Hook {
+        /// Name of the program.
+        name: &'static str,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
     /// The programs cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),

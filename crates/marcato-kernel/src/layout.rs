@@ -6,6 +6,8 @@ use marcato_queue::trap::{Booking, Counting, Cycles, Evidence, Floor, Judge, Tra
 use marcato_queue::{Admission, QuicRule};
 use marcato_wire::{FlowTuple, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
+use crate::codel::CodelText;
+
 /// Configuration of the programs: `struct crq_config` of `bpf/config.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Configuration {
@@ -24,14 +26,11 @@ pub struct Configuration {
     pub ifindex: u32,
     /// Set if packets of the device begin with an Ethernet header.
     pub ethernet: bool,
-    /// First address of CoDel's code in the kernel, and the one after its last; zeros if the kernel
-    /// names CoDel's drops itself.
-    pub codel: [u64; 2],
 }
 
 impl Configuration {
     /// Number of bytes in the kernel's map.
-    pub(crate) const LEN: usize = 56;
+    pub(crate) const LEN: usize = 72;
 
     /// Configuration that judges by `trap` and changes nothing: for a device with Ethernet headers.
     pub const fn watching(trap: TrapConfig) -> Self {
@@ -43,11 +42,10 @@ impl Configuration {
             netns: 0,
             ifindex: 0,
             ethernet: true,
-            codel: [0; 2],
         }
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
+    pub(crate) fn to_bytes(self, codel: CodelText) -> [u8; Self::LEN] {
         let trap = self.trap;
         let (floor, floor_bytes) = match trap.floor {
             Floor::AtSignal(bytes) => (0, bytes),
@@ -105,7 +103,7 @@ impl Configuration {
             Admission::Any => 2,
         };
         out.put(admission.to_ne_bytes());
-        for address in self.codel {
+        for address in codel.into_iter().flatten() {
             out.put(address.to_ne_bytes());
         }
         out.bytes
@@ -126,7 +124,7 @@ impl Writer {
 }
 
 /// Key of a flow in the kernel's map: `struct flow_key` of `bpf/packet.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub(crate) [u8; Self::LEN]);
 
 impl FlowId {

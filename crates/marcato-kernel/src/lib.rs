@@ -17,11 +17,14 @@
 
 #[cfg(target_os = "linux")]
 mod attachment;
+mod codel;
 mod counters;
 #[cfg(target_os = "linux")]
 mod device;
 #[cfg(target_os = "linux")]
 mod error;
+#[cfg(target_os = "linux")]
+mod hook;
 mod layout;
 #[cfg(target_os = "linux")]
 mod maps;

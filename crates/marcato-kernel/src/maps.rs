@@ -5,6 +5,7 @@ use std::path::Path;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 
+use crate::codel::CodelText;
 use crate::counters::{Counter, Tally};
 use crate::error::LoadError;
 use crate::layout::{Configuration, FlowId};
@@ -54,8 +55,12 @@ impl Maps {
         })
     }
 
-    pub(crate) fn configure(&mut self, configuration: &Configuration) -> Result<(), LoadError> {
-        self.configuration.set(0, configuration.to_bytes(), 0).map_err(failed(CONFIGURATION))
+    pub(crate) fn configure(
+        &mut self,
+        configuration: &Configuration,
+        codel: CodelText,
+    ) -> Result<(), LoadError> {
+        self.configuration.set(0, configuration.to_bytes(codel), 0).map_err(failed(CONFIGURATION))
     }
 
     pub(crate) fn set_note(&mut self, text: &str) -> Result<(), LoadError> {

@@ -6,6 +6,7 @@ use aya::{Ebpf, EbpfLoader};
 use marcato_queue::trap::Signal;
 use marcato_units::{Duration, Time};
 
+use crate::codel::CodelText;
 use crate::counters::{Counter, Tally};
 use crate::error::LoadError;
 use crate::layout::{Configuration, FlowId, ReadPacket};
@@ -70,7 +71,7 @@ impl Programs {
     pub fn load(configuration: &Configuration, flows: u32) -> Result<Self, LoadError> {
         let mut ebpf = load(flows)?;
         let mut maps = Maps::take(&mut ebpf)?;
-        maps.configure(configuration)?;
+        maps.configure(configuration, CodelText::default())?;
         Ok(Self { ebpf, maps })
     }
 
@@ -79,7 +80,7 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if the kernel refuses it.
     pub fn configure(&mut self, configuration: &Configuration) -> Result<(), LoadError> {
-        self.maps.configure(configuration)
+        self.maps.configure(configuration, CodelText::default())
     }
 
     /// State of a flow, if it has one.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use marcato_queue::Class;
 use marcato_units::{Duration, Rate};
 
 /// Handle of the root queue; "c4" for CRQ. Its classes have it as their major number.
@@ -137,6 +138,19 @@ impl Shaper {
         commands
     }
 
+    /// Queue that belongs to the class of this name, if the class is one of these.
+    pub fn class_of(name: &str) -> Option<Class> {
+        [(STANDARD, Class::Standard), (RESPONSIVE, Class::Responsive)]
+            .into_iter()
+            .find(|(minor, _)| name == format!("{MAJOR:x}:{minor:x}"))
+            .map(|(_, class)| class)
+    }
+
+    /// Returns whether a root queue with this handle is one of these.
+    pub fn is_root(handle: &str) -> bool {
+        handle.strip_suffix(':').and_then(|major| u16::from_str_radix(major, 16).ok()) == Some(MAJOR)
+    }
+
     /// Command that removes the queues: the device gets the system's default queue.
     pub fn undo(device: &str) -> TcCommand {
         TcCommand::new(&format!("qdisc del dev {device} root handle {MAJOR:x}:"))
@@ -175,6 +189,11 @@ mod tests {
         );
         assert_eq!(SHAPER.priority(), [0x00c4_0010, 0x00c4_0020]);
         assert_eq!(Shaper::undo("wan").to_string(), "tc qdisc del dev wan root handle c4:");
+        assert_eq!(
+            ["c4:10", "c4:20", "c4:1", "1:10"].map(Shaper::class_of),
+            [Some(Class::Standard), Some(Class::Responsive), None, None]
+        );
+        assert_eq!(["c4:", "c410:", "0:", "c4"].map(Shaper::is_root), [true, false, false, false]);
     }
 
     #[test]

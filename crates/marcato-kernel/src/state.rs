@@ -17,6 +17,8 @@ pub struct FlowState {
     pub rtt: Option<Duration>,
     /// Number of cycles that have ended.
     pub cycles: u32,
+    /// Number of those in which the flow was called responsive to loss, and to marks.
+    pub responsive_cycles: [u32; 2],
     /// Time of the last packet, by the kernel's monotonic clock.
     pub seen: Time,
     /// Packets that left.
@@ -106,14 +108,18 @@ impl FlowState {
         assessment(&mut from, &mut trap);
         let value = |name: &str| trap.iter().find(|(of, _)| *of == name).map_or(0, |(_, value)| *value);
         let rtt = value(if kind == Some(TrapKind::Spin) { "spin rtt" } else { "tcp rtt" });
-        let mut codes = trap.iter().filter(|(of, _)| *of == "verdict").map(|(_, code)| verdict(*code));
-        let verdicts = [(); 2].map(|()| codes.next().unwrap_or_default());
+        let both = |name: &str| {
+            let mut values = trap.iter().filter(|(of, _)| *of == name).map(|(_, value)| *value);
+            [(); 2].map(|()| values.next().unwrap_or(0))
+        };
+        let (verdicts, responsive_cycles) = (both("verdict").map(verdict), both("responsive cycles"));
         Self {
             kind,
             queue: queue.filter(|_| packets > 0),
             verdicts,
             rtt: (rtt > 0).then(|| Duration::from_nanos(u64::from(rtt) * TICK_NANOS)),
             cycles: value("cycles"),
+            responsive_cycles,
             seen,
             packets,
             bytes,

@@ -1,0 +1,121 @@
+//! Hook of a device at which a classifier meets packets: tcx, or clsact on kernels before 6.6.
+
+use std::io;
+use std::path::Path;
+
+use aya::Ebpf;
+use aya::programs::links::{FdLink, Link as _, PinnedLink};
+use aya::programs::tc::{self, NlOptions, SchedClassifierLink, TcAttachOptions, TcError, TcHandle};
+use aya::programs::{LinkOrder, ProgramError, TcAttachType};
+use aya::util::KernelVersion;
+use rustix::io::Errno;
+
+use crate::device::Device;
+use crate::error::{AttachError, LoadError};
+use crate::programs;
+
+/// First kernel with tcx.
+const TCX: KernelVersion = KernelVersion::new(6, 6, 0);
+/// Preference and handle of filters at clsact, by which they are found again: "c4" for CRQ.
+const PREFERENCE: u16 = 0xc400;
+const HANDLE: TcHandle = TcHandle::new(0, 0xc4);
+
+/// Returns whether this kernel has tcx.
+fn has_tcx() -> bool {
+    KernelVersion::current().is_ok_and(|version| version >= TCX)
+}
+
+/// Classifier at a hook.
+pub(crate) enum Hook {
+    /// Link of tcx, which can be pinned.
+    Tcx(FdLink),
+    /// Filter at clsact, which stays until it is removed.
+    Filter(SchedClassifierLink),
+}
+
+/// Attaches a program of the object to the packets of a device in one direction.
+pub(crate) fn attach(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    direction: TcAttachType,
+    device: &Device,
+) -> Result<Hook, AttachError> {
+    let has_tcx = has_tcx();
+    let failed = |source| LoadError::Program { name, source };
+    let program = programs::load_classifier(ebpf, name)?;
+    let options = if has_tcx {
+        TcAttachOptions::TcxOrder(LinkOrder::default())
+    } else {
+        add_clsact(&device.name).map_err(|source| AttachError::Hook { name, source })?;
+        TcAttachOptions::Netlink(NlOptions { priority: PREFERENCE, handle: HANDLE, classid: None })
+    };
+    let id = program.attach_with_options(&device.name, direction, options).map_err(failed)?;
+    let link = program.take_link(id).map_err(failed)?;
+    if has_tcx {
+        let link = link.try_into().map_err(|source| AttachError::Link { name, source })?;
+        return Ok(Hook::Tcx(link));
+    }
+    Ok(Hook::Filter(link))
+}
+
+/// Adds the queue of clsact to a device, unless it is there. It is left there: others may use it, and it
+/// does nothing by itself.
+fn add_clsact(device: &str) -> Result<(), io::Error> {
+    match tc::qdisc_add_clsact(device) {
+        Ok(()) | Err(TcError::AlreadyAttached) => Ok(()),
+        Err(TcError::IoError(source)) => Err(source),
+        Err(TcError::NetlinkError(error)) => {
+            let error =
+                error.raw_os_error().map_or_else(|| io::Error::other(error), io::Error::from_raw_os_error);
+            if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
+        }
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+impl Hook {
+    /// Lets the classifier stay when this process ends. A link is pinned at `path`.
+    pub(crate) fn keep(self, name: &'static str, path: &Path) -> Result<(), AttachError> {
+        match self {
+            Self::Tcx(link) => {
+                link.pin(path).map_err(|source| AttachError::Pin { name, source })?;
+            }
+            // Its drop would remove the filter.
+            Self::Filter(link) => std::mem::forget(link),
+        }
+        Ok(())
+    }
+}
+
+/// Takes a classifier that was kept off its device, if it is there.
+pub(crate) fn remove(
+    name: &'static str,
+    path: &Path,
+    direction: TcAttachType,
+    device: &str,
+) -> Result<(), AttachError> {
+    if has_tcx() {
+        return unpin(name, path);
+    }
+    let failed = |source| AttachError::Hook { name, source };
+    let link = SchedClassifierLink::attached(device, direction, PREFERENCE, HANDLE, None).map_err(failed)?;
+    match link.detach() {
+        Err(ProgramError::NetlinkError(error)) if is_absent(error.raw_os_error()) => Ok(()),
+        done => done.map_err(|source| LoadError::Program { name, source }.into()),
+    }
+}
+
+/// Returns whether an error of the kernel says that there is no such filter, or no clsact.
+fn is_absent(code: Option<i32>) -> bool {
+    [Errno::NOENT, Errno::INVAL].into_iter().any(|absent| code == Some(absent.raw_os_error()))
+}
+
+/// Ends a pinned link, if it is there.
+pub(crate) fn unpin(name: &'static str, path: &Path) -> Result<(), AttachError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let gone = |source| AttachError::Directory { path: path.to_owned(), source };
+    let link = PinnedLink::from_pin(path).map_err(|source| AttachError::Link { name, source })?;
+    link.unpin().map(drop).map_err(gone)
+}
