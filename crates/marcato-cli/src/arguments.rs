@@ -1,6 +1,8 @@
 //! Arguments of the command line.
 
 use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -8,11 +10,15 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+#[cfg(target_os = "linux")]
+use marcato_kernel::PIN_DIRECTORY;
 use marcato_papers::{Registry, RunOptions};
 use marcato_quic::Fingerprint;
 use marcato_report::{COMMIT, VERSION, World};
 use marcato_units::{Bytes, Rate, Seed};
 
+#[cfg(target_os = "linux")]
+use crate::crq::{PresetName, Selection, Settings};
 use crate::perf::load::{BulkSpec, SourceSpec};
 use crate::perf::plan::{EngineName, LaneSpec};
 use crate::perf::scheduler::{PathName, StreamName};
@@ -105,6 +111,18 @@ pub(crate) enum Command {
   marcato lab shell examples/multipath.toml --host client-1
   marcato lab selftest")]
     Lab(Lab),
+
+    /// Puts congestion-responsive queuing (CRQ) on a network device of this host (Linux)
+    ///
+    /// Begin with `monitor`, which changes nothing. It needs root, or the capabilities CAP_BPF,
+    /// CAP_NET_ADMIN and CAP_PERFMON, and iproute2.
+    #[cfg(target_os = "linux")]
+    #[command(after_help = "Examples:
+  marcato crq monitor eth0
+  marcato crq attach eth0 --rate 95mbit --dry-run
+  marcato crq status eth0 --live
+  marcato crq detach eth0")]
+    Crq(Crq),
 
     /// Prints a script that completes command lines in a shell
     ///
@@ -319,6 +337,226 @@ pub(crate) struct LabSelftest {
     /// Format of the results on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+/// Arguments of `marcato crq`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct Crq {
+    #[command(subcommand)]
+    pub(crate) action: CrqAction,
+}
+
+/// Action of `marcato crq`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum CrqAction {
+    /// Watches a device's flows and shows the verdicts, without changing any packet
+    ///
+    /// The programs leave the device when the command ends. If it is killed they stay, and
+    /// `marcato crq detach` takes them off.
+    #[command(after_help = "Examples:
+  marcato crq monitor eth0
+  marcato crq monitor eth0 --duration 10m --every 1m --format json > flows.jsonl")]
+    Monitor(CrqMonitor),
+
+    /// Puts two queues on a device, and the programs that choose between them for each flow
+    ///
+    /// They stay when this command has ended. Should the programs go, all traffic uses the standard
+    /// queue, at the full rate.
+    #[command(after_help = "Examples:
+  marcato crq attach eth0 --rate 95mbit --dry-run
+  marcato crq attach eth0 --rate 1gbit --standard droptail --responsive codel-ecn
+  marcato crq attach eth0 --config /etc/marcato/crq/eth0.toml")]
+    Attach(CrqAttach),
+
+    /// Shows queues, verdicts and flows of a device, or of all that have CRQ
+    #[command(after_help = "Examples:
+  marcato crq status
+  marcato crq status eth0 --live --addresses
+  marcato crq status eth0 --format json --top 0")]
+    Status(CrqStatus),
+
+    /// Changes settings of a device that has CRQ, without losing what is known of its flows
+    #[command(after_help = "Examples:
+  marcato crq set eth0 --share 60
+  marcato crq set eth0 --rate 90mbit --preset paper --dry-run")]
+    Set(CrqSet),
+
+    /// Takes CRQ off a device, which gets the system's default queue
+    #[command(after_help = "Examples:
+  marcato crq detach eth0
+  marcato crq detach eth0 --dry-run")]
+    Detach(CrqDetach),
+
+    /// Serves the metrics of all devices that have CRQ to Prometheus
+    #[command(after_help = "Examples:
+  marcato crq metrics
+  marcato crq metrics --listen [::1]:9469")]
+    Metrics(CrqMetrics),
+}
+
+/// Arguments of `marcato crq monitor`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqMonitor {
+    /// The network device
+    pub(crate) device: String,
+
+    /// Rules by which flows are judged [default: marcato]
+    #[arg(long, value_enum)]
+    pub(crate) preset: Option<PresetName>,
+
+    /// Number of flows that are followed at once [default: 16384]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(16..=131_072))]
+    pub(crate) flows: Option<u32>,
+
+    /// Time after which the command ends [default: at Ctrl-C]
+    #[arg(long, value_name = "SPAN", value_parser = quantity::span_or_seconds)]
+    pub(crate) duration: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) show: CrqShow,
+
+    /// Print every change of the system, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Directory of the programs' pins, on a file system of type bpf
+    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
+    pub(crate) pins: PathBuf,
+}
+
+/// Arguments of `marcato crq attach`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqAttach {
+    /// The network device
+    pub(crate) device: String,
+
+    /// File with settings, by the names of these flags; flags come before it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+
+    /// Take the place of a root queue that somebody set up
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// Print every change of the system, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Directory of the programs' pins, on a file system of type bpf
+    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
+    pub(crate) pins: PathBuf,
+}
+
+/// Arguments of `marcato crq status`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqStatus {
+    /// The network device [default: all that have CRQ]
+    pub(crate) device: Option<String>,
+
+    /// Show it again at each interval, with rates, until Ctrl-C
+    #[arg(long, requires = "device")]
+    pub(crate) live: bool,
+
+    #[command(flatten)]
+    pub(crate) show: CrqShow,
+
+    /// Directory of the programs' pins, on a file system of type bpf
+    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
+    pub(crate) pins: PathBuf,
+}
+
+/// Arguments of `marcato crq set`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqSet {
+    /// The network device
+    pub(crate) device: String,
+
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+
+    /// Print every change of the system, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Directory of the programs' pins, on a file system of type bpf
+    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
+    pub(crate) pins: PathBuf,
+}
+
+/// Arguments of `marcato crq detach`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqDetach {
+    /// The network device
+    pub(crate) device: String,
+
+    /// Print every change of the system, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Directory of the programs' pins, on a file system of type bpf
+    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
+    pub(crate) pins: PathBuf,
+}
+
+/// Arguments of `marcato crq metrics`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqMetrics {
+    /// Address and port of the server, which answers GET /metrics
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9469")]
+    pub(crate) listen: SocketAddr,
+
+    /// Directory of the programs' pins, on a file system of type bpf
+    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
+    pub(crate) pins: PathBuf,
+}
+
+/// Form in which `marcato crq` shows a device.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqShow {
+    /// Interval of a live view, and of JSON lines
+    #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = quantity::span_or_seconds)]
+    pub(crate) every: Duration,
+
+    /// Number of flows to show, the largest first; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+
+    /// Show addresses and ports of flows, which tell who communicates with whom
+    #[arg(long)]
+    pub(crate) addresses: bool,
+
+    /// Format on standard output
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) format: OutputFormat,
+}
+
+#[cfg(target_os = "linux")]
+impl CrqShow {
+    pub(crate) fn selection(&self) -> Selection {
+        Selection { top: self.top, addresses: self.addresses }
+    }
+}
+
+/// Formats of `marcato crq`.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// Aligned tables
+    Text,
+    /// One JSON document on a line
+    Json,
 }
 
 /// Arguments of `marcato completions`.

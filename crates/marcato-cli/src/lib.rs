@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+#[cfg(target_os = "linux")]
+mod crq;
 mod demo;
 mod interrupt;
 #[cfg(target_os = "linux")]
@@ -106,6 +108,8 @@ where
             }
             done => done.map_err(|error| error.to_string()),
         },
+        #[cfg(target_os = "linux")]
+        arguments::Command::Crq(asked) => crq::run(&asked.action, stdout).map_err(|error| error.to_string()),
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
             clap_complete::generate(asked.shell, &mut arguments::command(registry), "marcato", &mut script);
@@ -155,6 +159,8 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
             | LabAction::Clean(_)
             | LabAction::Selftest(_) => return Vec::new(),
         },
+        #[cfg(target_os = "linux")]
+        Command::Crq(_) => return Vec::new(),
         Command::Sim(_) | Command::Completions(_) => return Vec::new(),
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };

@@ -221,17 +221,29 @@ impl Crq {
                 Sharing::Split => marcato_queue::Sharing::Split { burst: codel.maxpacket },
                 Sharing::Strict { least } => marcato_queue::Sharing::Strict { least },
             },
-            trap: match self.preset {
-                Preset::Paper => TrapConfig::paper(),
-                Preset::Authors => TrapConfig::authors(),
-                Preset::Marcato => TrapConfig::marcato(),
-            },
-            // The paper and its program classify every datagram that looks like QUIC.
-            quic: match self.preset {
-                Preset::Paper | Preset::Authors => QuicRule::FirstBit,
-                Preset::Marcato => QuicRule::Handshake,
-            },
+            trap: self.preset.trap(),
+            quic: self.preset.quic(),
             flows: FlowTableConfig { flows: self.flows, ..FlowTableConfig::default() },
+        }
+    }
+}
+
+impl Preset {
+    /// Returns the rules by which CRQ classifies flows.
+    pub const fn trap(self) -> TrapConfig {
+        match self {
+            Self::Paper => TrapConfig::paper(),
+            Self::Authors => TrapConfig::authors(),
+            Self::Marcato => TrapConfig::marcato(),
+        }
+    }
+
+    /// Returns the rule that recognises a UDP flow as QUIC.
+    pub const fn quic(self) -> QuicRule {
+        match self {
+            // The paper and its program classify every datagram that looks like QUIC.
+            Self::Paper | Self::Authors => QuicRule::FirstBit,
+            Self::Marcato => QuicRule::Handshake,
         }
     }
 }

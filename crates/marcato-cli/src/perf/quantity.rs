@@ -70,11 +70,12 @@ pub(crate) fn amount(text: &str) -> Result<Bytes, String> {
     bytes.filter(|bytes| *bytes > Bytes::ZERO && *bytes <= Bytes::kb(1 << 40)).ok_or_else(wrong)
 }
 
-/// Parses a rate: `10Mbit/s`, or as iperf3 takes it, in bits per second with K, M or G for powers
-/// of 1000.
+/// Parses a rate: `10Mbit/s`, or as iperf3 and `tc` take it, in bits per second with K, M or G for
+/// powers of 1000.
 pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     let wrong = || format!("`{text}` is no rate of 1 kbit/s to 1 Tbit/s: write 500kbit/s, 10M or 1G");
-    let bare = text.trim_end_matches("bit/s");
+    let bare = text.strip_suffix("/s").unwrap_or(text);
+    let bare = bare.strip_suffix("bit").unwrap_or(bare);
     let one: u64 = match bare.bytes().last() {
         Some(b'0'..=b'9') => 1,
         Some(b'k' | b'K') => 1000,
@@ -92,6 +93,16 @@ pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     let digit = text.strip_prefix(['p', 'P']).and_then(|digit| digit.parse().ok());
     let priority = digit.and_then(Priority::from_index);
     priority.ok_or_else(|| format!("`{text}` is no priority: write p0 (critical) to p4 (background)"))
+}
+
+/// Formats a rate for readers, and as [`rate`] parses it.
+pub(crate) fn shown_rate(rate: Rate) -> String {
+    match rate.as_bps() {
+        n if n % 1_000_000_000 == 0 => format!("{}Gbit/s", n / 1_000_000_000),
+        n if n % 1_000_000 == 0 => format!("{}Mbit/s", n / 1_000_000),
+        n if n % 1000 == 0 => format!("{}kbit/s", n / 1000),
+        n => format!("{n}bit/s"),
+    }
 }
 
 /// Formats a size for readers.

@@ -5,19 +5,12 @@ use marcato_report::{Config, Document, Report, Row, Unit, World};
 use marcato_sim::scenario::FlowOutcome;
 use marcato_units::{Bytes, Duration, Rate};
 
+use super::kernel;
 use super::published::{ASSESSED_AT, Control, RTTS, fct_score};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::plan::{Plan, Runs, Setup, Ticket};
 use crate::{Progress, RunError, RunOptions, lab, prose};
-
-/// Name of a congestion control in row ids and scenarios.
-const fn id(control: Control) -> &'static str {
-    match control {
-        Control::Cubic => "cubic",
-        Control::Bbr => "bbr",
-    }
-}
 
 /// Queue of the bottleneck. All have CoDel with the target and interval of Fig. 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +102,7 @@ impl Transfer {
             payload = "1448 B"
             "#,
             at_most = self.at_most.as_millis(),
-            by = id(self.by),
+            by = self.by.id(),
             quarter = self.rtt.as_micros() / 4,
             rate = ASSESSED_AT.as_bps(),
             bytes = self.bytes.get(),
@@ -148,11 +141,11 @@ struct Cell {
 
 impl Cell {
     fn id(&self) -> String {
-        format!("crq.kernel.{}.{}", self.rtt.as_millis(), id(self.by))
+        format!("crq.lab.{}.{}", self.rtt.as_millis(), self.by.id())
     }
 
     fn name(&self) -> String {
-        format!("TCP {}, {} ms", id(self.by).to_uppercase(), self.rtt.as_millis())
+        format!("TCP {}, {} ms", self.by.id().to_uppercase(), self.rtt.as_millis())
     }
 
     fn rows(&self, runs: &Runs) -> Vec<Row> {
@@ -249,12 +242,16 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
         .set("rate_mbps", ASSESSED_AT.as_mbps_f64())
         .set("codel_target_ms", 0.5)
         .set("codel_interval_ms", 20.0)
+        .set("kernel_rate_mbps", kernel::RATE.as_mbps_f64())
         .set("rules", "marcato");
     let answer =
         Answer::new("Transfers of the kernel beside a flood", prose::text(include_str!("lab.md")), rows);
-    let document = Document::new("crq", options).config(config).with_rows(answer.rows);
-    let about = "CRQ: TCP of the Linux kernel and a flood through CRQ, on a link of the lab";
-    Ok(Report::new("CRQ in the lab", about, document).section(answer.section))
+    let kernel = kernel::answer(options, progress).map_err(|error| RunError::failed("crq", error))?;
+    let rows = answer.rows.into_iter().chain(kernel.rows);
+    let document = Document::new("crq", options).config(config).with_rows(rows);
+    let about =
+        "CRQ: TCP of the Linux kernel and a flood through CRQ, on a link of the lab and in the kernel";
+    Ok(Report::new("CRQ in the lab", about, document).section(answer.section).section(kernel.section))
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod figure5;
 mod flood;
 mod guest;
 #[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
 mod lab;
 mod layers;
 mod place;

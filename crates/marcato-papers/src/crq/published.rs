@@ -36,6 +36,14 @@ pub enum Control {
 impl Control {
     /// Both controllers.
     pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
+
+    /// Name in row ids and scenarios.
+    pub const fn id(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// Stack of the paper with its congestion controller (§IV-A).

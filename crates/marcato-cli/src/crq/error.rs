@@ -1,0 +1,48 @@
+//! Errors of `marcato crq`.
+
+use std::io;
+use std::path::PathBuf;
+
+use marcato_kernel::{AttachError, DeviceError, Missing, TcError};
+use thiserror::Error;
+
+/// Error of CRQ on a device.
+#[derive(Debug, Error)]
+pub(crate) enum CrqError {
+    #[error("this system lacks what CRQ needs:{}", .0.iter().map(|it| format!("\n  {it}")).collect::<String>())]
+    Missing(Vec<Missing>),
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("{origin}: {why}")]
+    Settings { origin: String, why: String },
+    #[error("the settings cannot be read: {path}: {source}")]
+    File { path: PathBuf, source: io::Error },
+    #[error("no rate was given: set `--rate`, such as 95mbit, somewhat below what the line carries")]
+    NoRate,
+    #[error("nothing was given to change: name a setting, such as --share 60")]
+    NoChange,
+    #[error(
+        "`{device}` is only watched: `marcato crq detach {device}`, then `marcato crq attach {device} --rate RATE`"
+    )]
+    Watched { device: String },
+    #[error("the number of flows cannot change while CRQ is attached: detach it, and attach it again")]
+    Flows,
+    #[error(
+        "`{device}` has a queue of its own at the root (`{kind} {handle}`), which CRQ would remove: allow it with `--replace`"
+    )]
+    OtherQueue { device: String, kind: String, handle: String },
+    #[error("CRQ is not on `{device}`: nothing to take off")]
+    Nothing { device: String },
+    #[error("CRQ is on no device of this network namespace: `marcato crq attach` or `monitor` puts it there")]
+    NoDevice,
+    #[error(transparent)]
+    Tc(#[from] TcError),
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    #[error("cannot listen for interrupts: {0}")]
+    Interrupt(io::Error),
+    #[error("cannot serve metrics at {at}: {source}")]
+    Serve { at: std::net::SocketAddr, source: io::Error },
+    #[error("cannot write to standard output: {0}")]
+    Print(io::Error),
+}

@@ -1,0 +1,222 @@
+//! `marcato crq`: congestion-responsive queuing in the kernel of this host.
+
+mod error;
+mod exporter;
+mod metrics;
+mod plan;
+mod settings;
+mod snapshot;
+mod view;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use marcato_kernel::{Attachment, Device, Missing};
+
+pub(crate) use self::error::CrqError;
+use self::plan::Plan;
+pub(crate) use self::settings::{PresetName, Settings};
+pub(crate) use self::snapshot::Selection;
+use self::snapshot::Snapshot;
+use self::view::View;
+use crate::Status;
+use crate::arguments::{
+    CrqAction, CrqAttach, CrqDetach, CrqMetrics, CrqMonitor, CrqSet, CrqShow, CrqStatus, OutputFormat,
+};
+use crate::interrupt::Interrupt;
+use crate::output;
+
+/// Interval at which an interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(action: &CrqAction, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    match action {
+        CrqAction::Monitor(asked) => monitor(asked, stdout),
+        CrqAction::Attach(asked) => attach(asked, stdout),
+        CrqAction::Status(asked) => status(asked, stdout),
+        CrqAction::Set(asked) => set(asked, stdout),
+        CrqAction::Detach(asked) => detach(asked, stdout),
+        CrqAction::Metrics(CrqMetrics { listen, pins }) => {
+            exporter::run(*listen, pins.clone(), |at| {
+                print(stdout, &format!("metrics at http://{at}/metrics\n"))
+            })?;
+            Ok(Status::Ok)
+        }
+    }
+}
+
+fn print(stdout: &mut dyn Write, text: &str) -> Result<(), CrqError> {
+    output::print(stdout, text).map_err(CrqError::Print)
+}
+
+/// Fails if this system or process lacks something that the programs need.
+fn required(pins: &Path) -> Result<(), CrqError> {
+    let missing = Missing::all(pins);
+    if missing.is_empty() { Ok(()) } else { Err(CrqError::Missing(missing)) }
+}
+
+/// Prints a plan, or carries it out and prints what an operator should know.
+fn carry_out(plan: Plan, dry: bool, stdout: &mut dyn Write) -> Result<(), CrqError> {
+    for note in &plan.notes {
+        eprintln!("note: {note}");
+    }
+    if dry { print(stdout, &plan.to_string()) } else { plan.run() }
+}
+
+fn attach(asked: &CrqAttach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqAttach { device, config, settings, replace, dry_run, pins } = asked;
+    let file = match config {
+        None => Settings::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| CrqError::File { path: path.clone(), source })?;
+            Settings::from_toml(&text, &path.display().to_string())?
+        }
+    };
+    let settings = settings.clone().over(file);
+    if settings.rate.is_none() {
+        return Err(CrqError::NoRate);
+    }
+    if !dry_run {
+        required(pins)?;
+    }
+    let device = Device::find(device)?;
+    carry_out(Plan::attach(&device, pins, &settings, *replace)?, *dry_run, stdout)?;
+    if !dry_run {
+        print(stdout, &format!("CRQ is on {}: {}\n", device.name, settings.shown()))?;
+    }
+    Ok(Status::Ok)
+}
+
+fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqSet { device, settings, dry_run, pins } = asked;
+    if *settings == Settings::default() {
+        return Err(CrqError::NoChange);
+    }
+    let device = Device::find(device)?;
+    let attachment = Attachment::open(pins, &device)?;
+    let before = Settings::from_toml(&attachment.note()?, &format!("the settings of {}", device.name))?;
+    let settings = settings.clone().over(before.clone());
+    carry_out(Plan::set(&device, pins, &before, &settings)?, *dry_run, stdout)?;
+    if !dry_run {
+        print(stdout, &format!("CRQ is on {}: {}\n", device.name, settings.shown()))?;
+    }
+    Ok(Status::Ok)
+}
+
+fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqDetach { device, dry_run, pins } = asked;
+    let device = Device::find(device)?;
+    carry_out(Plan::detach(&device, pins)?, *dry_run, stdout)?;
+    if !dry_run {
+        print(stdout, &format!("CRQ is off {}\n", device.name))?;
+    }
+    Ok(Status::Ok)
+}
+
+/// Puts programs on a device that change nothing, shows what they see, and takes them off.
+fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqMonitor { device, preset, flows, duration, show, dry_run, pins } = asked;
+    let settings = Settings { preset: *preset, flows: *flows, ..Settings::default() };
+    if !dry_run {
+        required(pins)?;
+    }
+    let device = Device::find(device)?;
+    let plan = Plan::attach(&device, pins, &settings, false)?;
+    if *dry_run {
+        carry_out(plan, true, stdout)?;
+        return Ok(Status::Ok);
+    }
+    // From here on an interrupt ends the view, and not the process.
+    let interrupt = Interrupt::listen().map_err(CrqError::Interrupt)?;
+    plan.run()?;
+    let watched = watch(&device, pins, show, *duration, &interrupt, stdout);
+    // Taken off in any case: the first error is the one to tell.
+    let detached = Plan::detach(&device, pins).and_then(Plan::run);
+    let last = watched?;
+    detached?;
+    if show.format == OutputFormat::Text {
+        print(stdout, &View { now: &last, before: None }.to_string())?;
+    }
+    Ok(Status::Ok)
+}
+
+fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqStatus { device, live, show, pins } = asked;
+    let selection = show.selection();
+    let Some(device) = device else {
+        let all = exporter::snapshots(pins, selection)?;
+        if all.is_empty() {
+            return Err(CrqError::NoDevice);
+        }
+        for snapshot in &all {
+            print_one(snapshot, show, stdout)?;
+        }
+        return Ok(Status::Ok);
+    };
+    let device = Device::find(device)?;
+    if *live {
+        let interrupt = Interrupt::listen().map_err(CrqError::Interrupt)?;
+        watch(&device, pins, show, None, &interrupt, stdout)?;
+    } else {
+        print_one(&Snapshot::take(&device, pins, selection)?, show, stdout)?;
+    }
+    Ok(Status::Ok)
+}
+
+fn print_one(snapshot: &Snapshot, show: &CrqShow, stdout: &mut dyn Write) -> Result<(), CrqError> {
+    match show.format {
+        OutputFormat::Text => print(stdout, &View { now: snapshot, before: None }.to_string()),
+        OutputFormat::Json => {
+            let line = serde_json::to_string(snapshot).map_err(|error| CrqError::Print(error.into()))?;
+            print(stdout, &format!("{line}\n"))
+        }
+    }
+}
+
+/// Shows a device at each interval until an interrupt, or for so long. Returns the last snapshot.
+///
+/// Text is drawn on standard error if that is a terminal. JSON is a line for each interval.
+fn watch(
+    device: &Device,
+    pins: &Path,
+    show: &CrqShow,
+    duration: Option<Duration>,
+    interrupt: &Interrupt,
+    stdout: &mut dyn Write,
+) -> Result<Snapshot, CrqError> {
+    let begun = Instant::now();
+    let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let bar = ProgressBar::new_spinner().with_style(style);
+    let mut before = Snapshot::take(device, pins, show.selection())?;
+    let ended =
+        |now: Instant| interrupt.came() || duration.is_some_and(|span| now.duration_since(begun) >= span);
+    let mut next = begun + show.every;
+    loop {
+        let end = loop {
+            let now = Instant::now();
+            if ended(now) {
+                break true;
+            }
+            if now >= next {
+                break false;
+            }
+            std::thread::sleep(LOOK.min(next - now));
+        };
+        let now = Snapshot::take(device, pins, show.selection())?;
+        if show.format == OutputFormat::Json {
+            print_one(&now, show, stdout)?;
+        } else {
+            bar.set_message(View { now: &now, before: Some(&before) }.to_string());
+        }
+        if end {
+            bar.finish_and_clear();
+            return Ok(now);
+        }
+        before = now;
+        next += show.every;
+        next = next.max(Instant::now());
+    }
+}

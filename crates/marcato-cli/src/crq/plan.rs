@@ -1,0 +1,222 @@
+//! Changes of the system: printed, or carried out in order.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use marcato_kernel::{Attachment, Configuration, Device, Queue, Shaper, TcCommand};
+
+use super::CrqError;
+use super::settings::Settings;
+
+/// Change of the system.
+pub(super) enum Step {
+    /// Command about the device's queues.
+    Tc(TcCommand),
+    /// Programs on the device.
+    Attach { configuration: Box<Configuration>, settings: Settings },
+    /// Other rules for the programs that are there.
+    Configure { configuration: Box<Configuration>, settings: Settings },
+    /// Programs away from the device.
+    Detach,
+}
+
+/// Changes of one device, in their order.
+pub(super) struct Plan {
+    device: Device,
+    pins: PathBuf,
+    steps: Vec<Step>,
+    /// Command that undoes the queues, if a later step fails.
+    undo: Option<TcCommand>,
+    /// Facts that the operator should know.
+    pub(super) notes: Vec<String>,
+}
+
+impl Plan {
+    fn new(device: &Device, pins: &Path) -> Self {
+        Self {
+            device: device.clone(),
+            pins: pins.to_owned(),
+            steps: Vec::new(),
+            undo: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Changes that put CRQ on a device: with queues if the settings have a rate, and else to watch.
+    pub(super) fn attach(
+        device: &Device,
+        pins: &Path,
+        settings: &Settings,
+        replace: bool,
+    ) -> Result<Self, CrqError> {
+        let mut plan = Self::new(device, pins);
+        if Attachment::exists(pins, device) {
+            return Err(marcato_kernel::AttachError::Attached { device: device.name.clone() }.into());
+        }
+        let root = Queue::all(&device.name)?.into_iter().next();
+        if let Some(shaper) = settings.shaper() {
+            if let Some(queue) = root.filter(|queue| !queue.is_default() && !replace) {
+                let Queue { kind, handle, .. } = queue;
+                return Err(CrqError::OtherQueue { device: device.name.clone(), kind, handle });
+            }
+            plan.steps.extend(shaper.commands(&device.name).into_iter().map(Step::Tc));
+            plan.undo = Some(Shaper::undo(&device.name));
+            plan.notes.extend(notes(device, &shaper, speed(&device.name)));
+        }
+        plan.steps.push(Step::Attach {
+            configuration: Box::new(settings.configuration(device)),
+            settings: settings.clone(),
+        });
+        Ok(plan)
+    }
+
+    /// Changes from the settings `before` to others, which keep what is known of flows.
+    pub(super) fn set(
+        device: &Device,
+        pins: &Path,
+        before: &Settings,
+        settings: &Settings,
+    ) -> Result<Self, CrqError> {
+        if settings.flows() != before.flows() {
+            return Err(CrqError::Flows);
+        }
+        let mut plan = Self::new(device, pins);
+        match (before.shaper(), settings.shaper()) {
+            (Some(before), Some(after)) if before != after => {
+                plan.steps.extend(after.changes(&device.name, &before).into_iter().map(Step::Tc));
+                plan.notes.extend(notes(device, &after, speed(&device.name)));
+            }
+            (None, Some(_)) => return Err(CrqError::Watched { device: device.name.clone() }),
+            _ => {}
+        }
+        plan.steps.push(Step::Configure {
+            configuration: Box::new(settings.configuration(device)),
+            settings: settings.clone(),
+        });
+        Ok(plan)
+    }
+
+    /// Changes that take CRQ off a device, or what a failure has left of it.
+    pub(super) fn detach(device: &Device, pins: &Path) -> Result<Self, CrqError> {
+        let mut plan = Self::new(device, pins);
+        if Attachment::exists(pins, device) {
+            // Programs first: then all packets go to the standard queue, and no packet names a class that is not there.
+            plan.steps.push(Step::Detach);
+        }
+        let undo = Shaper::undo(&device.name);
+        if Queue::all(&device.name)?
+            .iter()
+            .any(|queue| Shaper::is_root(&queue.handle) && queue.parent.is_none())
+        {
+            plan.steps.push(Step::Tc(undo));
+        }
+        if plan.steps.is_empty() {
+            return Err(CrqError::Nothing { device: device.name.clone() });
+        }
+        Ok(plan)
+    }
+
+    /// Carries the changes out. After a failure, the queues are as before.
+    pub(super) fn run(self) -> Result<(), CrqError> {
+        let done = self.steps.iter().try_for_each(|step| self.step(step));
+        if let (Err(_), Some(undo)) = (&done, &self.undo) {
+            // The first error is the one to tell. There may be nothing to undo.
+            let _ = undo.run();
+        }
+        done
+    }
+
+    fn step(&self, step: &Step) -> Result<(), CrqError> {
+        let Self { device, pins, .. } = self;
+        match step {
+            Step::Tc(command) => drop(command.run()?),
+            Step::Attach { configuration, settings } => {
+                let mut attachment = Attachment::attach(pins, device, configuration, settings.flows())?;
+                attachment.set_note(&settings.to_toml()?)?;
+            }
+            Step::Configure { configuration, settings } => {
+                let mut attachment = Attachment::open(pins, device)?;
+                attachment.configure(configuration)?;
+                attachment.set_note(&settings.to_toml()?)?;
+            }
+            Step::Detach => Attachment::detach(pins, device)?,
+        }
+        Ok(())
+    }
+
+    /// Returns every change as a line.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let name = &self.device.name;
+        let lines = self.steps.iter().flat_map(|step| match step {
+            Step::Tc(command) => vec![command.to_string()],
+            Step::Attach { settings, .. } => {
+                let mut lines = vec![format!(
+                    "load the programs with room for {} flows, and pin them below {}",
+                    settings.flows(),
+                    self.pins.display()
+                )];
+                lines.extend(Attachment::programs(name));
+                lines.push(format!("configure them: {}", settings.shown()));
+                lines
+            }
+            Step::Configure { settings, .. } => vec![format!("configure the programs: {}", settings.shown())],
+            Step::Detach => vec![format!("take the programs off {name}, and remove their pins")],
+        });
+        lines.collect()
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lines().iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// Speed of a device in Mbit/s, if its driver knows it.
+fn speed(device: &str) -> Option<u64> {
+    let speed = std::fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
+    // Drivers that do not know it say -1.
+    speed.trim().parse().ok()
+}
+
+/// Returns what an operator should know before queues of this kind are set up.
+fn notes(device: &Device, shaper: &Shaper, speed: Option<u64>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let name = &device.name;
+    if device.queues > 1 {
+        notes.push(format!(
+            "{name} has {} transmit queues: HTB takes the place of the queue of each, and all packets pass one lock",
+            device.queues
+        ));
+    }
+    if let Some(speed) = speed.filter(|speed| shaper.rate.as_bps() / 1_000_000 >= *speed) {
+        notes.push(format!(
+            "{name} carries {speed} Mbit/s at most: at this rate the queue builds up in the device, where CRQ does not see it"
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use marcato_kernel::QueueKind;
+    use marcato_units::{Duration, Rate};
+
+    use super::*;
+
+    #[test]
+    fn an_operator_is_told_of_transmit_queues_and_of_a_rate_beyond_the_device() {
+        let device = |queues| Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues };
+        let shaper = |mbps| Shaper {
+            rate: Rate::from_mbps(mbps),
+            share: 50,
+            standard: QueueKind::Codel,
+            responsive: QueueKind::Codel,
+            round_trip: Duration::from_millis(100),
+        };
+        assert_eq!(notes(&device(1), &shaper(950), Some(1000)), Vec::<String>::new());
+        assert_eq!(notes(&device(1), &shaper(1000), None), Vec::<String>::new());
+        assert!(notes(&device(8), &shaper(950), None)[0].contains("8 transmit queues"));
+        assert!(notes(&device(1), &shaper(1000), Some(1000))[0].contains("builds up in the device"));
+    }
+}

@@ -1,0 +1,340 @@
+//! Settings of CRQ on a device: from flags, from a file, and as they are kept with the attachment.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use marcato_kernel::{Configuration, Device, QueueKind, Shaper};
+use marcato_queue::Admission;
+use marcato_scenario::traffic::Preset;
+use marcato_units::Rate;
+use serde::{Deserialize, Serialize};
+
+use super::CrqError;
+use crate::perf::quantity;
+
+/// Largest number of flows: their states take 45 MB of the kernel's memory.
+const MOST_FLOWS: u32 = 1 << 17;
+/// Defaults that are no zero.
+const SHARE: u8 = 50;
+const FLOWS: u32 = 16_384;
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// Settings of CRQ. What is not set has its default.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Rate of the link, somewhat below what the device or the line behind it carries
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
+    #[serde(default, with = "rates", skip_serializing_if = "Option::is_none")]
+    pub(crate) rate: Option<Rate>,
+
+    /// Standard queue, in which every flow begins [default: codel]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) standard: Option<QueueName>,
+
+    /// Queue of flows that answer congestion signals [default: codel]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) responsive: Option<QueueName>,
+
+    /// Percentage of the rate that is the responsive queue's while both are busy, 1 to 99 [default: 50]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) share: Option<u8>,
+
+    /// Rules by which flows are judged [default: marcato]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) preset: Option<PresetName>,
+
+    /// Verdict that admits a flow to the responsive queue [default: on the signal that this queue gives]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) admit: Option<AdmitName>,
+
+    /// Round trip by which the queues' limits are sized [default: 100ms]
+    #[arg(long, value_name = "SPAN", value_parser = quantity::span)]
+    #[serde(default, with = "spans", skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trip: Option<Duration>,
+
+    /// Number of flows that are followed at once [default: 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=i64::from(MOST_FLOWS)))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flows: Option<u32>,
+}
+
+/// Disciplines of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum QueueName {
+    /// First in, first out, with room for one bandwidth-delay product
+    Droptail,
+    /// CoDel (RFC 8289), which drops
+    Codel,
+    /// CoDel, which marks packets that allow it
+    CodelEcn,
+    /// FQ-CoDel (RFC 8290), which drops
+    FqCodel,
+}
+
+impl From<QueueName> for QueueKind {
+    fn from(name: QueueName) -> Self {
+        match name {
+            QueueName::Droptail => Self::DropTail,
+            QueueName::Codel => Self::Codel,
+            QueueName::CodelEcn => Self::CodelEcn,
+            QueueName::FqCodel => Self::FqCodel,
+        }
+    }
+}
+
+/// Rules by which flows are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PresetName {
+    /// Rules of this project, which tell responses from chance
+    Marcato,
+    /// Rules of the paper's published program
+    Authors,
+    /// Rules as printed in the paper
+    Paper,
+}
+
+impl From<PresetName> for Preset {
+    fn from(name: PresetName) -> Self {
+        match name {
+            PresetName::Marcato => Self::Marcato,
+            PresetName::Authors => Self::Authors,
+            PresetName::Paper => Self::Paper,
+        }
+    }
+}
+
+/// Verdicts that admit a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AdmitName {
+    /// The verdict on loss
+    Loss,
+    /// The verdict on marks
+    Ecn,
+    /// Either verdict
+    Any,
+}
+
+impl From<AdmitName> for Admission {
+    fn from(name: AdmitName) -> Self {
+        match name {
+            AdmitName::Loss => Self::Loss,
+            AdmitName::Ecn => Self::Ecn,
+            AdmitName::Any => Self::Any,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file of settings.
+    pub(super) fn from_toml(text: &str, origin: &str) -> Result<Self, CrqError> {
+        let wrong = |why: String| CrqError::Settings { origin: origin.to_owned(), why };
+        let settings: Self =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let within = |name: &str, value: Option<u32>, least: u32, most: u32| match value {
+            Some(value) if !(least..=most).contains(&value) => {
+                Err(wrong(format!("{name} = {value} is not possible: write {least} to {most}")))
+            }
+            _ => Ok(()),
+        };
+        within("share", settings.share.map(u32::from), 1, 99)?;
+        within("flows", settings.flows, 16, MOST_FLOWS)?;
+        Ok(settings)
+    }
+
+    pub(super) fn to_toml(&self) -> Result<String, CrqError> {
+        toml::to_string(self)
+            .map_err(|error| CrqError::Settings { origin: "settings".to_owned(), why: error.to_string() })
+    }
+
+    /// Returns these settings, completed by others.
+    pub(super) fn over(self, others: Self) -> Self {
+        Self {
+            rate: self.rate.or(others.rate),
+            standard: self.standard.or(others.standard),
+            responsive: self.responsive.or(others.responsive),
+            share: self.share.or(others.share),
+            preset: self.preset.or(others.preset),
+            admit: self.admit.or(others.admit),
+            round_trip: self.round_trip.or(others.round_trip),
+            flows: self.flows.or(others.flows),
+        }
+    }
+
+    /// Returns the queues, if there is a rate.
+    pub(super) fn shaper(&self) -> Option<Shaper> {
+        Some(Shaper {
+            rate: self.rate?,
+            share: self.share.unwrap_or(SHARE),
+            standard: self.standard.unwrap_or(QueueName::Codel).into(),
+            responsive: self.responsive.unwrap_or(QueueName::Codel).into(),
+            round_trip: self.round_trip.unwrap_or(ROUND_TRIP),
+        })
+    }
+
+    pub(super) fn preset(&self) -> Preset {
+        self.preset.unwrap_or(PresetName::Marcato).into()
+    }
+
+    pub(super) fn admission(&self) -> Admission {
+        let by_queue = match self.responsive {
+            Some(QueueName::CodelEcn) => AdmitName::Ecn,
+            _ => AdmitName::Loss,
+        };
+        self.admit.unwrap_or(by_queue).into()
+    }
+
+    pub(super) fn flows(&self) -> u32 {
+        self.flows.unwrap_or(FLOWS)
+    }
+
+    /// Returns the configuration of the programs on a device.
+    pub(super) fn configuration(&self, device: &Device) -> Configuration {
+        let preset = self.preset();
+        Configuration {
+            quic: preset.quic(),
+            admission: self.admission(),
+            priority: self.shaper().map_or([0; 2], |shaper| shaper.priority()),
+            netns: device.netns,
+            ifindex: device.ifindex,
+            ethernet: device.ethernet,
+            ..Configuration::watching(preset.trap())
+        }
+    }
+
+    /// Returns a line that names them, for readers.
+    pub(super) fn shown(&self) -> String {
+        let admission = match self.admission() {
+            Admission::Loss => "loss",
+            Admission::Ecn => "marks",
+            Admission::Any => "loss or marks",
+        };
+        let rules = format!("preset {}", self.preset().name());
+        match self.shaper() {
+            None => format!("watched only, {rules}"),
+            Some(shaper) => {
+                let name = |queue: Option<QueueName>| {
+                    queue
+                        .unwrap_or(QueueName::Codel)
+                        .to_possible_value()
+                        .map_or(String::new(), |it| it.get_name().to_owned())
+                };
+                format!(
+                    "{}, standard queue {}, responsive queue {} with {} %, {rules}, admitted by response to {admission}",
+                    quantity::shown_rate(shaper.rate),
+                    name(self.standard),
+                    name(self.responsive),
+                    shaper.share,
+                )
+            }
+        }
+    }
+}
+
+mod rates {
+    use marcato_units::Rate;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::perf::quantity;
+
+    #[expect(clippy::ref_option, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&rate.map(quantity::shown_rate).unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+        quantity::rate(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+    }
+}
+
+mod spans {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::perf::quantity;
+
+    #[expect(clippy::ref_option, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(span: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&span.map(quantity::shown_span).unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        quantity::span(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_words_of_the_flags() {
+        let text = "rate = \"1gbit\"\nstandard = \"droptail\"\nresponsive = \"codel-ecn\"\nshare = 60\n\
+                    preset = \"paper\"\nadmit = \"any\"\nround-trip = \"50ms\"\nflows = 1024\n";
+        let settings = Settings::from_toml(text, "crq.toml").unwrap();
+        let shaper = settings.shaper().unwrap();
+        assert_eq!((shaper.rate, shaper.share), (Rate::from_mbps(1000), 60));
+        assert_eq!((shaper.standard, shaper.responsive), (QueueKind::DropTail, QueueKind::CodelEcn));
+        assert_eq!(
+            (settings.preset(), settings.admission(), settings.flows()),
+            (Preset::Paper, Admission::Any, 1024)
+        );
+        assert_eq!(Settings::from_toml(&settings.to_toml().unwrap(), "").unwrap(), settings);
+    }
+
+    #[test]
+    fn wrong_files_name_the_place_and_the_mend() {
+        for (text, said) in [
+            ("rate = \"fast\"", "line 1"),
+            ("rate = \"fast\"", "write 500kbit/s"),
+            ("rate = \"1gbit\"\nqueue = 1", "unknown field `queue`"),
+            ("standard = \"red\"", "codel-ecn"),
+            ("share = 100", "share = 100 is not possible: write 1 to 99"),
+            ("share = 300", "line 1"),
+            ("flows = 3", "write 16 to"),
+            ("round-trip = 5", "line 1"),
+        ] {
+            let error = Settings::from_toml(text, "crq.toml").unwrap_err().to_string();
+            assert!(error.contains("crq.toml") && error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_queue_that_marks_admits_by_marks() {
+        let of = |responsive| Settings { responsive, ..Settings::default() }.admission();
+        assert_eq!(of(Some(QueueName::CodelEcn)), Admission::Ecn);
+        assert_eq!((of(Some(QueueName::Droptail)), of(None)), (Admission::Loss, Admission::Loss));
+        let any = Settings {
+            responsive: Some(QueueName::CodelEcn),
+            admit: Some(AdmitName::Any),
+            ..Settings::default()
+        };
+        assert_eq!(any.admission(), Admission::Any);
+    }
+
+    #[test]
+    fn without_a_rate_no_packet_changes_its_queue() {
+        let device = Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues: 1 };
+        assert_eq!(Settings::default().configuration(&device).priority, [0; 2]);
+        let shaped = Settings { rate: Some(Rate::from_mbps(1)), ..Settings::default() };
+        assert_eq!(shaped.configuration(&device).priority, [0x00c4_0010, 0x00c4_0020]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_reading_panic(text in ".{0,200}") {
+            let _ = Settings::from_toml(&text, "crq.toml");
+        }
+    }
+}

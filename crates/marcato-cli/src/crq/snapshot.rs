@@ -1,0 +1,199 @@
+//! State of CRQ on a device at one moment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use marcato_kernel::{Attachment, Counter, Device, FlowId, FlowState, Queue, Shaper};
+use marcato_queue::Class;
+use marcato_queue::trap::{TrapKind, Verdict};
+use marcato_report::{COMMIT, VERSION};
+use marcato_units::Time;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use super::CrqError;
+use super::settings::Settings;
+
+/// State of CRQ on a device.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Snapshot {
+    pub(super) version: &'static str,
+    pub(super) commit: &'static str,
+    pub(super) device: String,
+    /// Seconds of the kernel's monotonic clock.
+    pub(super) time_s: f64,
+    pub(super) settings: Settings,
+    pub(super) queues: Vec<QueueRow>,
+    pub(super) counters: BTreeMap<&'static str, Count>,
+    /// Number of flows with a state.
+    pub(super) followed: usize,
+    /// The largest flows, by bytes.
+    pub(super) flows: Vec<FlowRow>,
+    /// Number of flows by queue and verdicts on loss and marks.
+    #[serde(skip)]
+    pub(super) groups: BTreeMap<[&'static str; 3], u64>,
+}
+
+/// Packets and bytes of a counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Count {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+/// Queue of the device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct QueueRow {
+    pub(super) name: &'static str,
+    pub(super) kind: String,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) drops: u64,
+    pub(super) marks: u64,
+    pub(super) waiting_packets: u64,
+    pub(super) waiting_bytes: u64,
+}
+
+/// Flow that is followed.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct FlowRow {
+    #[serde(skip)]
+    pub(super) id: FlowId,
+    pub(super) protocol: &'static str,
+    /// Addresses and ports, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<String>,
+    pub(super) queue: &'static str,
+    pub(super) on_loss: &'static str,
+    pub(super) on_marks: &'static str,
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) drops: u32,
+    pub(super) marks: u32,
+    pub(super) changes: u32,
+    pub(super) cycles: u32,
+    pub(super) rtt_ms: Option<f64>,
+    pub(super) idle_s: f64,
+}
+
+/// Selection of flows in a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selection {
+    /// Largest number of flows; 0 for all.
+    pub(crate) top: usize,
+    /// Show addresses and ports.
+    pub(crate) addresses: bool,
+}
+
+pub(super) const fn verdict_name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unclassified => "none",
+        Verdict::Responsive => "responsive",
+        Verdict::Unresponsive => "unresponsive",
+    }
+}
+
+const fn queue_name(queue: Option<Class>) -> &'static str {
+    match queue {
+        Some(Class::Standard) => "standard",
+        Some(Class::Responsive | Class::EcnResponsive) => "responsive",
+        None => "-",
+    }
+}
+
+impl Snapshot {
+    /// Reads the state of CRQ on a device.
+    pub(super) fn take(device: &Device, pins: &Path, selection: Selection) -> Result<Self, CrqError> {
+        let attachment = Attachment::open(pins, device)?;
+        let settings = Settings::from_toml(&attachment.note()?, &format!("the settings of {}", device.name))?;
+        let mut counters = BTreeMap::new();
+        for counter in Counter::ALL {
+            let tally = attachment.counter(counter)?;
+            counters.insert(counter.name(), Count { packets: tally.packets, bytes: tally.bytes });
+        }
+        let clock = clock_gettime(ClockId::Monotonic);
+        let nanos = u64::try_from(clock.tv_sec).unwrap_or(0) * 1_000_000_000
+            + u64::try_from(clock.tv_nsec).unwrap_or(0);
+        let now = Time::from_nanos(nanos);
+        let (mut flows, mut groups) = (Vec::new(), BTreeMap::new());
+        for (id, state) in attachment.flows() {
+            let row = FlowRow::new(id, &state, now, selection.addresses);
+            *groups.entry([row.queue, row.on_loss, row.on_marks]).or_default() += 1;
+            flows.push(row);
+        }
+        let followed = flows.len();
+        flows.sort_by_key(|flow| std::cmp::Reverse((flow.bytes, flow.id)));
+        if selection.top > 0 {
+            flows.truncate(selection.top);
+        }
+        Ok(Self {
+            version: VERSION,
+            commit: COMMIT,
+            device: device.name.clone(),
+            time_s: now.since(Time::ZERO).as_secs_f64(),
+            settings,
+            queues: Queue::all(&device.name)?.into_iter().filter_map(QueueRow::new).collect(),
+            counters,
+            followed,
+            flows,
+            groups,
+        })
+    }
+
+    pub(super) fn count(&self, counter: Counter) -> Count {
+        self.counters.get(counter.name()).copied().unwrap_or_default()
+    }
+}
+
+impl QueueRow {
+    /// Returns the row of a queue of the device. Queues of classes that are not CRQ's are left out.
+    fn new(queue: Queue) -> Option<Self> {
+        let name =
+            match (queue.parent.as_deref(), Shaper::class_of(queue.parent.as_deref().unwrap_or_default())) {
+                (None, _) => "root",
+                (Some(_), Some(Class::Standard)) => "standard",
+                (Some(_), Some(_)) => "responsive",
+                (Some(_), None) => return None,
+            };
+        Some(Self {
+            name,
+            kind: queue.kind,
+            packets: queue.packets,
+            bytes: queue.bytes,
+            drops: queue.drops,
+            marks: queue.marks,
+            waiting_packets: queue.qlen,
+            waiting_bytes: queue.backlog.get(),
+        })
+    }
+}
+
+impl FlowRow {
+    fn new(id: FlowId, state: &FlowState, now: Time, addresses: bool) -> Self {
+        let tuple = addresses.then(|| id.tuple());
+        let place = |address, port| std::net::SocketAddr::new(address, port).to_string();
+        Self {
+            id,
+            protocol: match state.kind {
+                Some(TrapKind::Tcp) => "tcp",
+                Some(TrapKind::Spin) => "quic",
+                None => "-",
+            },
+            from: tuple.map(|flow| place(flow.source, flow.source_port)),
+            to: tuple.map(|flow| place(flow.destination, flow.destination_port)),
+            queue: queue_name(state.queue),
+            on_loss: verdict_name(state.verdicts[0]),
+            on_marks: verdict_name(state.verdicts[1]),
+            packets: state.packets,
+            bytes: state.bytes,
+            drops: state.signals[0],
+            marks: state.signals[1],
+            changes: state.changes,
+            cycles: state.cycles,
+            rtt_ms: state.rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+            idle_s: if state.packets == 0 { 0.0 } else { now.since(state.seen).as_secs_f64() },
+        }
+    }
+}

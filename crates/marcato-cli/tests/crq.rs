@@ -1,0 +1,297 @@
+//! `marcato crq` as a process, on a pair of devices in a network namespace of its own.
+//!
+//! These tests need root, and programs that were built with clang. Without them they print why they
+//! do nothing.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Devices `wan` and `lan`, the latter's address as neighbour of the former, and a place for pins.
+const SETUP: &str = r#"
+set -e
+mount --make-rprivate /
+mount -t sysfs sysfs /sys
+mount -t bpf bpf /sys/fs/bpf
+ip link set lo up
+ip link add wan type veth peer name lan
+ip addr add 10.9.6.1/24 dev wan
+ip link set wan addrgenmode none
+ip link set lan addrgenmode none
+ip link set wan up
+ip link set lan up
+ip neigh add 10.9.6.2 lladdr 02:00:00:00:00:02 dev wan
+send() { for n in $(seq "$1"); do echo > /dev/udp/10.9.6.2/9; done; }
+"#;
+
+/// Waits until `monitor` has printed a line of JSON: from then on it sees every packet.
+const WATCHES: &str = "until [ -s $lines ]; do :; done";
+/// Settings whose queues every kernel has.
+const DROPTAIL: &str = "--rate 20mbit --standard droptail --responsive droptail";
+
+/// Runs a script of bash in the namespace, up to the first command that fails. `crq` is the command; one
+/// in the background is `$marcato crq`, so that `$!` is its process.
+fn run(script: &str) -> Output {
+    let script = format!("{SETUP}\ncrq() {{ $marcato crq \"$@\"; }}\n{script}");
+    // A script that waits for nothing ends, and its test fails.
+    let mut namespace = Command::new("timeout");
+    namespace.env("marcato", env!("CARGO_BIN_EXE_marcato"));
+    namespace
+        .args([
+            "--kill-after=5",
+            "60",
+            "unshare",
+            "--kill-child",
+            "--fork",
+            "--net",
+            "--mount",
+            "bash",
+            "-c",
+            &script,
+        ])
+        .output()
+        .unwrap()
+}
+
+/// Returns whether a device can have the programs here.
+fn is_possible() -> bool {
+    let tried = run("crq monitor wan --duration 10ms");
+    let why = errors(&tried);
+    if tried.status.success() {
+        return true;
+    }
+    let excused = !rustix::process::geteuid().is_root() || why.contains("clang") || why.contains("BTF");
+    assert!(excused, "{why}");
+    eprintln!("SKIPPED: {why}");
+    false
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn errors(output: &Output) -> String {
+    text(&output.stderr)
+}
+
+/// Output of a script that succeeds.
+fn said(script: &str) -> String {
+    let ended = run(script);
+    assert!(ended.status.success(), "{script}: {}{}", text(&ended.stdout), errors(&ended));
+    text(&ended.stdout)
+}
+
+fn documents(output: &str) -> Vec<Value> {
+    output
+        .lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_device_gets_crq_and_new_settings_and_is_as_before() {
+    if !is_possible() {
+        return;
+    }
+    let output = said(&format!(
+        "crq attach wan {DROPTAIL}
+         send 5
+         crq status wan --format json
+         crq set wan --share 70 --preset paper
+         crq status --format json
+         tc class show dev wan
+         crq detach wan
+         tc qdisc show dev wan
+         ls /sys/fs/bpf/marcato"
+    ));
+    let [before, after] = &documents(&output)[..] else { panic!("{output}") };
+    let packets = |status: &Value| status["counters"]["standard"]["packets"].as_u64().unwrap();
+    assert_eq!((packets(before), packets(after)), (5, 5), "{output}");
+    assert_eq!(before["counters"]["unassessed"]["packets"], 5);
+    let queues: Vec<_> = before["queues"].as_array().unwrap().iter().map(|queue| &queue["name"]).collect();
+    assert_eq!(queues, ["root", "responsive", "standard"]);
+    let settings = &after["settings"];
+    assert_eq!(
+        (&settings["share"], &settings["preset"], &settings["rate"]),
+        (&70.into(), &"paper".into(), &"20Mbit/s".into())
+    );
+    assert!(
+        output.contains("class htb c4:20 parent c4:1 leaf c420: prio 0 rate 14Mbit ceil 20Mbit"),
+        "{output}"
+    );
+    assert!(output.contains("qdisc noqueue 0: root"), "{output}");
+}
+
+#[test]
+fn a_dry_run_prints_every_change_and_makes_none() {
+    if !is_possible() {
+        return;
+    }
+    let output = said(&format!(
+        "echo 'rate = \"50mbit\"
+standard = \"droptail\"' > /tmp/crq-dry.toml
+         crq attach wan --config /tmp/crq-dry.toml --dry-run
+         rm /tmp/crq-dry.toml
+         crq monitor wan --dry-run
+         tc qdisc show dev wan
+         crq attach wan {DROPTAIL} > /dev/null
+         crq set wan --rate 10mbit --dry-run
+         crq detach wan --dry-run
+         tc class show dev wan"
+    ));
+    for line in [
+        "tc qdisc replace dev wan parent c4:10 handle c410: pfifo limit 416",
+        "attach crq_egress to packets that leave wan",
+        "configure them: 50Mbit/s, standard queue droptail, responsive queue codel with 50 %, preset marcato, admitted by response to loss",
+        "configure them: watched only, preset marcato",
+        "qdisc noqueue 0: root refcnt 2 ",
+        "tc class replace dev wan parent c4:1 classid c4:10 htb rate 5000000bit ceil 10000000bit burst 3028 cburst 3028",
+        "take the programs off wan, and remove their pins",
+        "tc qdisc del dev wan root handle c4:",
+    ] {
+        assert!(output.lines().any(|said| said == line), "{line}\n{output}");
+    }
+    assert!(output.contains("rate 10Mbit ceil 20Mbit"), "{output}");
+}
+
+#[test]
+fn what_cannot_be_done_is_told_with_its_mend() {
+    if !is_possible() {
+        return;
+    }
+    for (script, expected) in [
+        ("crq attach nowhere --rate 1gbit", "there is no device `nowhere`"),
+        ("crq attach lo --rate 1gbit", "link layer of kind `loopback`"),
+        ("crq attach wan", "no rate was given: set `--rate`"),
+        ("crq attach wan --config /nowhere.toml", "/nowhere.toml: No such file"),
+        ("crq set wan", "nothing was given to change"),
+        ("crq set wan --share 60", "CRQ is not on `wan`: put it there"),
+        ("crq status", "CRQ is on no device of this network namespace"),
+        ("crq status wan", "CRQ is not on `wan`"),
+        ("crq detach wan", "nothing to take off"),
+        (
+            "tc qdisc add dev wan root handle 1: pfifo; crq attach wan --rate 1gbit",
+            "allow it with `--replace`",
+        ),
+        ("umount /sys/fs/bpf; crq monitor wan", "mount -t bpf bpf /sys/fs/bpf"),
+        (
+            "setpriv --bounding-set=-bpf,-sys_admin bash -c 'exec $marcato crq monitor wan'",
+            "the privilege CAP_BPF",
+        ),
+        ("crq metrics --listen 192.0.2.1:9469", "cannot serve metrics at 192.0.2.1:9469"),
+    ] {
+        let ended = run(script);
+        assert_eq!(ended.status.code(), Some(2), "{script}: {}", errors(&ended));
+        assert!(errors(&ended).contains(expected), "{script}: {}", errors(&ended));
+    }
+    let twice = run(&format!("crq attach wan {DROPTAIL}; crq attach wan {DROPTAIL}"));
+    assert!(errors(&twice).contains("CRQ is on `wan` already"), "{}", errors(&twice));
+    let flows = run(&format!("crq attach wan {DROPTAIL}; crq set wan --flows 64"));
+    assert!(errors(&flows).contains("the number of flows cannot change"), "{}", errors(&flows));
+    let watched = run(&format!(
+        "lines=$(mktemp)
+         $marcato crq monitor wan --every 50ms --format json > $lines &
+         {WATCHES}
+         rm $lines
+         crq set wan --rate 1gbit || kill $!"
+    ));
+    assert!(errors(&watched).contains("`wan` is only watched"), "{}", errors(&watched));
+}
+
+#[test]
+fn a_queue_that_fails_leaves_the_device_as_it_was() {
+    if !is_possible() {
+        return;
+    }
+    // The programs cannot be pinned below a file. By then the queues are there.
+    let ended = run(&format!(
+        "crq attach wan {DROPTAIL} --pins /sys/fs/bpf/$(printf 'x%.0s' $(seq 300)) || true; tc qdisc show dev wan; ls /sys/fs/bpf"
+    ));
+    assert!(errors(&ended).contains("name too long"), "{}", errors(&ended));
+    assert!(text(&ended.stdout).contains("qdisc noqueue 0: root"), "{}", text(&ended.stdout));
+}
+
+#[test]
+fn monitoring_changes_nothing_and_ends_without_a_trace() {
+    if !is_possible() {
+        return;
+    }
+    let output = said(&format!(
+        "lines=$(mktemp)
+         $marcato crq monitor wan --every 50ms --format json > $lines &
+         {WATCHES}
+         send 3
+         until grep -q '\"standard\":{{\"packets\":3' $lines; do :; done
+         tc qdisc show dev wan
+         kill -INT $!
+         wait $!
+         tail -n 1 $lines
+         rm $lines
+         ls /sys/fs/bpf/marcato"
+    ));
+    let [last] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!((&last["settings"], &last["queues"][0]["kind"]), (&serde_json::json!({}), &"noqueue".into()));
+    assert_eq!(last["counters"]["responsive"]["packets"], 0);
+    assert!(output.lines().all(|line| !line.starts_with("crq-")), "{output}");
+}
+
+#[test]
+fn a_killed_monitor_is_taken_off_and_packets_pass_meanwhile() {
+    if !is_possible() {
+        return;
+    }
+    let output = said(&format!(
+        "lines=$(mktemp)
+         $marcato crq monitor wan --every 50ms --format json > $lines &
+         {WATCHES}
+         rm $lines
+         kill -KILL $!
+         wait $! || true
+         send 4
+         crq status --format json
+         crq detach wan
+         send 4
+         ip -s -j link show dev wan"
+    ));
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!(status["counters"]["standard"]["packets"], 4, "{output}");
+    let link: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    assert_eq!(link[0]["stats64"]["tx"]["packets"], 8, "{output}");
+}
+
+#[test]
+fn metrics_have_queues_and_verdicts_and_no_address() {
+    if !is_possible() {
+        return;
+    }
+    let output = said(&format!(
+        "crq attach wan {DROPTAIL} > /dev/null
+         send 6
+         exec 4< <(exec $marcato crq metrics --listen 127.0.0.1:0)
+         metrics=$!
+         read -r _ _ url <&4
+         port=${{url#http://127.0.0.1:}}; port=${{port%/metrics}}
+         ask() {{ exec 3<>/dev/tcp/127.0.0.1/$port; printf \"$1 $2 HTTP/1.1\\r\\nHost: here\\r\\n\\r\\n\" >&3; cat <&3; echo; }}
+         ask GET /metrics
+         ask POST /metrics | head -n 1
+         ask GET /else | head -n 1
+         kill $metrics
+         crq detach wan > /dev/null"
+    ));
+    for line in [
+        "HTTP/1.1 200 OK\r",
+        "# TYPE marcato_crq_queue_packets counter",
+        "marcato_crq_queue_packets_total{device=\"wan\",queue=\"standard\",kind=\"pfifo\"} 6",
+        "marcato_crq_verdict_packets_total{device=\"wan\",signal=\"loss\",verdict=\"none\"} 0",
+        "marcato_crq_events_total{device=\"wan\",event=\"unassessed\"} 6",
+        "# EOF",
+        "HTTP/1.1 405 Method Not Allowed\r",
+        "HTTP/1.1 404 Not Found\r",
+    ] {
+        assert!(output.lines().any(|said| said == line.trim_end()), "{line}\n{output}");
+    }
+    assert!(!output.contains("10.9.6"), "{output}");
+}
