@@ -7,7 +7,7 @@ OUT ?= out
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo papers papers-cats test test-long bench lint doc man picture clean prepare
+.PHONY: help demo papers papers-cats test test-long test-kernel bench lint doc bpf man picture clean prepare
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,9 @@ test: prepare ## Run every test that takes seconds, examples in the documentatio
 test-long: prepare ## Fuzz, run the slow tests and the benches (about half an hour)
 	bash .ci/long
 
+test-kernel: prepare ## Run the tests of CRQ in Debian's kernels on an emulated processor (under 6 minutes)
+	tools/kernel-tests/run
+
 bench: prepare ## Measure speed
 	$(CARGO) bench --workspace --locked --benches
 
@@ -40,6 +43,9 @@ lint: prepare ## Check formatting and lints
 
 doc: prepare ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+bpf: prepare ## Write the compiled eBPF programs beside their sources, for builds on machines without clang
+	$(CARGO) run --quiet --locked -p marcato-kernel --example object -- crates/marcato-kernel/bpf/crq.bpf.o
 
 man: prepare ## Write the manual pages of the command into target/man
 	$(CARGO) run --release --locked -p marcato-cli --example man -- target/man
