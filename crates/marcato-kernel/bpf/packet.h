@@ -193,10 +193,13 @@ INLINE void tcp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, str
 		}
 	}
 	struct tcp_options options = {};
-	options.len = offset - sizeof(header);
-	if (options.len == 0 || options.len > MAX_TCP_OPTIONS)
+	__u32 bytes = offset - sizeof(header);
+	/* Verifiers before 6.8 do not conclude from "not 0" that there is a byte: the compiler may not write it so. */
+	asm volatile("" : "+r"(bytes));
+	if (bytes < 4 || bytes > MAX_TCP_OPTIONS)
 		return;
-	if (bpf_skb_load_bytes(skb, at + 20, options.bytes, options.len) == 0)
+	options.len = bytes;
+	if (bpf_skb_load_bytes(skb, at + 20, options.bytes, bytes) == 0)
 		tcp_find_timestamps(&options, packet);
 }
 
