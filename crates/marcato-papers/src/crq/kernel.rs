@@ -87,7 +87,7 @@ struct Transfer {
     at_most: Duration,
 }
 
-/// What the kernel knows of a run.
+/// Facts that the kernel knows of a run.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     /// Share of the transfer's cycles in which it was called responsive, in %; 0 without cycles.
