@@ -39,8 +39,10 @@ int BPF_PROG(crq_dropped, struct sk_buff *skb, void *location, __u32 reason)
 SEC("tp_btf/qdisc_dequeue")
 int BPF_PROG(crq_dequeued, struct Qdisc *qdisc, struct netdev_queue *txq, int packets, struct sk_buff *skb)
 {
+	if (packets <= 0)
+		return 0;
 	const struct crq_config *config = configured();
-	if (!config || packets <= 0)
+	if (!config)
 		return 0;
 	/* A list of packets may leave at once. */
 	for (int i = 0; i < MAX_DEQUEUED && skb; i++) {

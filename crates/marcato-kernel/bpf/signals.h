@@ -25,10 +25,16 @@ INLINE void signal_to(const struct crq_config *config, const struct flow_key *ke
 		__sync_fetch_and_add(&flow->pending[kind & 1][came & (SLOTS - 1)], 1);
 }
 
+/* Whether a packet of the kernel has a tag of a classifier. */
+INLINE bool is_tagged(const struct sk_buff *skb)
+{
+	return (skb->tc_index & TAG_OURS_MASK) == TAG_OURS;
+}
+
 /* Whether a packet of the kernel left through this device's classifier. */
 INLINE bool is_ours(const struct crq_config *config, const struct sk_buff *skb)
 {
-	if ((skb->tc_index & TAG_OURS_MASK) != TAG_OURS)
+	if (!is_tagged(skb))
 		return false;
 	struct net_device *dev = skb->dev;
 	return dev && (__u32)dev->ifindex == config->ifindex && dev->nd_net.net->ns.inum == config->netns;
@@ -68,15 +74,26 @@ INLINE void note_drop(const struct sk_buff *skb, __u64 location, __u32 reason)
 		count(COUNT_UNKNOWN_SIGNALS, 0);
 }
 
+/* Whether a packet of the kernel is marked: every packet that leaves is looked at, and few need to be read whole. */
+INLINE bool is_marked(const struct sk_buff *skb)
+{
+	__u8 begin[2];
+	if (bpf_probe_read_kernel(begin, sizeof(begin), (const void *)network_header(skb)))
+		return false;
+	__u8 version = begin[0] >> 4;
+	__u8 traffic_class = version == 4 ? begin[1] : version == 6 ? begin[1] >> 4 : 0;
+	return (traffic_class & ECN_CE) == ECN_CE;
+}
+
 INLINE void note_departure(const struct crq_config *config, const struct sk_buff *skb)
 {
 	struct packet packet;
-	if (!is_ours(config, skb))
+	if (!is_tagged(skb) || !is_marked(skb) || !is_ours(config, skb))
 		return;
 	/* The authors' program also counts marks that another queue gave before. */
 	if (skb->tc_index & TAG_CAME_MARKED && config->trap.counting != COUNTING_AUTHORS)
 		return;
-	if (kernel_read(network_header(skb), &packet) && packet.ecn == ECN_CE)
+	if (kernel_read(network_header(skb), &packet))
 		signal_to(config, &packet.key, ECN, skb->tc_index & TAG_STAMP);
 }
 
