@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
 /// Exit status of an interrupted command: 128 + SIGINT, as in shells.
@@ -24,12 +24,36 @@ impl Interrupt {
     /// # Errors
     /// When the operating system refuses.
     pub(crate) fn listen() -> io::Result<Self> {
+        Self::listen_to(&[SIGINT])
+    }
+
+    /// Handles interrupts, requests to end, and the end of the terminal, until the value is dropped: for
+    /// commands that have something to undo.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub(crate) fn listen_for_any_end() -> io::Result<Self> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // nohup has it ignored, and that is to stay.
+        if ignores(&status, SIGHUP) {
+            Self::listen_to(&[SIGINT, SIGTERM])
+        } else {
+            Self::listen_to(&[SIGINT, SIGTERM, SIGHUP])
+        }
+    }
+
+    fn listen_to(signals: &[i32]) -> io::Result<Self> {
         let came = Arc::new(AtomicBool::new(false));
-        // The order matters: the shutdown checks the flag before the first interrupt sets it.
-        // Otherwise the first interrupt would already end the process.
-        let second = flag::register_conditional_shutdown(SIGINT, i32::from(STATUS), Arc::clone(&came))?;
-        let first = flag::register(SIGINT, Arc::clone(&came))?;
-        Ok(Self { came, registered: vec![second, first] })
+        let mut listening = Self { came, registered: Vec::new() };
+        for &signal in signals {
+            // The order matters: the shutdown checks the flag before the first interrupt sets it.
+            // Otherwise the first interrupt would already end the process.
+            let came = || Arc::clone(&listening.came);
+            let second = flag::register_conditional_shutdown(signal, i32::from(STATUS), came())?;
+            let first = flag::register(signal, came())?;
+            listening.registered.extend([second, first]);
+        }
+        Ok(listening)
     }
 
     /// Returns whether an interrupt has arrived.
@@ -44,6 +68,13 @@ impl Drop for Interrupt {
             low_level::unregister(id);
         }
     }
+}
+
+/// Returns whether a process with this `/proc/self/status` ignores a signal.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }
 
 /// Ends the process on an interrupt, for work that cannot be stopped otherwise.
@@ -80,5 +111,17 @@ impl Drop for EndsOnInterrupt {
             // The thread can only panic if standard error fails, and then no report is possible.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_is_ignored_is_told_from_others() {
+        let status = "Name:\tmarcato\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert_eq!([SIGHUP, SIGINT, SIGTERM].map(|signal| ignores(status, signal)), [true, false, false]);
+        assert!(!ignores("", SIGHUP));
     }
 }

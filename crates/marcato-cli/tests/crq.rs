@@ -219,23 +219,29 @@ fn monitoring_changes_nothing_and_ends_without_a_trace() {
     if !is_possible() {
         return;
     }
-    let output = said(&format!(
-        "lines=$(mktemp)
+    for signal in ["INT", "TERM", "HUP"] {
+        let output = said(&format!(
+            "signal={signal}
+         lines=$(mktemp)
          $marcato crq monitor wan --every 50ms --format json > $lines &
          {WATCHES}
          send 3
          until grep -q '\"standard\":{{\"packets\":3' $lines; do :; done
          tc qdisc show dev wan
-         kill -INT $!
+         kill -$signal $!
          wait $!
          tail -n 1 $lines
          rm $lines
          ls /sys/fs/bpf/marcato"
-    ));
-    let [last] = &documents(&output)[..] else { panic!("{output}") };
-    assert_eq!((&last["settings"], &last["queues"][0]["kind"]), (&serde_json::json!({}), &"noqueue".into()));
-    assert_eq!(last["counters"]["responsive"]["packets"], 0);
-    assert!(output.lines().all(|line| !line.starts_with("crq-")), "{output}");
+        ));
+        let [last] = &documents(&output)[..] else { panic!("{output}") };
+        assert_eq!(
+            (&last["settings"], &last["queues"][0]["kind"]),
+            (&serde_json::json!({}), &"noqueue".into())
+        );
+        assert_eq!(last["counters"]["responsive"]["packets"], 0);
+        assert!(output.lines().all(|line| !line.starts_with("crq-")), "{output}");
+    }
 }
 
 #[test]

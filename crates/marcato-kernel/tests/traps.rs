@@ -11,6 +11,7 @@ mod build;
 #[path = "traps/pair.rs"]
 mod pair;
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use marcato_kernel::{Configuration, Counter, FlowId, LoadError, Pass, Programs};
@@ -114,6 +115,65 @@ fn replay(programs: &Programs, config: Configuration, flow: &str, port: u16) -> 
             _ => continue,
         }
         packets += 1;
+    }
+    packets
+}
+
+// Linux's TCP and our QUIC through a lab: tests/captures/README.md.
+#[test]
+fn captured_flows_have_the_same_state_after_every_packet() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captures");
+    let read = |pass, name: &str| {
+        captured(&fs::read(format!("{directory}/{name}.pcap")).unwrap())
+            .into_iter()
+            .map(move |(at, packet)| (at, pass, packet))
+            .collect::<Vec<_>>()
+    };
+    let mut packets = read(Pass::Egress, "bottleneck.there");
+    packets.extend(read(Pass::Ingress, "bottleneck.back"));
+    packets.sort_by_key(|(at, pass, _)| (*at, *pass == Pass::Ingress));
+    for (number, trap) in PRESETS.into_iter().enumerate() {
+        let Some(mut programs) = load(1024) else { return };
+        let config = Configuration { trap, ..MARCATO };
+        programs.configure(&config).unwrap();
+        let mut random = Seed::new(number as u64).stream("signals");
+        let mut pairs: BTreeMap<FlowTuple, Pair<'_>> = BTreeMap::new();
+        for (at, pass, bytes) in &packets {
+            let packet = IpPacket::parse(bytes).unwrap();
+            let flow = if *pass == Pass::Egress { packet.flow } else { packet.flow.reversed() };
+            let new = || Pair::new(&programs, config, flow, Wrapping::default());
+            let pair = pairs.entry(flow).or_insert_with(new);
+            let mut frame = vec![0; 12];
+            frame.extend([0x08, 0x00]);
+            frame.extend(bytes);
+            pair.pass_frame(*pass, *at, &packet.transport, frame);
+            if *pass == Pass::Egress {
+                random_signals(pair, &mut random, 0.02);
+            }
+        }
+        let scores =
+            pairs.values().filter_map(|pair| pair.trap.as_ref()).map(marcato_queue::trap::Trap::scores);
+        let cycles: Vec<u32> = scores.map(|scores| scores.cycles).collect();
+        eprintln!("{} captured packets, cycles of flows {cycles:?}", packets.len());
+        assert!(
+            packets.len() > 1000 && cycles.iter().filter(|&&count| count > 10).count() >= 3,
+            "{cycles:?}"
+        );
+    }
+}
+
+/// Packets of a file in the pcap format, with their times since its first.
+fn captured(file: &[u8]) -> Vec<(Time, Vec<u8>)> {
+    let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+    // Nanoseconds, and IP without a link header.
+    assert_eq!((word(0), word(20)), (0xa1b2_3c4d, 101));
+    let (mut at, mut packets) = (24, Vec::new());
+    while at < file.len() {
+        let time =
+            Time::ZERO + Duration::from_secs(word(at).into()) + Duration::from_nanos(word(at + 4).into());
+        let len = word(at + 8) as usize;
+        packets.push((time, file[at + 16..at + 16 + len].to_vec()));
+        at += 16 + len;
     }
     packets
 }

@@ -41,7 +41,7 @@ pub(crate) enum CrqError {
     Attach(#[from] AttachError),
     #[error("cannot listen for interrupts: {0}")]
     Interrupt(io::Error),
-    #[error("cannot serve metrics at {at}: {source}")]
+    #[error("cannot serve metrics at {at}: {source}; choose another address or port with `--listen`")]
     Serve { at: std::net::SocketAddr, source: io::Error },
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),

@@ -130,7 +130,7 @@ fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqErro
         return Ok(Status::Ok);
     }
     // From here on an interrupt ends the view, and not the process.
-    let interrupt = Interrupt::listen().map_err(CrqError::Interrupt)?;
+    let interrupt = Interrupt::listen_for_any_end().map_err(CrqError::Interrupt)?;
     plan.run()?;
     let watched = watch(&device, pins, show, *duration, &interrupt, stdout);
     // Taken off in any case: the first error is the one to tell.

@@ -36,10 +36,17 @@ impl<'a> Pair<'a> {
     pub(super) fn pass(&mut self, pass: Pass, now: Time, packet: &Transport) {
         let flow = if pass == Pass::Egress { self.flow } else { self.flow.reversed() };
         let bytes = frame(&Frame { flow: &flow, transport: packet, wrapping: self.wrapping });
+        self.pass_frame(pass, now, packet, bytes);
+    }
+
+    /// Passes a frame with this transport header.
+    pub(super) fn pass_frame(&mut self, pass: Pass, now: Time, packet: &Transport, bytes: Vec<u8>) {
         let tag = self.programs.pass(pass, now, &bytes).unwrap();
         self.packets += 1;
-        if matches!(packet, Transport::Udp { quic: Some(QuicHeader::Long { .. }), .. }) && self.trap.is_none()
-        {
+        // QUIC has a state from its first short header on, and the other direction adds nothing to it.
+        let is_long = matches!(packet, Transport::Udp { quic: Some(QuicHeader::Long { .. }), .. });
+        let is_udp = matches!(packet, Transport::Udp { .. });
+        if is_udp && pass == Pass::Ingress || is_long && self.trap.is_none() {
             return;
         }
         let kind = if matches!(packet, Transport::Tcp(_)) { TrapKind::Tcp } else { TrapKind::Spin };
