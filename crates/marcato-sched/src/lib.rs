@@ -72,6 +72,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod conductor;
+pub mod coupled;
 pub mod feeder;
 pub mod lane;
 pub mod learn;

@@ -1,0 +1,291 @@
+//! The governor above a simulated bottleneck.
+
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::super::rule::Copa;
+use super::*;
+
+const MSS: Bytes = Bytes::new(1500);
+/// End of the warm-up of senders that are alone.
+const WARM: Time = Time::from_secs(10);
+
+/// Sender on a path: its data in flight, with the time at which each packet is acknowledged.
+struct Sender<R> {
+    governor: Option<Governor<R>>,
+    /// Window of the engine below: it grows by a packet each round trip, and is halved at a loss.
+    window: Bytes,
+    slow_start: bool,
+    flight: VecDeque<(Time, Time)>,
+    delivered: Bytes,
+    /// Packets that were lost, each with the time at which that is noticed.
+    losses: VecDeque<Time>,
+    recovered: Time,
+    transitions: Vec<Transition>,
+    /// Begins to send then, and stops then.
+    active: (Time, Time),
+}
+
+impl<R: Rule> Sender<R> {
+    fn new(governor: Option<Governor<R>>) -> Self {
+        Self {
+            governor,
+            window: MSS * 10,
+            slow_start: true,
+            flight: VecDeque::new(),
+            delivered: Bytes::ZERO,
+            losses: VecDeque::new(),
+            recovered: Time::ZERO,
+            transitions: Vec::new(),
+            active: (Time::ZERO, Time::MAX),
+        }
+    }
+
+    fn in_flight(&self) -> Bytes {
+        MSS * (self.flight.len() + self.losses.len()) as u64
+    }
+
+    fn may_send(&mut self, now: Time) -> bool {
+        let after = self.in_flight() + MSS;
+        if now < self.active.0 || now >= self.active.1 || after > self.window {
+            return false;
+        }
+        let Some(governor) = &mut self.governor else { return true };
+        let may = after <= governor.allowance().background;
+        if !may {
+            governor.held();
+        }
+        may
+    }
+
+    fn next(&self) -> Option<Time> {
+        let ack = self.flight.front().map(|&(at, _)| at);
+        let loss = self.losses.front().copied();
+        ack.into_iter().chain(loss).min()
+    }
+
+    /// Handles what has come until now.
+    fn acknowledge(&mut self, now: Time) {
+        while self.losses.front().is_some_and(|&at| at <= now) {
+            let at = self.losses.pop_front().unwrap();
+            let begin = self.recovered;
+            if at > begin {
+                self.window = (self.window / 2).max(MSS * 2);
+                self.slow_start = false;
+                // Losses of the same window count once.
+                self.recovered = now + Duration::from_millis(50);
+            }
+            self.sample(now, None, true);
+        }
+        while self.flight.front().is_some_and(|&(at, _)| at <= now) {
+            let (at, sent) = self.flight.pop_front().unwrap();
+            self.delivered += MSS;
+            let used = self.in_flight() + MSS * 4 >= self.window;
+            let growth =
+                if self.slow_start { MSS } else { Bytes::new(MSS.get() * MSS.get() / self.window.get()) };
+            if used {
+                self.window += growth;
+            }
+            self.sample(at, Some(at.since(sent)), false);
+        }
+    }
+
+    fn sample(&mut self, now: Time, rtt: Option<Duration>, lost: bool) {
+        let (delivered, in_flight) = (self.delivered, self.in_flight());
+        let Some(governor) = &mut self.governor else { return };
+        let sample = Sample { delivered, in_flight, rtt, lost, urgent: false };
+        self.transitions.extend(governor.sample(now, &sample));
+        assert!(governor.cap().is_none_or(|cap| cap >= MSS * FLOOR), "{:?}", governor.cap());
+    }
+}
+
+/// Bottleneck with a queue, and senders before it.
+struct Path<R> {
+    rate: Rate,
+    base: Duration,
+    buffer: Duration,
+    free: Time,
+    now: Time,
+    senders: Vec<Sender<R>>,
+    /// Bytes that the first sender had delivered at the end of the warm-up.
+    warm: Bytes,
+    /// Queueing delays of packets, with the times at which they were sent.
+    delays: Vec<(Time, Duration)>,
+}
+
+impl<R: Rule> Path<R> {
+    fn new(mbps: u64, rtt: u64, bdp: f64, senders: Vec<Sender<R>>) -> Self {
+        let base = Duration::from_millis(rtt);
+        let (rate, buffer) = (Rate::from_mbps(mbps), base.mul_f64(bdp));
+        Self {
+            rate,
+            base,
+            buffer,
+            free: Time::ZERO,
+            now: Time::ZERO,
+            senders,
+            warm: Bytes::ZERO,
+            delays: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, until: Duration) {
+        let until = Time::ZERO + until;
+        let tx = self.rate.transmission_time(MSS);
+        while self.now < until {
+            let mut order: Vec<usize> = (0..self.senders.len()).collect();
+            order.rotate_left((self.now.as_nanos() / 7 % self.senders.len() as u64) as usize);
+            for number in order {
+                let sender = &mut self.senders[number];
+                sender.acknowledge(self.now);
+                while sender.may_send(self.now) {
+                    let queueing = self.free.since(self.now);
+                    if queueing > self.buffer {
+                        sender.losses.push_back(self.now + self.buffer + self.base);
+                        continue;
+                    }
+                    self.free = self.free.max(self.now) + tx;
+                    sender.flight.push_back((self.free + self.base, self.now));
+                    self.delays.push((self.now, queueing));
+                }
+            }
+            let next = self.senders.iter().filter_map(Sender::next).min();
+            let later = self.now + Duration::from_millis(1);
+            self.now = next.unwrap_or(later).max(self.now + Duration::from_nanos(1)).min(later);
+        }
+    }
+
+    /// Largest queueing delay of packets sent from then on.
+    fn worst_delay(&self, from: Duration) -> Duration {
+        let from = Time::ZERO + from;
+        self.delays.iter().filter(|(at, _)| *at >= from).map(|(_, delay)| *delay).max().unwrap()
+    }
+}
+
+fn alone<R: Rule>(mbps: u64, rtt: u64, bdp: f64, governor: Governor<R>) -> Path<R> {
+    let mut path = Path::new(mbps, rtt, bdp, std::vec![Sender::new(Some(governor))]);
+    path.run(WARM.since(Time::ZERO));
+    path.warm = path.senders[0].delivered;
+    path.run(Duration::from_secs(40));
+    path
+}
+
+fn governor() -> Governor {
+    Governor::new(CoupledConfig::new(MSS))
+}
+
+/// Share of the rate that the first sender has from the tenth second on.
+fn goodput<R>(path: &Path<R>) -> f64 {
+    let ideal = path.rate.bytes_in(path.now.since(WARM));
+    (path.senders[0].delivered - path.warm).get() as f64 / ideal.get() as f64
+}
+
+#[test]
+fn alone_the_queue_holds_a_few_packets_at_the_full_rate() {
+    for (mbps, rtt, bdp) in
+        [(2, 100, 4.0), (10, 20, 1.0), (10, 100, 4.0), (10, 200, 1.0), (50, 20, 16.0), (50, 100, 1.0)]
+    {
+        let path = alone(mbps, rtt, bdp, governor());
+        let packet = path.rate.transmission_time(MSS);
+        let worst = path.worst_delay(Duration::from_secs(10));
+        // Two packets that may stand there, one and a half before the cap is cut, and a burst of two.
+        assert!(worst <= packet * 11 / 2, "{mbps} Mbit/s, {rtt} ms: {worst:?}, {packet:?} a packet");
+        assert!(goodput(&path) > 0.95, "{mbps} Mbit/s, {rtt} ms: {}", goodput(&path));
+        let sender = &path.senders[0];
+        let transitions: Vec<_> = sender.transitions.iter().map(|it| (it.from, it.to)).collect();
+        assert_eq!(transitions, [(Mode::Startup, Mode::Steady)], "{mbps} Mbit/s, {rtt} ms");
+    }
+}
+
+#[test]
+fn the_other_rule_keeps_the_queue_short_too() {
+    for (mbps, rtt, bdp) in [(10, 20, 1.0), (10, 100, 4.0), (50, 100, 1.0)] {
+        let path = alone(mbps, rtt, bdp, Governor::with_rule(CoupledConfig::new(MSS), Copa::default()));
+        let packet = path.rate.transmission_time(MSS);
+        let worst = path.worst_delay(Duration::from_secs(10));
+        assert!(worst <= packet * 12, "{mbps} Mbit/s, {rtt} ms: {worst:?}, {packet:?} a packet");
+        assert!(goodput(&path) > 0.93, "{mbps} Mbit/s, {rtt} ms: {}", goodput(&path));
+    }
+}
+
+#[test]
+fn slow_start_ends_before_it_fills_a_deep_buffer() {
+    let path = alone(10, 40, 16.0, governor());
+    assert!(path.worst_delay(Duration::ZERO) < path.base, "{:?}", path.worst_delay(Duration::ZERO));
+}
+
+#[test]
+fn beside_a_flow_that_fills_the_queue_the_governor_steps_aside_and_returns() {
+    let mut other = Sender::new(None);
+    other.active = (Time::ZERO + Duration::from_secs(10), Time::ZERO + Duration::from_secs(60));
+    let mut path = Path::new(10, 40, 4.0, std::vec![Sender::new(Some(governor())), other]);
+    path.run(Duration::from_secs(10));
+    assert_eq!(path.senders[0].governor.unwrap().mode(), Mode::Steady);
+    path.run(Duration::from_secs(20));
+    let at = |path: &Path<Fast>| path.senders[0].delivered;
+    let before = at(&path);
+    path.run(Duration::from_secs(60));
+    let share = (at(&path) - before).get() as f64 / path.rate.bytes_in(Duration::from_secs(40)).get() as f64;
+    let competed = path.senders[0].governor.unwrap().counters().time[Mode::Compete as usize];
+    assert!(competed > Duration::from_secs(30), "{competed:?}");
+    assert!((0.3..0.7).contains(&share), "{share}");
+    path.run(Duration::from_secs(90));
+    assert_eq!(path.senders[0].governor.unwrap().mode(), Mode::Steady);
+    assert!(path.worst_delay(Duration::from_secs(85)) < Duration::from_millis(8));
+}
+
+#[test]
+fn urgent_data_may_pass_the_cap_by_two_packets_and_half_of_what_is_acknowledged() {
+    let mut path = alone(10, 40, 1.0, governor());
+    let sender = &mut path.senders[0];
+    let (delivered, in_flight) = (sender.delivered, sender.in_flight());
+    let governor = sender.governor.as_mut().unwrap();
+    let cap = governor.cap().unwrap();
+    let mut sample = |more: Bytes| {
+        let sample = Sample { delivered: delivered + more, in_flight, rtt: None, lost: false, urgent: true };
+        governor.sample(path.now, &sample);
+        governor.allowance()
+    };
+    let at_first = sample(Bytes::ZERO);
+    assert_eq!(at_first, Allowance { background: cap, urgent: cap.max(in_flight) + MSS * 2 });
+    assert_eq!(sample(in_flight).urgent, at_first.urgent);
+    assert_eq!(sample(in_flight + MSS * 8).urgent, at_first.urgent + MSS * 4);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn on_any_constant_link_the_cap_neither_starves_nor_lets_the_queue_grow(
+        mbps in 1u64..100, rtt in 5u64..300, bdp in 1.0f64..16.0,
+    ) {
+        // Eight packets of bandwidth-delay product: less, and the floor is a queue by itself.
+        prop_assume!(mbps * rtt >= 8 * 12);
+        let path = alone(mbps, rtt, bdp, governor());
+        let packet = path.rate.transmission_time(MSS);
+        prop_assert!(path.worst_delay(Duration::from_secs(10)) <= packet * 8, "{:?}", path.worst_delay(Duration::from_secs(10)));
+        prop_assert!(goodput(&path) > 0.75, "{}", goodput(&path));
+    }
+
+    #[test]
+    fn any_samples_keep_the_cap_above_the_floor(
+        samples in proptest::collection::vec((0u64..50_000_000, 0u64..100_000, 0u64..1_000_000, any::<u8>()), 1..400)
+    ) {
+        let mut governor = governor();
+        let (mut now, mut delivered) = (Time::ZERO, Bytes::ZERO);
+        for (wait, bytes, in_flight, bits) in samples {
+            now += Duration::from_nanos(wait);
+            delivered += Bytes::new(bytes);
+            let rtt = (bits & 1 == 1).then(|| Duration::from_nanos(wait * u64::from(bits)));
+            let (lost, urgent) = (bits & 6 == 6, bits & 8 == 8);
+            if bits & 16 == 16 {
+                governor.held();
+            }
+            governor.sample(now, &Sample { delivered, in_flight: Bytes::new(in_flight), rtt, lost, urgent });
+            let allowance = governor.allowance();
+            prop_assert!(allowance.background >= MSS * FLOOR && allowance.urgent >= allowance.background);
+        }
+    }
+}

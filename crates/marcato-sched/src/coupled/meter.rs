@@ -1,0 +1,120 @@
+//! Rate of delivery over the last round trip.
+
+use marcato_units::{Bytes, Duration, Rate, Time};
+
+/// Marks that are kept: a round trip has at most half of them, and so have sixteen packets.
+const MARKS: usize = 32;
+/// Marks that a round trip has at most.
+const PER_ROUND: u32 = 16;
+/// Packets that a rate is measured over at least.
+const PACKETS: u64 = 16;
+/// Age at which a bucket of the long maximum is closed.
+const BUCKET: Duration = Duration::from_secs(20);
+
+/// Meter of the rate of delivery: over the last round trip and at least sixteen packets, and its largest
+/// value of the last 20 to 40 s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meter {
+    /// Times and bytes delivered, in a ring.
+    marks: [(Time, Bytes); MARKS],
+    /// Marks that were ever made.
+    made: usize,
+    last: (Time, Bytes),
+    /// Maxima of the bucket before and of this one, and its beginning.
+    longest: [Rate; 2],
+    bucket: Time,
+}
+
+impl Meter {
+    pub(super) const fn new() -> Self {
+        let begin = (Time::ZERO, Bytes::ZERO);
+        Self { marks: [begin; MARKS], made: 0, last: begin, longest: [Rate::ZERO; 2], bucket: Time::ZERO }
+    }
+
+    /// Takes note of bytes delivered until now.
+    pub(super) fn delivered(&mut self, now: Time, delivered: Bytes, rtt: Duration, mss: Bytes) {
+        self.last = (now, delivered);
+        let due = self.made == 0 || {
+            let (at, before) = self.marks[(self.made - 1) % MARKS];
+            delivered - before >= mss && now.since(at).saturating_mul(PER_ROUND) >= rtt
+        };
+        if due {
+            self.marks[self.made % MARKS] = self.last;
+            self.made += 1;
+        }
+        let rate = self.rate(rtt, mss);
+        if now.since(self.bucket) >= BUCKET {
+            self.longest = [self.longest[1], rate];
+            self.bucket = now;
+        }
+        self.longest[1] = self.longest[1].max(rate);
+    }
+
+    /// Rate over the last round trip, and over sixteen packets at least; zero before there are any.
+    pub(super) fn rate(&self, rtt: Duration, mss: Bytes) -> Rate {
+        let (now, delivered) = self.last;
+        let kept = self.made.min(MARKS);
+        let marks = (1..=kept).map(|back| self.marks[(self.made - back) % MARKS]);
+        let mut from = self.last;
+        for (at, before) in marks {
+            from = (at, before);
+            if now.since(at) >= rtt && delivered - before >= mss * PACKETS {
+                break;
+            }
+        }
+        // In the first round trip, packets come in a burst, and then none.
+        Rate::from_bytes_over(delivered - from.1, now.since(from.0).max(rtt))
+    }
+
+    /// Largest rate of the last 20 to 40 s.
+    pub(super) fn longest(&self) -> Rate {
+        self.longest[0].max(self.longest[1])
+    }
+
+    /// Lets the long maximum be this rate: the old one is no longer to be had.
+    pub(super) const fn forget(&mut self, rate: Rate) {
+        self.longest = [Rate::ZERO, rate];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: Bytes = Bytes::new(1000);
+    const RTT: Duration = Duration::from_millis(20);
+
+    /// Delivers packets at an interval in µs.
+    fn deliver(meter: &mut Meter, from: &mut (u64, u64), packets: u64, interval: u64) {
+        for _ in 0..packets {
+            from.0 += interval;
+            from.1 += 1000;
+            meter.delivered(Time::ZERO + Duration::from_micros(from.0), Bytes::new(from.1), RTT, MSS);
+        }
+    }
+
+    #[test]
+    fn a_steady_rate_is_measured_at_any_speed() {
+        for interval in [10, 100, 1000, 10_000, 100_000] {
+            let (mut meter, mut at) = (Meter::new(), (0, 0));
+            deliver(&mut meter, &mut at, 5000, interval);
+            assert_eq!(meter.rate(RTT, MSS), Rate::from_bps(8_000_000_000 / interval), "{interval}");
+        }
+    }
+
+    #[test]
+    fn a_slower_rate_is_known_after_a_round_trip_and_the_faster_one_for_a_while() {
+        let (mut meter, mut at) = (Meter::new(), (0, 0));
+        deliver(&mut meter, &mut at, 1000, 1000);
+        deliver(&mut meter, &mut at, 20, 4000);
+        assert_eq!(meter.rate(RTT, MSS), Rate::from_mbps(2));
+        assert_eq!(meter.longest(), Rate::from_mbps(8));
+        deliver(&mut meter, &mut at, 15_000, 4000);
+        assert_eq!(meter.longest(), Rate::from_mbps(2));
+    }
+
+    #[test]
+    fn before_anything_is_delivered_the_rate_is_zero() {
+        assert_eq!((Meter::new().rate(RTT, MSS), Meter::new().longest()), (Rate::ZERO, Rate::ZERO));
+    }
+}

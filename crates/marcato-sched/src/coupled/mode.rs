@@ -1,0 +1,58 @@
+//! Modes of the governor, and counts of what it did.
+
+use marcato_units::{Duration, Time};
+
+/// Mode of the governor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The rate of the path is not known yet: the cap follows trains of packets.
+    Startup,
+    /// The queue is our own: the cap keeps it at a few packets.
+    Steady,
+    /// Others keep the queue full: there is no cap.
+    Compete,
+    /// Our part of the queue is taken away, to see whether any is left.
+    Test,
+    /// The window is a quarter smaller, to see whether our rate falls with it.
+    Squeeze,
+}
+
+impl Mode {
+    /// Number of modes.
+    pub const COUNT: usize = 5;
+
+    /// Name of the mode, as in series and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Startup => "startup",
+            Self::Steady => "steady",
+            Self::Compete => "compete",
+            Self::Test => "test",
+            Self::Squeeze => "squeeze",
+        }
+    }
+}
+
+/// Change of the mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// Time of the change.
+    pub at: Time,
+    /// Mode before.
+    pub from: Mode,
+    /// Mode from now on.
+    pub to: Mode,
+}
+
+/// Counts of a governor since its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Round trips that were judged.
+    pub rounds: u64,
+    /// Times that the cap was cut.
+    pub cuts: u64,
+    /// Changes of the mode.
+    pub transitions: u64,
+    /// Time in each mode, by its place in [`Mode`].
+    pub time: [Duration; Mode::COUNT],
+}
