@@ -400,8 +400,8 @@ pub(crate) enum CrqAction {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqMonitor {
-    /// The network device
-    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
 
     /// Rules by which flows are judged [default: marcato]
     #[arg(long, value_enum)]
@@ -417,22 +417,14 @@ pub(crate) struct CrqMonitor {
 
     #[command(flatten)]
     pub(crate) show: CrqShow,
-
-    /// Print every change of the system, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Directory of the programs' pins, on a file system of type bpf
-    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
-    pub(crate) pins: PathBuf,
 }
 
 /// Arguments of `marcato crq attach`.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqAttach {
-    /// The network device
-    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
 
     /// File with settings, by the names of these flags; flags come before it
     #[arg(long, value_name = "FILE")]
@@ -444,14 +436,6 @@ pub(crate) struct CrqAttach {
     /// Take the place of a root queue that somebody set up
     #[arg(long)]
     pub(crate) replace: bool,
-
-    /// Print every change of the system, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Directory of the programs' pins, on a file system of type bpf
-    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
-    pub(crate) pins: PathBuf,
 }
 
 /// Arguments of `marcato crq status`.
@@ -468,44 +452,27 @@ pub(crate) struct CrqStatus {
     #[command(flatten)]
     pub(crate) show: CrqShow,
 
-    /// Directory of the programs' pins, on a file system of type bpf
-    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
-    pub(crate) pins: PathBuf,
+    #[command(flatten)]
+    pub(crate) pins: CrqPins,
 }
 
 /// Arguments of `marcato crq set`.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqSet {
-    /// The network device
-    pub(crate) device: String,
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
 
     #[command(flatten)]
     pub(crate) settings: Settings,
-
-    /// Print every change of the system, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Directory of the programs' pins, on a file system of type bpf
-    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
-    pub(crate) pins: PathBuf,
 }
 
 /// Arguments of `marcato crq detach`.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqDetach {
-    /// The network device
-    pub(crate) device: String,
-
-    /// Print every change of the system, and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Directory of the programs' pins, on a file system of type bpf
-    #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
-    pub(crate) pins: PathBuf,
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
 }
 
 /// Arguments of `marcato crq metrics`.
@@ -516,6 +483,29 @@ pub(crate) struct CrqMetrics {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9469")]
     pub(crate) listen: SocketAddr,
 
+    #[command(flatten)]
+    pub(crate) pins: CrqPins,
+}
+
+/// Device whose queues or programs change.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqChange {
+    /// The network device
+    pub(crate) device: String,
+
+    /// Print every change of the system, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) pins: CrqPins,
+}
+
+/// Place where the programs of all devices are pinned.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqPins {
     /// Directory of the programs' pins, on a file system of type bpf
     #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
     pub(crate) pins: PathBuf,

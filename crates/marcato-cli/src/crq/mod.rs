@@ -23,7 +23,8 @@ use self::snapshot::Snapshot;
 use self::view::View;
 use crate::Status;
 use crate::arguments::{
-    CrqAction, CrqAttach, CrqDetach, CrqMetrics, CrqMonitor, CrqSet, CrqShow, CrqStatus, OutputFormat,
+    CrqAction, CrqAttach, CrqChange, CrqDetach, CrqMetrics, CrqMonitor, CrqPins, CrqSet, CrqShow, CrqStatus,
+    OutputFormat,
 };
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -38,7 +39,7 @@ pub(crate) fn run(action: &CrqAction, stdout: &mut dyn Write) -> Result<Status, 
         CrqAction::Status(asked) => status(asked, stdout),
         CrqAction::Set(asked) => set(asked, stdout),
         CrqAction::Detach(asked) => detach(asked, stdout),
-        CrqAction::Metrics(CrqMetrics { listen, pins }) => {
+        CrqAction::Metrics(CrqMetrics { listen, pins: CrqPins { pins } }) => {
             exporter::run(*listen, pins.clone(), |at| {
                 print(stdout, &format!("metrics at http://{at}/metrics\n"))
             })?;
@@ -66,7 +67,8 @@ fn carry_out(plan: Plan, dry: bool, stdout: &mut dyn Write) -> Result<(), CrqErr
 }
 
 fn attach(asked: &CrqAttach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqAttach { device, config, settings, replace, dry_run, pins } = asked;
+    let CrqAttach { change, config, settings, replace } = asked;
+    let CrqChange { device, dry_run, pins: CrqPins { pins } } = change;
     let file = match config {
         None => Settings::default(),
         Some(path) => {
@@ -91,7 +93,7 @@ fn attach(asked: &CrqAttach, stdout: &mut dyn Write) -> Result<Status, CrqError>
 }
 
 fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqSet { device, settings, dry_run, pins } = asked;
+    let CrqSet { change: CrqChange { device, dry_run, pins: CrqPins { pins } }, settings } = asked;
     if *settings == Settings::default() {
         return Err(CrqError::NoChange);
     }
@@ -107,7 +109,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 }
 
 fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqDetach { device, dry_run, pins } = asked;
+    let CrqDetach { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
     let device = Device::find(device)?;
     carry_out(Plan::detach(&device, pins)?, *dry_run, stdout)?;
     if !dry_run {
@@ -118,7 +120,8 @@ fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError>
 
 /// Puts programs on a device that change nothing, shows what they see, and takes them off.
 fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqMonitor { device, preset, flows, duration, show, dry_run, pins } = asked;
+    let CrqMonitor { change, preset, flows, duration, show } = asked;
+    let CrqChange { device, dry_run, pins: CrqPins { pins } } = change;
     let settings = Settings { preset: *preset, flows: *flows, ..Settings::default() };
     if !dry_run {
         required(pins)?;
@@ -144,7 +147,7 @@ fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqErro
 }
 
 fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqStatus { device, live, show, pins } = asked;
+    let CrqStatus { device, live, show, pins: CrqPins { pins } } = asked;
     let selection = show.selection();
     let Some(device) = device else {
         let all = exporter::snapshots(pins, selection)?;

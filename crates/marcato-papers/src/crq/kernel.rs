@@ -326,16 +326,17 @@ fn run(options: &RunOptions, progress: &mut dyn Progress) -> Result<(Vec<Cell>, 
     Ok((cells, lab::run_plan(&plan, "CRQ in the kernel", World::Lab, options, progress)?))
 }
 
+/// Returns what this system lacks for the programs.
+fn missing() -> Vec<String> {
+    // Programs that are held need no pins, and so no file system for them.
+    let all = Missing::all(Path::new("/")).into_iter();
+    all.filter(|it| !matches!(it, Missing::PinDirectory(_))).map(|it| it.to_string()).collect()
+}
+
 /// Answers the question, or says why this system cannot.
 pub(super) fn answer(options: &RunOptions, progress: &mut dyn Progress) -> Result<Answer, SimulationError> {
     const TITLE: &str = "Transfers beside a flood, through CRQ in the kernel";
-    // Programs that are held need no pins, and so no file system for them.
-    let missing = Missing::all(Path::new("/"));
-    let missing: Vec<_> = missing
-        .iter()
-        .filter(|it| !matches!(it, Missing::PinDirectory(_)))
-        .map(ToString::to_string)
-        .collect();
+    let missing = missing();
     if !missing.is_empty() {
         return Ok(Answer::new(
             TITLE,
@@ -365,12 +366,7 @@ mod tests {
     #[test]
     #[ignore = "sends for a minute in real time"]
     fn transfers_beside_a_flood_are_judged_by_the_kernels_own_queues() {
-        let missing = Missing::all(Path::new("/"));
-        let missing: Vec<_> = missing
-            .iter()
-            .filter(|it| !matches!(it, Missing::PinDirectory(_)))
-            .map(ToString::to_string)
-            .collect();
+        let missing = missing();
         if !missing.is_empty() {
             eprintln!("SKIPPED: this system lacks {}", missing.join("; "));
             return;
