@@ -400,9 +400,6 @@ pub(crate) enum CrqAction {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqMonitor {
-    #[command(flatten)]
-    pub(crate) change: CrqChange,
-
     /// Rules by which flows are judged [default: marcato]
     #[arg(long, value_enum)]
     pub(crate) preset: Option<PresetName>,
@@ -417,15 +414,15 @@ pub(crate) struct CrqMonitor {
 
     #[command(flatten)]
     pub(crate) show: CrqShow,
+
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
 }
 
 /// Arguments of `marcato crq attach`.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqAttach {
-    #[command(flatten)]
-    pub(crate) change: CrqChange,
-
     /// File with settings, by the names of these flags; flags come before it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -436,6 +433,9 @@ pub(crate) struct CrqAttach {
     /// Take the place of a root queue that somebody set up
     #[arg(long)]
     pub(crate) replace: bool,
+
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
 }
 
 /// Arguments of `marcato crq status`.
@@ -461,10 +461,10 @@ pub(crate) struct CrqStatus {
 #[derive(Debug, Args)]
 pub(crate) struct CrqSet {
     #[command(flatten)]
-    pub(crate) change: CrqChange,
+    pub(crate) settings: Settings,
 
     #[command(flatten)]
-    pub(crate) settings: Settings,
+    pub(crate) change: CrqChange,
 }
 
 /// Arguments of `marcato crq detach`.
