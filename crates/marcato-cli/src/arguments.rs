@@ -18,7 +18,7 @@ use marcato_report::{COMMIT, VERSION, World};
 use marcato_units::{Bytes, Rate, Seed};
 
 #[cfg(target_os = "linux")]
-use crate::crq::{PresetName, Selection, Settings};
+use crate::crq::{LEAST_FLOWS, MOST_FLOWS, PresetName, Selection, Settings};
 use crate::perf::load::{BulkSpec, SourceSpec};
 use crate::perf::plan::{EngineName, LaneSpec};
 use crate::perf::scheduler::{PathName, StreamName};
@@ -405,7 +405,7 @@ pub(crate) struct CrqMonitor {
     pub(crate) preset: Option<PresetName>,
 
     /// Number of flows that are followed at once [default: 16384]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(16..=131_072))]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(i64::from(LEAST_FLOWS)..=i64::from(MOST_FLOWS)))]
     pub(crate) flows: Option<u32>,
 
     /// Time after which the command ends [default: at Ctrl-C]

@@ -17,7 +17,7 @@ use marcato_kernel::{Attachment, Device, Missing};
 
 pub(crate) use self::error::CrqError;
 use self::plan::Plan;
-pub(crate) use self::settings::{PresetName, Settings};
+pub(crate) use self::settings::{LEAST_FLOWS, MOST_FLOWS, PresetName, Settings};
 pub(crate) use self::snapshot::Selection;
 use self::snapshot::Snapshot;
 use self::view::View;

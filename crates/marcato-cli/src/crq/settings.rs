@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::CrqError;
 use crate::perf::quantity;
 
-/// Largest number of flows: their states take 45 MB of the kernel's memory.
-const MOST_FLOWS: u32 = 1 << 17;
+/// Smallest and largest number of flows. The states of the most take 57 MB of the kernel's memory.
+pub(crate) const LEAST_FLOWS: u32 = 16;
+pub(crate) const MOST_FLOWS: u32 = 1 << 17;
 /// Defaults that are no zero.
 const SHARE: u8 = 50;
 const FLOWS: u32 = 16_384;
@@ -59,7 +60,7 @@ pub(crate) struct Settings {
     pub(crate) round_trip: Option<Duration>,
 
     /// Number of flows that are followed at once [default: 16384]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=i64::from(MOST_FLOWS)))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(LEAST_FLOWS)..=i64::from(MOST_FLOWS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flows: Option<u32>,
 }
@@ -146,7 +147,7 @@ impl Settings {
             _ => Ok(()),
         };
         within("share", settings.share.map(u32::from), 1, 99)?;
-        within("flows", settings.flows, 16, MOST_FLOWS)?;
+        within("flows", settings.flows, LEAST_FLOWS, MOST_FLOWS)?;
         Ok(settings)
     }
 

@@ -12,6 +12,7 @@ use marcato_queue::{Admission, Class};
 use marcato_report::{Row, Unit, World};
 use marcato_units::{Bytes, Duration, Rate};
 
+use super::lab::{flood, flows};
 use super::published::{Control, fct_score};
 use crate::answer::Answer;
 use crate::error::SimulationError;
@@ -108,12 +109,9 @@ struct Seen {
 }
 
 impl Transfer {
-    /// Rate of the flood's IP packets: half of the rate of its queue, as in CRQ §IV-C1.
-    const fn flood(&self) -> Rate {
-        Rate::from_bps(RATE.as_bps() / if self.with_crq { 4 } else { 2 })
-    }
-
     fn scenario(&self, seed: u64) -> String {
+        let ecn = self.kind == Kind::CodelEcn;
+        let tcp = format!("tcp = {{ congestion = \"{}\", ecn = {ecn} }}", self.by.id());
         format!(
             r#"
             name = "crq-kernel"
@@ -125,28 +123,11 @@ impl Transfer {
                 {{ name = "flooder", between = ["flooder", "router"], delay = "{half} us" }},
                 {{ name = "down", between = ["router", "client"], delay = "{half} us" }},
             ]
-            [[flow]]
-            name = "transfer"
-            kind = "tcp"
-            from = "web"
-            to = "client"
-            size = "{bytes} B"
-            tcp = {{ congestion = "{by}", ecn = {ecn} }}
-            [[flow]]
-            name = "flood"
-            kind = "udp"
-            from = "flooder"
-            to = "client"
-            start = "1 s"
-            rate = "{flood} bit/s"
-            payload = "1448 B"
+            {flows}
             "#,
             at_most = self.at_most.as_millis(),
             half = DELAY.as_micros() / 2,
-            bytes = self.bytes.get(),
-            by = self.by.id(),
-            ecn = self.kind == Kind::CodelEcn,
-            flood = self.flood().as_bps(),
+            flows = flows(self.bytes, &tcp, flood(RATE, self.with_crq)),
         )
     }
 

@@ -58,15 +58,6 @@ struct Seen {
 }
 
 impl Transfer {
-    /// Rate of the flood's IP packets: half of the rate of its queue, as in CRQ §IV-C1.
-    const fn flood(&self) -> Rate {
-        let part = match self.bottleneck {
-            Bottleneck::Baseline => 2,
-            Bottleneck::Crq => 4,
-        };
-        Rate::from_bps(ASSESSED_AT.as_bps() / part)
-    }
-
     fn scenario(&self, seed: u64) -> String {
         let kind = match self.bottleneck {
             Bottleneck::Baseline => "codel",
@@ -85,13 +76,36 @@ impl Transfer {
                    queue = {{ kind = "{kind}", target = "500 us", interval = "20 ms" }},
                    back = {{ queue = "droptail" }} }},
             ]
+            {flows}
+            "#,
+            at_most = self.at_most.as_millis(),
+            flows = flows(
+                self.bytes,
+                &format!("congestion = \"{}\"", self.by.id()),
+                flood(ASSESSED_AT, self.bottleneck == Bottleneck::Crq)
+            ),
+            quarter = self.rtt.as_micros() / 4,
+            rate = ASSESSED_AT.as_bps(),
+        )
+    }
+}
+
+/// Rate of the flood's IP packets: half of the rate of its queue, as in CRQ §IV-C1.
+pub(super) const fn flood(link: Rate, with_crq: bool) -> Rate {
+    Rate::from_bps(link.as_bps() / if with_crq { 4 } else { 2 })
+}
+
+/// Flows of a scenario: a transfer from `web` by TCP, with these further keys, and a flood from `flooder`.
+pub(super) fn flows(bytes: Bytes, tcp: &str, flood: Rate) -> String {
+    format!(
+        r#"
             [[flow]]
             name = "transfer"
             kind = "tcp"
             from = "web"
             to = "client"
             size = "{bytes} B"
-            congestion = "{by}"
+            {tcp}
             [[flow]]
             name = "flood"
             kind = "udp"
@@ -101,14 +115,9 @@ impl Transfer {
             rate = "{flood} bit/s"
             payload = "1448 B"
             "#,
-            at_most = self.at_most.as_millis(),
-            by = self.by.id(),
-            quarter = self.rtt.as_micros() / 4,
-            rate = ASSESSED_AT.as_bps(),
-            bytes = self.bytes.get(),
-            flood = self.flood().as_bps(),
-        )
-    }
+        bytes = bytes.get(),
+        flood = flood.as_bps(),
+    )
 }
 
 impl Setup for Transfer {
