@@ -225,6 +225,8 @@ async fn shared_sockets_and_several_drivers_have_early_data() {
         assert_eq!(accepted.peer_identity().map(PeerIdentity::fingerprint), meter.fingerprint());
         within(sent.acknowledged()).await.unwrap();
         within(connection.established()).await.unwrap();
+        // The server counts a client once its own side of the handshake is over.
+        within(accepted.established()).await.unwrap();
         assert!(connection.resumed() && accepted.resumed());
     }
     assert_eq!(known.server.stats().accepted, 21);
