@@ -3,6 +3,7 @@
 use marcato_units::{Bytes, Time};
 
 use crate::conductor::{Conductor, Grant, Observer, Store};
+use crate::coupled::{Governor, Rule};
 
 /// Transport below the feeder: kernel TCP, a simulated TCP, or a QUIC connection.
 pub trait Engine {
@@ -12,6 +13,9 @@ pub trait Engine {
     /// Returns the bytes that it has taken but not yet transmitted for the first time. Granted
     /// bytes stay ahead of later offers, so an urgent message waits at least for these.
     fn unsent(&self) -> Bytes;
+
+    /// Returns the bytes that it has transmitted, and that are neither acknowledged nor lost.
+    fn in_flight(&self) -> Bytes;
 
     /// Takes the bytes of `grant`, or the first of them; returns the number taken.
     fn feed(&mut self, grant: &Grant) -> Bytes;
@@ -45,6 +49,8 @@ pub enum Run {
     Empty,
     /// The engine has enough or takes no more. Run again when it has sent or freed something.
     Full,
+    /// The governor holds the next chunk back. Run again after an acknowledgement.
+    Held,
 }
 
 /// Moves chunks from a Conductor into an engine.
@@ -83,6 +89,32 @@ impl Feeder {
         conductor: &mut Conductor<S, O>,
         engine: &mut impl Engine,
     ) -> Run {
+        self.decide(now, conductor, engine, |_, _, _| true)
+    }
+
+    /// Makes one decision like [`run_once`](Self::run_once), within the allowance of a governor.
+    pub fn run_once_within<S: Store, O: Observer, R: Rule>(
+        &self,
+        now: Time,
+        conductor: &mut Conductor<S, O>,
+        engine: &mut impl Engine,
+        governor: &mut Governor<R>,
+    ) -> Run {
+        self.decide(now, conductor, engine, |conductor, outstanding, chunk| {
+            // While an urgent level pays its debt, it waits for what a background level is granted.
+            let urgent = conductor.has_queued(governor.urgent());
+            governor.admits(urgent, outstanding, chunk)
+        })
+    }
+
+    /// Feeds at most one chunk, if `admits` lets so many bytes join those outstanding.
+    fn decide<S: Store, O: Observer, E: Engine>(
+        &self,
+        now: Time,
+        conductor: &mut Conductor<S, O>,
+        engine: &mut E,
+        admits: impl FnOnce(&Conductor<S, O>, Bytes, Bytes) -> bool,
+    ) -> Run {
         let room = engine.room();
         let budget = match self.mode {
             Mode::Lean { chunk, lowat } if engine.unsent() < lowat => chunk.min(room),
@@ -93,6 +125,9 @@ impl Feeder {
         };
         if budget.is_zero() {
             return if conductor.is_empty() { Run::Empty } else { Run::Full };
+        }
+        if !conductor.is_empty() && !admits(conductor, engine.in_flight() + engine.unsent(), budget) {
+            return Run::Held;
         }
         let Some(grant) = conductor.grant(now, budget) else { return Run::Empty };
         let taken = match self.mode {
@@ -121,13 +156,29 @@ impl Feeder {
         }
         fed
     }
+
+    /// Runs until nothing is queued, or the engine or the governor takes no more; returns the bytes taken.
+    pub fn run_within<S: Store, O: Observer, R: Rule>(
+        &self,
+        now: Time,
+        conductor: &mut Conductor<S, O>,
+        engine: &mut impl Engine,
+        governor: &mut Governor<R>,
+    ) -> Bytes {
+        let mut fed = Bytes::ZERO;
+        while let Run::Fed(grant) = self.run_once_within(now, conductor, engine, governor) {
+            fed += grant.len;
+        }
+        fed
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::conductor::{Config, Event, Fixed, Message};
-    use marcato_units::Priority;
+    use crate::coupled::{CoupledConfig, Sample};
+    use marcato_units::{Duration, Priority};
 
     const NOW: Time = Time::ZERO;
 
@@ -135,6 +186,13 @@ mod tests {
     struct Pipe {
         room: Bytes,
         unsent: Bytes,
+        in_flight: Bytes,
+    }
+
+    impl Pipe {
+        fn new(room: Bytes, unsent: Bytes) -> Self {
+            Self { room, unsent, in_flight: Bytes::ZERO }
+        }
     }
 
     impl Engine for Pipe {
@@ -144,6 +202,10 @@ mod tests {
 
         fn unsent(&self) -> Bytes {
             self.unsent
+        }
+
+        fn in_flight(&self) -> Bytes {
+            self.in_flight
         }
 
         fn feed(&mut self, grant: &Grant) -> Bytes {
@@ -164,7 +226,7 @@ mod tests {
     #[test]
     fn a_lean_feeder_keeps_one_chunk_unsent() {
         let mut conductor = conductor();
-        let mut pipe = Pipe { room: Bytes::kb(64), unsent: Bytes::ZERO };
+        let mut pipe = Pipe::new(Bytes::kb(64), Bytes::ZERO);
         let feeder = Feeder::lean(Bytes::kb(1));
         assert_eq!(feeder.run(NOW, &mut conductor, &mut pipe), Bytes::kb(1));
         assert_eq!(feeder.run_once(NOW, &mut conductor, &mut pipe), Run::Full);
@@ -178,7 +240,7 @@ mod tests {
     #[test]
     fn what_the_engine_does_not_take_stays_with_the_conductor() {
         let mut conductor = conductor();
-        let mut pipe = Pipe { room: Bytes::new(1000), unsent: Bytes::ZERO };
+        let mut pipe = Pipe::new(Bytes::new(1000), Bytes::ZERO);
         let feeder = Feeder::lean(Bytes::kb(1));
         let Run::Fed(fed) = feeder.run_once(NOW, &mut conductor, &mut pipe) else {
             panic!("half of it fits")
@@ -192,11 +254,11 @@ mod tests {
     fn of_a_message_taken_in_part_the_end_has_not_been_fed() {
         let mut conductor = conductor();
         conductor.offer(NOW, Message::new(Bytes::kb(1), Priority::P0)).unwrap();
-        let mut pipe = Pipe { room: Bytes::kb(1), unsent: Bytes::ZERO };
+        let mut pipe = Pipe::new(Bytes::kb(1), Bytes::ZERO);
         let feeder = Feeder::lean(Bytes::kb(1));
         let Run::Fed(first) = feeder.run_once(NOW, &mut conductor, &mut pipe) else { panic!("half fits") };
         assert_eq!((first.offset, first.len, first.fin), (Bytes::ZERO, Bytes::new(500), false));
-        pipe = Pipe { room: Bytes::kb(1), unsent: Bytes::ZERO };
+        pipe = Pipe::new(Bytes::kb(1), Bytes::ZERO);
         let Run::Fed(second) = feeder.run_once(NOW, &mut conductor, &mut pipe) else {
             panic!("the rest fits")
         };
@@ -205,7 +267,7 @@ mod tests {
 
     #[test]
     fn nothing_is_granted_while_the_engine_has_no_room() {
-        let mut full = Pipe { room: Bytes::ZERO, unsent: Bytes::ZERO };
+        let mut full = Pipe::new(Bytes::ZERO, Bytes::ZERO);
         for feeder in [Feeder::lean(Bytes::kb(1)), Feeder::greedy(Bytes::kb(1))] {
             let mut granted = 0;
             let mut conductor = conductor().observed_by(|event| {
@@ -219,7 +281,7 @@ mod tests {
     #[test]
     fn a_greedy_feeder_fills_the_buffer() {
         let mut conductor = conductor();
-        let mut pipe = Pipe { room: Bytes::kb(64), unsent: Bytes::kb(64) };
+        let mut pipe = Pipe::new(Bytes::kb(64), Bytes::kb(64));
         let fed = Feeder::greedy(Bytes::kb(1)).run(NOW, &mut conductor, &mut pipe);
         assert_eq!(fed + pipe.room, Bytes::kb(64));
         assert!(pipe.room < Bytes::kb(1), "{}", pipe.room);
@@ -227,11 +289,61 @@ mod tests {
 
     #[test]
     fn a_feeder_without_data_or_room_says_so() {
-        let mut full = Pipe { room: Bytes::ZERO, unsent: Bytes::ZERO };
+        let mut full = Pipe::new(Bytes::ZERO, Bytes::ZERO);
         let mut empty = Conductor::with_store(Config::default(), Fixed::<1>::new()).unwrap();
         for feeder in [Feeder::lean(Bytes::kb(1)), Feeder::greedy(Bytes::kb(1))] {
             assert_eq!(feeder.run_once(NOW, &mut conductor(), &mut full), Run::Full);
             assert_eq!(feeder.run_once(NOW, &mut empty, &mut full), Run::Empty);
         }
+    }
+
+    /// Governor of a path whose least round trip is 40 ms, after a loss: its cap is the floor of four packets.
+    fn governor() -> Governor {
+        let mut governor = Governor::new(CoupledConfig::new(Bytes::kb(1)));
+        let mut sample = Sample {
+            delivered: Bytes::kb(1),
+            in_flight: Bytes::ZERO,
+            rtt: Some(Duration::from_nanos(1)),
+            lost: true,
+            urgent: false,
+        };
+        for number in 1..3 {
+            governor.sample(Time::from_millis(number), &sample);
+            sample.delivered += Bytes::kb(1);
+        }
+        assert_eq!(governor.cap(), Some(Bytes::kb(4)));
+        governor
+    }
+
+    #[test]
+    fn within_a_cap_background_is_held_and_urgent_data_is_not() {
+        let (mut conductor, mut governor) = (conductor(), governor());
+        let mut pipe = Pipe { room: Bytes::kb(64), unsent: Bytes::ZERO, in_flight: Bytes::kb(4) };
+        let feeder = Feeder::lean(Bytes::kb(1));
+        let mut run = |conductor: &mut Conductor<Fixed<4>>, pipe: &mut Pipe| {
+            feeder.run_once_within(NOW, conductor, pipe, &mut governor)
+        };
+        assert_eq!(run(&mut conductor, &mut pipe), Run::Held);
+        assert_eq!(conductor.queued().bytes, Bytes::kb(100));
+        conductor.offer(NOW, Message::new(Bytes::kb(1), Priority::P0)).unwrap();
+        let Run::Fed(fed) = run(&mut conductor, &mut pipe) else {
+            panic!("urgent data may be two packets more")
+        };
+        assert_eq!(fed.priority, Priority::P0);
+        // The end of it waits in the engine, so background data counts that too.
+        assert_eq!(run(&mut conductor, &mut pipe), Run::Full);
+        (pipe.unsent, pipe.in_flight) = (Bytes::new(500), Bytes::new(2600));
+        assert_eq!(run(&mut conductor, &mut pipe), Run::Held);
+        pipe.in_flight = Bytes::new(2500);
+        assert!(matches!(run(&mut conductor, &mut pipe), Run::Fed(_)));
+    }
+
+    #[test]
+    fn a_chunk_larger_than_any_cap_leaves_once_nothing_is_outstanding() {
+        let (mut conductor, mut governor) = (conductor(), governor());
+        let mut pipe = Pipe::new(Bytes::kb(64), Bytes::ZERO);
+        let feeder = Feeder::lean(Bytes::kb(6));
+        let run = feeder.run_once_within(NOW, &mut conductor, &mut pipe, &mut governor);
+        assert!(matches!(run, Run::Fed(grant) if grant.len == Bytes::kb(6)), "{run:?}");
     }
 }

@@ -39,7 +39,7 @@ mod message;
 pub mod shed;
 pub mod store;
 
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 
 pub use candidates::Candidates;
 pub use counter::{Counters, LevelCounters, Tally};
@@ -551,6 +551,11 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         self.observer.observe(Event::Refused { grant, taken });
         self.announce(in_debt);
         Ok(())
+    }
+
+    /// True if bytes are queued on one of these levels.
+    pub const fn has_queued(&self, levels: PrioritySet) -> bool {
+        self.waiting & levels.bits() != 0
     }
 
     /// Returns the message that the next grant at `now` would serve.

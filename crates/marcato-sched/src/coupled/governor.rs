@@ -202,7 +202,21 @@ impl<R: Rule> Governor<R> {
         Allowance { background: self.cap, urgent: self.cap.max(in_flight) + mss * 2 + later }
     }
 
-    /// Takes note that the cap held background data back.
+    /// Returns whether a chunk may join the bytes outstanding, which are those in flight and those that the
+    /// engine has not sent yet. Takes note if it may not: the cap is then the bound of this round trip, and
+    /// not the engine.
+    pub fn admits(&mut self, urgent: bool, outstanding: Bytes, chunk: Bytes) -> bool {
+        let allowance = self.allowance();
+        let bound = if urgent { allowance.urgent } else { allowance.background };
+        // A chunk may be larger than any cap: with nothing outstanding, no acknowledgement would come.
+        let admitted = outstanding.is_zero() || outstanding + chunk <= bound;
+        if !admitted {
+            self.held();
+        }
+        admitted
+    }
+
+    /// Takes note that the cap held data back.
     pub const fn held(&mut self) {
         self.bound = true;
     }

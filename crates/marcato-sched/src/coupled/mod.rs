@@ -36,4 +36,4 @@ mod train;
 
 pub use governor::{Allowance, CoupledConfig, Governor, Sample};
 pub use mode::{Counters, Mode, Transition};
-pub use rule::{Copa, Fast, Round, Rule, Step};
+pub use rule::{AnyRule, Copa, Fast, Round, Rule, Step};

@@ -56,3 +56,12 @@ pub struct Counters {
     /// Time in each mode, by its place in [`Mode`].
     pub time: [Duration; Mode::COUNT],
 }
+
+impl Counters {
+    /// Share of the time that was spent in a mode; `None` before any.
+    #[must_use]
+    pub fn share(&self, mode: Mode) -> Option<f64> {
+        let all: Duration = self.time.iter().sum();
+        (!all.is_zero()).then(|| self.time[mode as usize].as_secs_f64() / all.as_secs_f64())
+    }
+}

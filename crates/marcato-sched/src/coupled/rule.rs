@@ -109,3 +109,35 @@ impl Rule for Copa {
         self.rounds = 0;
     }
 }
+
+/// Rule chosen at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyRule {
+    /// Like FAST's.
+    Fast(Fast),
+    /// Like Copa's.
+    Copa(Copa),
+}
+
+impl AnyRule {
+    /// Rule like FAST's, which is the default.
+    pub const FAST: Self = Self::Fast(Fast { extra: 0 });
+    /// Rule like Copa's.
+    pub const COPA: Self = Self::Copa(Copa { rounds: 0 });
+}
+
+impl Rule for AnyRule {
+    fn step(&mut self, round: &Round, mss: Bytes, alpha: Bytes) -> Step {
+        match self {
+            Self::Fast(rule) => rule.step(round, mss, alpha),
+            Self::Copa(rule) => rule.step(round, mss, alpha),
+        }
+    }
+
+    fn restart(&mut self) {
+        match self {
+            Self::Fast(rule) => rule.restart(),
+            Self::Copa(rule) => rule.restart(),
+        }
+    }
+}
