@@ -17,7 +17,7 @@ use crate::read::traffic::{ListedSizes, Order, Pauses, Sizes, UdpPayload, UdpSiz
 use crate::schema::{self, Entry, Schema, Usual};
 use crate::sizes::SizeList;
 use crate::tcp::Tcp;
-use crate::traffic::{Arrivals, CHUNK, Messaging, OnOff, Pause, Preset, Size};
+use crate::traffic::{Arrivals, CHUNK, Coupling, Messaging, OnOff, Pause, Preset, Size};
 
 /// Flow, or several instances of the same kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -482,7 +482,8 @@ fn only_conductors_have_keys(of: &mut Messages, keys: &Keys<'_>, _: &Ends) {
         return;
     }
     (of.messaging.preset, of.messaging.chunk) = (Preset::default(), CHUNK);
-    for key in ["preset", "chunk"] {
+    of.messaging.coupled = Coupling::Off;
+    for key in ["preset", "chunk", "coupled"] {
         // A grid over feeders has the keys of every feeder in one file, so only keys given by
         // `--set` are refused.
         if keys.is_set(key) {

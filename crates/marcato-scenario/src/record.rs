@@ -119,6 +119,10 @@ metrics! {
         InFlight = "in-flight",
         /// Window of the low layer in bytes, headers included; only TCP with a low layer.
         LowWindow = "low-window",
+        /// Bound of coupled mode on what is in flight, in bytes; none while there is no bound.
+        Cap = "cap",
+        /// Mode of the governor of coupled mode: 0 startup, 1 steady, 2 compete, 3 test, 4 squeeze.
+        Mode = "mode",
         /// Smoothed round-trip time in ms; for QUIC, that of the fastest lane.
         Srtt = "srtt",
         /// Pacing rate in Mbit/s, if the flow is paced.

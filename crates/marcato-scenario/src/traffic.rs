@@ -366,12 +366,28 @@ pub struct Messaging {
     pub preset: Preset,
     /// Largest chunk that the Conductor grants.
     pub chunk: Bytes,
+    /// Coupled mode, which keeps background data out of the bottleneck's queue.
+    pub coupled: Coupling,
     /// Messages that are sent once, in order of time.
     pub messages: Vec<Message>,
     /// Periodic sources.
     pub sources: Vec<Source>,
     /// Bulk data, which fills all remaining room.
     pub bulk: Vec<Bulk>,
+}
+
+words! {
+    /// Coupled mode of a flow.
+    #[derive(Default)]
+    pub enum Coupling {
+        /// The congestion control alone decides how much is in flight.
+        #[default]
+        Off = "off",
+        /// A governor bounds what is in flight by a rule like FAST's.
+        Fast = "fast",
+        /// A governor bounds what is in flight by a rule like Copa's.
+        Copa = "copa",
+    }
 }
 
 /// Default chunk, which is also the Conductor's: the payload of a TCP segment without options.
@@ -386,6 +402,9 @@ keyed! {
     "preset" => preset: one_of::<Preset>(), or(Preset::Marcato);
     /// largest chunk that the Conductor grants, at most 6 kB
     "chunk" => chunk: Checked(SomeSize, is_below_the_least_watermark), or(CHUNK);
+    /// keeps the flow's own background (P2 to P4) out of the bottleneck's queue, so that urgent data finds it
+    /// empty: `"fast"`, by a rule like FAST's, or `"copa"`, by one like Copa's
+    "coupled" => coupled: one_of::<Coupling>(), or(Coupling::Off);
     /// [messages](#traffic) that are sent once
     "messages" => messages: InOrder, or(Vec::new(); "none");
     /// [sources](#traffic) of messages, at most 16

@@ -104,6 +104,7 @@ fn flow_pairs(flow: &Flow) -> Pairs {
     {
         pairs.remove("preset");
         pairs.remove("chunk");
+        pairs.remove("coupled");
     }
     if !flow.also.is_empty() {
         let ends = |end: usize| array(flow.pairs().map(|pair| quote(pair[end])));

@@ -416,6 +416,11 @@ impl Network {
         let end = &mut ends[side.index()];
         let delivered = end.tcp.on_segment(now, segment, ecn);
         end.wants_to_write |= delivered.acked;
+        if delivered.progressed {
+            let mut writes = false;
+            end.call(now, |app, socket| writes = app.acknowledged(socket));
+            end.wants_to_write |= writes;
+        }
         if let Some(watch) = watch {
             watch.note_rtt(side, end.tcp.take_rtt());
         }

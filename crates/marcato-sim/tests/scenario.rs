@@ -531,6 +531,7 @@ fn messages(feeder: Feeder, size: u64) -> FlowKind {
         tcp: TcpEnds { from: tcp.clone(), to: tcp },
         feeder,
         messaging: Messaging {
+            coupled: Default::default(),
             preset: Preset::Marcato,
             chunk: Bytes::new(1448),
             messages: vec![Message {
@@ -658,6 +659,7 @@ fn session(paths: Vec<Path>) -> Quic {
         controller: Controller::NewReno(NewReno { loss_reduction: 0.7 }),
         initial_window: None,
         messaging: Messaging {
+            coupled: Default::default(),
             preset: Preset::Marcato,
             chunk: Bytes::new(1460),
             messages: vec![],

@@ -193,6 +193,8 @@ impl KernelTcp {
                     .saturating_sub(info.sacked_segments + info.lost_segments),
             ),
             unsent: info.unsent + Bytes::new(self.pending),
+            lost: segments(info.retransmitted_segments),
+            rtt: Some(info.srtt).filter(|srtt| !srtt.is_zero()),
             srtt: Some(info.srtt).filter(|srtt| !srtt.is_zero()),
             // Before the first measurement, the kernel has 2^32 - 1 us.
             min_rtt: Some(info.min_rtt).filter(|least| least.as_micros() < u128::from(u32::MAX)),

@@ -26,6 +26,8 @@ fn kind(series: &Series) -> Kind {
             FlowMetric::Ssthresh => kind("ssthresh", "slow-start threshold", "kB", 1e3),
             FlowMetric::InFlight => kind("in-flight", "in flight", "kB", 1e3),
             FlowMetric::LowWindow => kind("low-window", "window of the low layer", "kB", 1e3),
+            FlowMetric::Cap => kind("cap", "bound of coupled mode", "kB", 1e3),
+            FlowMetric::Mode => kind("mode", "mode of the governor", "number", 1.0),
             FlowMetric::Srtt => kind("srtt", "smoothed round-trip time", "ms", 1.0),
             FlowMetric::PacingRate => kind("pacing-rate", "pacing rate", "Mbit/s", 1.0),
             FlowMetric::Throughput => kind("goodput", "goodput", "Mbit/s", 1.0),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use marcato_report::{COMMIT, Percentile, Samples, VERSION};
 use marcato_scenario::{Experiment, Run};
+use marcato_sched::coupled::Mode;
 use marcato_sim::DelaySummary;
 use marcato_sim::scenario::{FlowOutcome, GroupOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};
 use marcato_units::Duration;
@@ -74,7 +75,9 @@ fn flows(flows: &[FlowOutcome]) -> Frame {
             flows.iter().map(|flow| flow.report.map(|report| report.scores.cycles.into())),
         )
         .number("responsive_percent", flows.iter().map(|flow| Some(100.0 * flow.report?.responsive()?)))
-        .count("queue_changes", flows.iter().map(|flow| flow.report.map(|report| report.changes.into())));
+        .count("queue_changes", flows.iter().map(|flow| flow.report.map(|report| report.changes.into())))
+        .number("compete_percent", flows.iter().map(|flow| Some(100.0 * flow.coupled?.share(Mode::Compete)?)))
+        .count("mode_changes", flows.iter().map(|flow| flow.coupled.map(|counts| counts.transitions)));
     completion(frame, &whole)
 }
 

@@ -9,7 +9,7 @@ use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::Bytes;
 
 use super::plan::{Plan, Planned, PlannedApp};
-use super::{Socket, Tag};
+use super::{Coupled, Socket, Tag};
 
 /// Application that offers each message of a plan to a Conductor at its time. A feeder moves what
 /// the Conductor grants into the socket, as with a real one. The label of a message is its index in
@@ -17,6 +17,7 @@ use super::{Socket, Tag};
 pub struct Conducted {
     conductor: Conductor<Slab, Removals>,
     feeder: Feeder,
+    coupled: Option<Coupled>,
     plan: Plan,
     /// Labels of messages with ungranted data, by the Conductor's identifiers. The order of the map
     /// never matters: it is looked up, not iterated.
@@ -32,12 +33,25 @@ impl Conducted {
         Self {
             conductor: conductor.observed_by(Removals::default()),
             feeder,
+            coupled: None,
             plan: Plan::new(plan),
             tags: HashMap::new(),
             refused: Vec::new(),
             removed: Vec::new(),
             granted: Vec::new(),
         }
+    }
+
+    /// Couples the connection: background data stays out of the bottleneck's queue.
+    #[must_use]
+    pub fn coupled_by(mut self, coupled: Coupled) -> Self {
+        self.coupled = Some(coupled);
+        self
+    }
+
+    /// Returns the governor of coupled mode, if there is one.
+    pub fn coupled(&self) -> Option<&Coupled> {
+        self.coupled.as_ref()
     }
 
     /// Returns the Conductor, for its counters and debts.
@@ -81,10 +95,21 @@ impl PlannedApp for Conducted {
         }
     }
 
+    fn acked(&mut self, socket: &mut Socket<'_>) -> bool {
+        let Some(coupled) = &mut self.coupled else { return false };
+        coupled.acknowledged(socket, &self.conductor);
+        true
+    }
+
     fn write(&mut self, socket: &mut Socket<'_>) {
         let now = socket.now();
         let mut lane = Lane { socket, tags: &mut self.tags, granted: &mut self.granted };
-        self.feeder.run(now, &mut self.conductor, &mut lane);
+        match &mut self.coupled {
+            None => {
+                self.feeder.run(now, &mut self.conductor, &mut lane);
+            }
+            Some(coupled) => coupled.run(&self.feeder, now, &mut self.conductor, &mut lane),
+        }
         for Removed { id, reason, .. } in self.conductor.observer_mut().take() {
             self.removed.extend(self.tags.remove(&id).map(|tag| (tag, reason)));
         }
@@ -105,6 +130,10 @@ impl Engine for Lane<'_, '_> {
 
     fn unsent(&self) -> Bytes {
         self.socket.unsent()
+    }
+
+    fn in_flight(&self) -> Bytes {
+        self.socket.in_flight()
     }
 
     fn feed(&mut self, grant: &Grant) -> Bytes {

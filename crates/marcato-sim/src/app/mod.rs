@@ -3,6 +3,7 @@
 mod bulk;
 mod collector;
 mod conducted;
+mod coupled;
 mod exchange;
 mod fifo;
 mod framed;
@@ -17,6 +18,7 @@ use std::collections::VecDeque;
 pub use bulk::{Bulk, Sink};
 pub use collector::{Arrival, Collector};
 pub use conducted::Conducted;
+pub use coupled::Coupled;
 pub use exchange::{Exchange, RequestResponse, Requester, Responder};
 pub use fifo::Fifo;
 pub use framed::Framed;
@@ -55,6 +57,11 @@ pub trait App: Any {
     /// Handles room in the socket. Called again as long as it writes. After a call without a write,
     /// the next follows an acknowledgement of data or a call of another method.
     fn writable(&mut self, socket: &mut Socket<'_>) {}
+    /// Handles an acknowledgement, also a selective one, of data of this end. Returns true to have
+    /// [`writable`](Self::writable) called even if the send buffer has no more room than before.
+    fn acknowledged(&mut self, socket: &mut Socket<'_>) -> bool {
+        false
+    }
     /// Handles `bytes` labelled `tag` that have arrived, in the order of the stream.
     fn received(&mut self, tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {}
     /// Handles a timer set by [`Socket::set_timer`].
@@ -104,6 +111,10 @@ pub trait ByteStream {
     fn room(&self) -> Bytes;
     /// Returns the bytes written and not yet sent.
     fn unsent(&self) -> Bytes;
+    /// Returns the bytes sent that are neither acknowledged nor lost.
+    fn in_flight(&self) -> Bytes {
+        self.stats().in_flight
+    }
     /// Returns true if the stream asks for more data.
     fn is_writable(&self) -> bool;
     /// Returns true if the handshake is complete.
@@ -186,6 +197,11 @@ impl Socket<'_> {
     /// Returns the bytes written and not yet sent.
     pub fn unsent(&self) -> Bytes {
         self.stream.unsent()
+    }
+
+    /// Returns the bytes sent that are neither acknowledged nor lost.
+    pub fn in_flight(&self) -> Bytes {
+        self.stream.in_flight()
     }
 
     /// Returns true if the socket asks for more data: by its low watermark if it has one, else by

@@ -78,6 +78,11 @@ pub(super) trait PlannedApp: Any {
     /// Writes accepted messages while the socket takes data.
     fn write(&mut self, socket: &mut Socket<'_>);
 
+    /// Handles an acknowledgement: [`App::acknowledged`].
+    fn acked(&mut self, _socket: &mut Socket<'_>) -> bool {
+        false
+    }
+
     /// Handles received bytes: [`App::received`].
     fn read(&mut self, _bytes: Bytes, _socket: &mut Socket<'_>) {}
 
@@ -100,6 +105,10 @@ impl<T: PlannedApp> App for T {
             self.accept(tag, message, socket);
         }
         self.write(socket);
+    }
+
+    fn acknowledged(&mut self, socket: &mut Socket<'_>) -> bool {
+        self.acked(socket)
     }
 
     fn received(&mut self, _tag: Tag, bytes: Bytes, socket: &mut Socket<'_>) {

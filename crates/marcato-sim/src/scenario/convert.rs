@@ -5,6 +5,7 @@ use marcato_scenario::plugin::Plugin;
 use marcato_scenario::queue::{QueueError, Site};
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
+use marcato_sched::coupled::AnyRule;
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
 use marcato_units::{Bytes, Duration, Stream};
 
@@ -107,6 +108,15 @@ pub(super) const fn debt(preset: traffic::Preset) -> Debt {
 }
 
 /// Returns a Conductor's configuration.
+/// Rule of coupled mode; `None` if a flow is not coupled.
+pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<AnyRule> {
+    match coupled {
+        traffic::Coupling::Off => None,
+        traffic::Coupling::Fast => Some(AnyRule::FAST),
+        traffic::Coupling::Copa => Some(AnyRule::COPA),
+    }
+}
+
 pub(super) fn conductor(preset: traffic::Preset, chunk: Bytes) -> conductor::Config {
     conductor::Config { chunk, ..conductor::Config::with_debt(debt(preset)) }
 }

@@ -1,7 +1,7 @@
 //! Flows of a world, and the values measured of them.
 
 use marcato_quic::Secrets;
-use marcato_scenario::flow::{FlowKind, Listed, PacketArrivals, Payload};
+use marcato_scenario::flow::{Feeder, FlowKind, Listed, PacketArrivals, Payload};
 use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
 use marcato_scenario::traffic::{Arrivals, OnOff};
@@ -15,8 +15,9 @@ use super::plugins::Plugins;
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
-    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId, NodeId,
-    PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
+    App, Collector, Coupled, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId,
+    NodeId, PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow,
+    UdpFlow,
 };
 
 /// State of on and off spans.
@@ -318,7 +319,12 @@ impl Instance<'_> {
             FlowKind::Messages(messages) => {
                 let app = Messenger::new(&name, messages, stop, seed)
                     .map_err(|source| BuildError::Debt { flow: name.clone(), source })?;
-                let flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default())?;
+                let mut flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default())?;
+                if messages.feeder == Feeder::Conductor {
+                    // A lean feeder leaves a chunk unsent. Without a watermark, the socket would ask for the
+                    // next one only at the next acknowledgement.
+                    flow.client_config.notsent_lowat.get_or_insert(messages.messaging.chunk);
+                }
                 What::Messages(net.tcp(flow).map_err(refused)?)
             }
             FlowKind::Quic(spec) => {
@@ -484,6 +490,12 @@ impl Tracked {
         })
     }
 
+    /// Returns the governor of coupled mode, if the flow has one.
+    fn coupled<'a>(&self, net: &'a dyn Fabric) -> Option<&'a Coupled> {
+        let What::Messages(flow) = &self.what else { return None };
+        net.app::<Messenger>(*flow, Side::Client)?.coupled()
+    }
+
     fn gauges(&self, net: &dyn Fabric) -> Gauges {
         match &self.what {
             What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
@@ -554,6 +566,8 @@ impl Tracked {
             FlowMetric::Ssthresh => self.gauges(net).ssthresh.map(bytes),
             FlowMetric::InFlight => self.gauges(net).in_flight.map(bytes),
             FlowMetric::LowWindow => self.gauges(net).low_window.map(bytes),
+            FlowMetric::Cap => self.coupled(net).and_then(Coupled::cap).map(bytes),
+            FlowMetric::Mode => self.coupled(net).map(|coupled| f64::from(coupled.mode() as u8)),
             FlowMetric::Srtt => self.gauges(net).srtt.map(ms),
             FlowMetric::PacingRate => self.gauges(net).pacing_rate.map(Rate::as_mbps_f64),
             FlowMetric::Throughput => mbps(self.totals(net).bytes - before.bytes, span),
@@ -682,6 +696,7 @@ impl Tracked {
                 _ => Vec::new(),
             },
             report: self.id().and_then(report),
+            coupled: self.coupled(net).map(Coupled::counters),
         }
     }
 }

@@ -5,12 +5,13 @@ use std::collections::{HashMap, VecDeque};
 use marcato_scenario::flow::{Feeder as FeederName, Messages};
 use marcato_scenario::traffic::{Release, Source};
 use marcato_sched::conductor::{Conductor, DebtError, Grant, Message, MessageId, Removals, Slab};
+use marcato_sched::coupled::CoupledConfig;
 use marcato_sched::feeder::{Engine, Feeder, Mode};
 use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
 
 use super::convert;
 use super::outcome::{Completion, Single, Timed, Times};
-use crate::{App, Collector, Socket, Tag};
+use crate::{App, Collector, Coupled, Socket, Tag};
 
 /// Greatest size of one write, as in [`Writers`](crate::Writers).
 const PIECE: Bytes = Bytes::new(16 << 10);
@@ -61,9 +62,17 @@ impl Clock {
 
 /// Order in which messages reach the socket.
 enum Order {
-    Conducted { conductor: Box<Conductor<Slab, Removals>>, feeder: Feeder, tags: HashMap<MessageId, Tag> },
+    Conducted {
+        conductor: Box<Conductor<Slab, Removals>>,
+        feeder: Feeder,
+        coupled: Option<Box<Coupled>>,
+        tags: HashMap<MessageId, Tag>,
+    },
     Fifo(VecDeque<(Tag, Priority, Bytes)>),
-    Writers { waiting: [VecDeque<(Tag, Priority, Bytes)>; Priority::COUNT], turn: usize },
+    Writers {
+        waiting: [VecDeque<(Tag, Priority, Bytes)>; Priority::COUNT],
+        turn: usize,
+    },
 }
 
 /// Application that sends messages of sources, single messages, and bulk data that fills the
@@ -84,11 +93,14 @@ pub(super) struct Messenger {
 impl Messenger {
     /// Creates the application of the flow `name`.
     pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
+        let mss = Bytes::new(messages.tcp.from.mss.into());
+        let coupled = convert::coupling(messages.messaging.coupled)
+            .map(|rule| Box::new(Coupled::new(CoupledConfig::new(mss), rule)));
         let conducted = |feeder| {
             let conductor =
                 Conductor::new(convert::conductor(messages.messaging.preset, messages.messaging.chunk))?;
             let conductor = conductor.observed_by(Removals::default());
-            Ok(Order::Conducted { conductor: Box::new(conductor), feeder, tags: HashMap::new() })
+            Ok(Order::Conducted { conductor: Box::new(conductor), feeder, coupled, tags: HashMap::new() })
         };
         let order = match messages.feeder {
             FeederName::Conductor => conducted(Feeder::lean(messages.messaging.chunk))?,
@@ -130,7 +142,7 @@ impl Messenger {
         let tag = Tag(self.released.len() as u64);
         let mut refused = false;
         match &mut self.order {
-            Order::Conducted { conductor, feeder, tags } => {
+            Order::Conducted { conductor, feeder, tags, .. } => {
                 match conductor.offer(at, message) {
                     Ok(id) => {
                         tags.insert(id, tag);
@@ -214,8 +226,15 @@ impl Messenger {
     /// Moves released data into the socket, as far as it fits.
     fn feed(&mut self, socket: &mut Socket<'_>) {
         match &mut self.order {
-            Order::Conducted { conductor, feeder, tags } => {
-                feeder.run(socket.now(), conductor, &mut Lane { socket, tags });
+            Order::Conducted { conductor, feeder, coupled, tags } => {
+                let now = socket.now();
+                let mut lane = Lane { socket, tags };
+                match coupled {
+                    None => {
+                        feeder.run(now, conductor, &mut lane);
+                    }
+                    Some(coupled) => coupled.run(feeder, now, conductor, &mut lane),
+                }
                 for removed in conductor.observer_mut().take() {
                     tags.remove(&removed.id);
                 }
@@ -249,6 +268,14 @@ impl Messenger {
                     *turn = (*turn + 1) % waiting.len();
                 }
             }
+        }
+    }
+
+    /// Returns the governor of coupled mode, if there is one.
+    pub(super) fn coupled(&self) -> Option<&Coupled> {
+        match &self.order {
+            Order::Conducted { coupled, .. } => coupled.as_deref(),
+            Order::Fifo(_) | Order::Writers { .. } => None,
         }
     }
 
@@ -300,6 +327,14 @@ impl App for Messenger {
         self.write(socket);
     }
 
+    fn acknowledged(&mut self, socket: &mut Socket<'_>) -> bool {
+        let Order::Conducted { conductor, coupled: Some(coupled), .. } = &mut self.order else {
+            return false;
+        };
+        coupled.acknowledged(socket, conductor);
+        true
+    }
+
     fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
         self.armed = self.armed.filter(|&at| at > socket.now());
         self.take_due(socket);
@@ -319,6 +354,10 @@ impl Engine for Lane<'_, '_> {
 
     fn unsent(&self) -> Bytes {
         self.socket.unsent()
+    }
+
+    fn in_flight(&self) -> Bytes {
+        self.socket.in_flight()
     }
 
     fn feed(&mut self, grant: &Grant) -> Bytes {

@@ -6,6 +6,7 @@ pub use marcato_link::Waiting;
 use marcato_queue::FlowReport;
 use marcato_scenario::record::Series;
 use marcato_scenario::traffic::Message;
+use marcato_sched::coupled::Counters;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
 use super::group::GroupOutcome;
@@ -78,6 +79,8 @@ pub struct FlowOutcome {
     /// Report of the first queue that judges its packets, of the whole run; on the first path of QUIC.
     /// `None` if no queue does.
     pub report: Option<FlowReport>,
+    /// Counts of the governor of coupled mode, of the whole run. `None` if the flow is not coupled.
+    pub coupled: Option<Counters>,
 }
 
 impl FlowOutcome {

@@ -48,6 +48,10 @@ pub struct TcpStats {
     pub unsent: Bytes,
     /// Smoothed round-trip time.
     pub srtt: Option<Duration>,
+    /// Bytes that were taken for lost.
+    pub lost: Bytes,
+    /// Round-trip time that the latest acknowledgement gave; `None` if it gave none.
+    pub rtt: Option<Duration>,
     /// Least round-trip time.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout in force.
@@ -81,6 +85,8 @@ pub(crate) struct Delivered {
     pub(crate) reset: bool,
     /// True if data of this end was acknowledged, so that the send buffer has more room.
     pub(crate) acked: bool,
+    /// True if data of this end was acknowledged or SACKed.
+    pub(crate) progressed: bool,
 }
 
 #[derive(Debug)]
@@ -327,6 +333,8 @@ impl Connection {
             ssthresh: Bytes::new(self.sender.ssthresh()),
             in_flight: Bytes::new(self.sender.pipe()),
             unsent: self.unsent(),
+            lost: Bytes::new(self.sender.lost()),
+            rtt: self.sender.latest_rtt,
             srtt: self.sender.srtt(),
             min_rtt: self.sender.min_rtt(),
             rto: self.sender.rto(),
@@ -380,9 +388,11 @@ impl Connection {
             }
             self.establish(now, segment.window, &mut delivered);
         }
+        let before = self.sender.delivered();
         let acked = self.on_ack(now, segment);
+        let progressed = self.sender.delivered() > before;
         self.on_payload(now, segment, ecn);
-        Delivered { connected: delivered.connected, acked, ..self.read() }
+        Delivered { connected: delivered.connected, acked, progressed, ..self.read() }
     }
 
     /// Handles a reset. Returns true if it ends the connection.

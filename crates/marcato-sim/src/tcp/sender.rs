@@ -142,6 +142,8 @@ pub(crate) struct Sender {
     min_rtt: Option<Duration>,
     /// Round trip of the last acknowledgement that had one, until taken.
     pub(crate) rtt: Option<Duration>,
+    /// Round trip that the latest acknowledgement gave.
+    pub(crate) latest_rtt: Option<Duration>,
     pace_at: Time,
     last_sent_at: Time,
     /// Sets CWR on the next new segment. RFC 3168 §6.1.2.
@@ -192,6 +194,7 @@ impl Sender {
             rate: RateEstimator::default(),
             min_rtt: None,
             rtt: None,
+            latest_rtt: None,
             pace_at: Time::ZERO,
             last_sent_at: Time::ZERO,
             announce_cwr: false,
@@ -303,6 +306,10 @@ impl Sender {
 
     pub(crate) fn ssthresh(&self) -> u64 {
         self.congestion.ssthresh()
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.board.lost_bytes
     }
 
     pub(crate) fn delivered(&self) -> u64 {
@@ -427,6 +434,7 @@ impl Sender {
             self.min_rtt = Some(self.min_rtt.map_or(rtt, |min| min.min(rtt)));
             self.rtt = Some(rtt);
         }
+        self.latest_rtt = rtt;
         self.congestion.on_echo(newly_acked, self.una, self.nxt, info.ece);
         let recovered = self.leave_recovery(now);
         let newly_lost = self.detect_losses(now, info.dsack.is_some(), recovered);
