@@ -32,8 +32,10 @@ mod governor;
 mod meter;
 mod mode;
 mod rule;
+mod switch;
 mod train;
 
 pub use governor::{Allowance, CoupledConfig, Governor, Sample};
 pub use mode::{Counters, Mode, Transition};
 pub use rule::{AnyRule, Copa, Fast, Round, Rule, Step};
+pub use switch::Coupling;
