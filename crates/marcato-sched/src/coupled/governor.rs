@@ -221,6 +221,27 @@ impl<R: Rule> Governor<R> {
         self.bound = true;
     }
 
+    /// Sets the bytes of a full packet, which path MTU discovery (RFC 8899) has changed.
+    pub const fn set_mss(&mut self, mss: Bytes) {
+        self.config.mss = mss;
+    }
+
+    /// Takes note of measurements while the engine does not apply the cap yet, and judges nothing.
+    ///
+    /// Once the engine's own queue stands, the least round trip is not to be seen any more. So it has
+    /// to be measured before.
+    pub fn observe(&mut self, now: Time, sample: &Sample) {
+        self.delivered = sample.delivered;
+        self.since = now;
+        if let Some(rtt) = sample.rtt {
+            self.rtt = rtt;
+            if rtt <= self.base {
+                (self.base, self.base_seen) = (rtt, now);
+            }
+            self.meter.delivered(now, sample.delivered, rtt, self.config.mss);
+        }
+    }
+
     /// Takes note of an acknowledgement, or of what the engine says when it is asked. Returns the change
     /// of the mode, if there is one.
     pub fn sample(&mut self, now: Time, sample: &Sample) -> Option<Transition> {

@@ -289,3 +289,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_queue_from_before_the_cap_goes_at_the_first_round_trip() {
+    let mut governor = Governor::new(CoupledConfig::new(MSS));
+    let mut sample = Sample {
+        delivered: Bytes::ZERO,
+        in_flight: MSS * 100,
+        rtt: Some(Duration::from_millis(40)),
+        lost: false,
+        urgent: false,
+    };
+    // A packet each millisecond: 40 fill the path, and 60 stand in the queue but for the first.
+    for number in 1..500 {
+        sample.delivered += MSS;
+        sample.rtt = Some(Duration::from_millis(if number < 10 { 40 } else { 100 }));
+        governor.observe(Time::from_millis(number), &sample);
+        assert_eq!((governor.mode(), governor.cap()), (Mode::Startup, None));
+    }
+    assert_eq!(governor.counters(), Counters::default());
+    sample.delivered += MSS;
+    let transition = governor.sample(Time::from_millis(500), &sample);
+    assert_eq!(transition.map(|it| (it.from, it.to)), Some((Mode::Startup, Mode::Steady)));
+    assert_eq!(governor.cap(), Some(MSS * 42));
+}
+
+#[test]
+fn packets_that_became_larger_raise_the_floor() {
+    let mut governor = Governor::new(CoupledConfig::new(MSS));
+    governor.set_mss(MSS * 2);
+    let mut sample = Sample {
+        delivered: MSS,
+        in_flight: MSS,
+        rtt: Some(Duration::from_nanos(1)),
+        lost: true,
+        urgent: false,
+    };
+    governor.sample(Time::from_millis(1), &sample);
+    sample.delivered += MSS;
+    governor.sample(Time::from_millis(2), &sample);
+    assert_eq!(governor.cap(), Some(MSS * 8));
+}
