@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use marcato_sched::conductor::Config as ConductorConfig;
+use marcato_sched::coupled::Coupling;
 use marcato_sched::lane::MAX_LANES;
 use marcato_sched::lowprio::{Lcm, LcmConfigError};
 use marcato_sched::reserve::Framing;
@@ -279,6 +280,10 @@ pub struct SessionConfig {
     /// Management of lanes of the low layer. `None` treats them like all others, for networks whose
     /// treatment of the layers is known.
     pub low_lanes: Option<LowLanes>,
+    /// Coupled mode: keeps background data out of the queue that urgent data (P0 and P1) meets, on
+    /// lanes of the high layer ([`coupled`](marcato_sched::coupled)). Off by default: the
+    /// reproductions of papers measure their controllers alone.
+    pub coupled: Coupling,
 }
 
 impl Default for SessionConfig {
@@ -320,6 +325,7 @@ impl Default for SessionConfig {
             qlog: None,
             trace_windows: false,
             low_lanes: None,
+            coupled: Coupling::Off,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Events that a session reports to its owner.
 
 use marcato_sched::conductor::{MessageId, Removal};
+use marcato_sched::coupled::Transition;
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Time};
 use marcato_wire::{EndReason, Fate, MessageNumber};
@@ -144,6 +145,14 @@ pub enum Event {
         reason: LaneLoss,
         /// Time at which it is reopened; `None` for never.
         reopens_at: Option<Time>,
+    },
+    /// Coupled mode has changed its mode on a lane. Only with
+    /// [`SessionConfig::coupled`](crate::SessionConfig::coupled).
+    Coupled {
+        /// Lane concerned.
+        lane: LaneId,
+        /// Modes before and after, and the time of the change.
+        transition: Transition,
     },
     /// The window of a lane has changed. Only with
     /// [`SessionConfig::trace_windows`](crate::SessionConfig).

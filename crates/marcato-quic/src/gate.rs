@@ -55,6 +55,8 @@ pub(crate) struct Gate {
     cwnd_limited: AtomicBool,
     /// Set when the lane was silent for so long that all packets in flight may be lost.
     timed_out: AtomicBool,
+    /// Set at a loss, a mark of ECN, or a silence, until the session asks.
+    congested: AtomicBool,
     /// Share of the window kept empty for reservations, in thousandths: growth is credited with it.
     idle_share: AtomicU64,
     /// Number of times that the engine wanted to send here and found no room, the gate being shut
@@ -82,6 +84,7 @@ impl Gate {
             app_limited: AtomicBool::new(true),
             cwnd_limited: AtomicBool::new(false),
             timed_out: AtomicBool::new(false),
+            congested: AtomicBool::new(false),
             idle_share: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             engine_paces,
@@ -136,6 +139,13 @@ impl Gate {
     /// packet or acknowledgement.
     pub(crate) fn set_timed_out(&self) {
         self.timed_out.store(true, Relaxed);
+    }
+
+    /// Returns whether there was congestion since the last call.
+    pub(crate) fn take_congested(&self) -> bool {
+        let congested = self.congested.load(Relaxed);
+        self.congested.store(false, Relaxed);
+        congested
     }
 
     /// Sets the share of the window, in thousandths, that is empty only because it is reserved, and
@@ -246,6 +256,7 @@ impl Gated {
     fn follow_timeout(&mut self, now: Instant) {
         if self.gate.timed_out.load(Relaxed) {
             self.gate.timed_out.store(false, Relaxed);
+            self.gate.congested.store(true, Relaxed);
             self.inner.on_congestion_event(now, now, true, false, 0, 0);
         }
     }
@@ -342,6 +353,7 @@ impl Controller for Gated {
         lost_bytes: u64,
         largest_lost_pn: u64,
     ) {
+        self.gate.congested.store(true, Relaxed);
         let before = self.inner.window();
         self.inner.on_congestion_event(
             now,
@@ -362,6 +374,7 @@ impl Controller for Gated {
         }
         let held = self.gate.in_flight.load(Relaxed);
         self.gate.in_flight.store(held.saturating_sub(u64::from(lost_bytes)), Relaxed);
+        self.gate.congested.store(true, Relaxed);
         self.gate.log().push(GateEvent::Lost { pn, bytes: lost_bytes });
         self.inner.on_packet_lost(lost_bytes, pn, now);
         self.publish(Some(now), false);
@@ -488,6 +501,24 @@ mod tests {
                 assert_eq!(gated.gate.window(), Bytes::new(50_000));
             }
         }
+    }
+
+    #[test]
+    fn congestion_is_told_once() {
+        let now = Instant::now();
+        let mut gated = Gated::new(Congestion::RENO.build(now, 1200, None), 1200, false, false);
+        let gate = Arc::clone(&gated.gate);
+        gated.on_packet_sent(now, 1200, 1);
+        gated.on_packet_lost(0, 2, now);
+        assert!(!gate.take_congested());
+        gated.on_packet_lost(1200, 1, now);
+        assert!(gate.take_congested() && !gate.take_congested());
+        // A mark of ECN (RFC 9002 §7.1).
+        gated.on_congestion_event(now, now, false, true, 0, 1);
+        assert!(gate.take_congested() && !gate.take_congested());
+        gate.set_timed_out();
+        gated.on_packet_sent(now, 1200, 3);
+        assert!(gate.take_congested() && !gate.take_congested());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use noq_proto::{PathStatus, StreamId};
 
 use crate::controller::Congestion;
+use crate::coupled::Governed;
 use crate::endpoint::SocketId;
 use crate::gate::Gate;
 use crate::outbox::{Key, Run};
@@ -171,6 +172,8 @@ pub(crate) struct Lane {
     pub(crate) silent: bool,
     /// Data waited for the lane's full socket since the window was last full.
     pub(crate) held: bool,
+    /// Governor of coupled mode, if the session couples and the lane is of the high layer.
+    pub(crate) governed: Option<Governed>,
     pub(crate) pacer: Pacer,
     pub(crate) stats: LaneStats,
     /// Time of the last stall.
@@ -235,6 +238,7 @@ impl Lane {
             paused: false,
             silent: false,
             held: false,
+            governed: None,
             pacer: Pacer::new(now),
             stats: LaneStats::default(),
             stalled_at: Time::ZERO,
@@ -269,6 +273,12 @@ impl Lane {
             usable,
             backup: self.announced_backup,
         }
+    }
+
+    /// Limit that coupled mode sets to the bytes in flight for the next packet; `urgent` if urgent
+    /// data waits.
+    pub(crate) fn limit(&self, urgent: bool) -> Bytes {
+        self.governed.as_ref().map_or(Bytes::MAX, |governed| governed.limit(urgent))
     }
 
     /// Records a backup status that was sent to the peer. An echo of an earlier one may arrive for as
@@ -362,6 +372,9 @@ impl Lane {
     /// packets.
     pub(crate) fn moved(&mut self) {
         self.least_rtt = None;
+        if let Some(governed) = &mut self.governed {
+            governed.restart();
+        }
         self.control = None;
         self.before_move = self.sent.back().map(|sent| sent.pn).or(self.before_move);
         self.reported_since_move = false;

@@ -11,6 +11,7 @@ mod clock;
 mod coalesced;
 mod config;
 mod controller;
+mod coupled;
 mod crypto;
 mod endpoint;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use config::{
     BaseScheduler, Batch, Growth, Pacing, PathScheduler, SessionConfig, SessionConfigError, Stall, StreamUse,
 };
 pub use controller::Congestion;
+pub use coupled::LaneCoupling;
 pub use endpoint::{
     Arrival, ConnectError, Endpoint, EndpointConfig, EndpointError, EndpointStats, LocalSocket, ResetKey,
     SessionId, SocketId,
@@ -49,6 +51,7 @@ pub use long::LongId;
 pub use low::{LowLanes, Retry};
 pub use marcato_identity::{Fingerprint, FingerprintError, Identity, IdentityError, Secrets, Trust};
 pub use marcato_sched::conductor::MessageId;
+pub use marcato_sched::coupled::Coupling;
 pub use marcato_wire::MessageNumber;
 pub use scheduler::SchedulerFactory;
 pub use session::{

@@ -17,6 +17,7 @@ use super::output::Room;
 use super::views::Views;
 use super::{Session, Transmit};
 use crate::config::{Growth, OVERHEAD};
+use crate::coupled::Governed;
 use crate::event::Event;
 use crate::lane::{Lane, Load};
 use crate::outbox::{Key, Run};
@@ -67,7 +68,7 @@ impl Session {
             }
             let payload = self.payload(rest + header);
             let wire = payload + OVERHEAD;
-            let ready = self.view(now, pending.priority, wire, &mut views);
+            let ready = self.view(now, pending.priority, wire, true, &mut views);
             let fresh = Fresh::from(pending);
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
@@ -134,7 +135,10 @@ impl Session {
             // Where the socket is the limit, the window is not.
             let has_room = lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu();
             lane.held &= has_room;
-            lane.gate.set_app_limited(idle || lane.held);
+            // Nor is it where the cap of coupled mode is. The window stays as it is: one that grew
+            // on would never have been tried (RFC 9002 §7.8).
+            let capped = lane.governed.as_ref().is_some_and(|governed| governed.capped);
+            lane.gate.set_app_limited(idle || lane.held || capped);
             if self.config.growth == Growth::Credited {
                 let view = lane.view(true);
                 let kept = self.scheduler.reserved(now, &view).min(view.free());
@@ -211,6 +215,8 @@ impl Session {
         let full = self.mtu() - OVERHEAD;
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
+        let urgent = Governed::urgent().contains(fresh.priority) || self.urgent_waits();
+        let limit_in_flight = self.lanes.get(lane).map_or(Bytes::MAX, |lane| lane.limit(urgent));
         loop {
             let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
@@ -226,6 +232,9 @@ impl Session {
             }
             payload = full.min(most - total);
             wire = payload + OVERHEAD;
+            if views.of(lane).is_some_and(|view| view.in_flight + wire > limit_in_flight) {
+                break;
+            }
             let after = Purpose::New(fresh.after(total));
             if self.scheduler.choose(now, views, after, wire) != Choice::One(lane) {
                 break;
@@ -305,6 +314,7 @@ impl Session {
         // The lane sends window · span / srtt bytes in the span. A window that the socket leaves
         // unused says nothing about the rate.
         let used = if lane.held { lane.gate.in_flight() } else { lane.gate.window() };
+        let used = used.min(lane.limit(false));
         let bytes = u128::from(used.get()) * self.config.batch.span.as_nanos() / lane.srtt.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)

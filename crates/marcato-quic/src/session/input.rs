@@ -12,6 +12,7 @@ use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEve
 use super::phase::Phase;
 use super::{Datagram, Session};
 use crate::config::{Pacing, StreamUse};
+use crate::coupled::Governed;
 use crate::crypto;
 use crate::endpoint::SocketId;
 use crate::event::Event;
@@ -161,6 +162,8 @@ impl Session {
         let mut sent = (0, 0);
         let mut recovered = false;
         let slowest = if self.watch.is_some() { self.slowest_high() } else { Duration::ZERO };
+        let urgent = self.urgent_waits();
+        let couples = self.config.coupled.acts(self.levels, Governed::urgent());
         for lane in self.lanes.iter_mut() {
             let id = lane.id;
             lane.gate.take(&mut gate_events);
@@ -193,7 +196,11 @@ impl Session {
                             }
                         }
                         lane.on_ack(now);
-                        lane.settle(pn, bytes);
+                        let load = lane.settle(pn, bytes);
+                        if let Some(governed) = &mut lane.governed {
+                            let data = matches!(load, Some(Load::Run { .. } | Load::Repair { .. }));
+                            governed.acked(Duration::from_micros(micros.into()), Bytes::new(bytes), data);
+                        }
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
                         recovered |= lane.is_in_doubt();
@@ -204,6 +211,9 @@ impl Session {
                             watch.lost(now, id);
                         }
                         self.scheduler.lost(now, id);
+                        if let Some(governed) = &mut lane.governed {
+                            governed.lost();
+                        }
                         let owed = match lane.settle(pn, u64::from(bytes)) {
                             Some(Load::Run { key, run, priority, pinned, .. }) => {
                                 let Some(message) = self.outbox.get_mut(key) else { continue };
@@ -225,6 +235,11 @@ impl Session {
                         }
                     }
                 }
+            }
+            let bytes = (lane.stats.acked, &*lane.gate);
+            let governed = lane.governed.as_mut();
+            if let Some(transition) = governed.and_then(|it| it.sample(now, bytes, urgent, couples)) {
+                self.events.push_back(Event::Coupled { lane: id, transition });
             }
             if !left.is_zero() {
                 lane.pacer.sent(now, left);

@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use marcato_sched::coupled::Coupling;
 use marcato_sched::lane::{LaneId, MAX_LANES};
-use marcato_units::{Duration, Priority, Time};
+use marcato_units::{Duration, Layer, Priority, Time};
 use marcato_wire::ErrorCode;
 use noq_proto::{FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus, StreamId, VarInt};
 
 use super::Session;
 use super::repairs::Repair;
+use crate::coupled::Governed;
 use crate::event::{Event, LaneLoss};
 use crate::gate::Gated;
 use crate::lane::{Lane, LaneRequest, LaneState};
@@ -44,6 +46,9 @@ impl Session {
         lane.peer_status = self.conn.remote_path_status(path);
         lane.peer_backup = lane.peer_status == Some(PathStatus::Backup);
         lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
+        if self.config.coupled != Coupling::Off && request.layer == Layer::High {
+            lane.governed = Some(Governed::new(lane.gate.mtu()));
+        }
         lane.pace(now);
         self.lanes.insert(lane);
         Some(id)

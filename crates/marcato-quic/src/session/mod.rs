@@ -43,15 +43,17 @@ use std::sync::Arc;
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
 use marcato_sched::conductor::{self, CancelError, MessageId, OfferError, Removal, Removals, Removed, Tally};
+use marcato_sched::coupled::Coupling;
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
-use marcato_units::{Bytes, Priority, Time};
+use marcato_units::{Bytes, Priority, PrioritySet, Time};
 use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, Frame, MessageNumber, UNRELIABLE_HEADER};
 use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
 use crate::clock::Clock;
 use crate::config::{SessionConfig, SessionConfigError};
+use crate::coupled::{Governed, LaneCoupling};
 use crate::endpoint::SocketId;
 use crate::event::Event;
 use crate::gate::GateEvent;
@@ -136,6 +138,8 @@ pub struct Session {
     keeper: Keeper,
     /// Test of whether the network serves the high layer first.
     watch: Option<Watch>,
+    /// Levels of the messages offered so far.
+    levels: PrioritySet,
     /// Counters, except those that [`stats`](Self::stats) takes from other fields.
     stats: SessionStats,
 }
@@ -199,6 +203,7 @@ impl Session {
             long_packets: Vec::new(),
             keeper: Keeper::default(),
             watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
+            levels: PrioritySet::EMPTY,
             stats: SessionStats::default(),
             config,
         };
@@ -314,6 +319,7 @@ impl Session {
             }
         };
         let offer = Offer { message: id.get(), source, priority, len: offered.len, redundancy };
+        self.levels = self.levels.with(priority);
         self.scheduler.message_offered(now, &offer);
         self.outbox.insert(Outgoing {
             id,
@@ -373,6 +379,7 @@ impl Session {
         priority: Priority,
     ) -> Result<(), conductor::ReprioritiseError> {
         self.conductor.reprioritise(message, priority)?;
+        self.levels = self.levels.with(priority);
         let key = self.outbox.find(message);
         let Some(outgoing) = key.and_then(|key| self.outbox.get_mut(key)) else { return Ok(()) };
         // All frames of a message name the priority of the first. docs/wire.md, "Frames".
@@ -586,6 +593,31 @@ impl Session {
     /// Returns each lane as schedulers see it, with its state and counters.
     pub fn lanes(&self) -> impl Iterator<Item = (LaneView, LaneState, LaneStats)> + '_ {
         self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state, lane.stats))
+    }
+
+    /// Returns the state of coupled mode on each lane that has it.
+    pub fn coupling(&self) -> impl Iterator<Item = (LaneId, LaneCoupling)> + '_ {
+        self.lanes.iter().filter_map(|lane| Some((lane.id, lane.governed.as_ref()?.state())))
+    }
+
+    /// Returns whether urgent data waits that flow control does not stop, here or in the engine;
+    /// `false` if the session does not couple.
+    ///
+    /// Background data is judged by this too: a level in debt may have to be paid by a packet of
+    /// background before urgent data may go on.
+    fn urgent_waits(&self) -> bool {
+        if self.config.coupled == Coupling::Off {
+            return false;
+        }
+        let urgent = Governed::urgent();
+        let credit = if self.credit.allows_streams() { self.credit.levels() } else { PrioritySet::EMPTY };
+        let queued = |level| self.conductor.counters().level(level).queued.messages > 0;
+        let lost = self.send.next_owed().filter(|_| self.send.is_held());
+        lost.is_some_and(|(level, _)| urgent.contains(level))
+            || Priority::ALL
+                .into_iter()
+                .filter(|level| urgent.contains(*level))
+                .any(|level| self.repairs.waits(level) || (credit.contains(level) && queued(level)))
     }
 
     /// Returns the socket and the remote address of a lane; `None` if there is no such lane.

@@ -169,12 +169,14 @@ impl Session {
     }
 
     /// Fills `views` with the lanes as a scheduler may use them for data of this priority. Returns
-    /// the earliest time at which a lane that waits for its pacer is ready.
+    /// the earliest time at which a lane that waits for its pacer is ready. With `granted`, urgent
+    /// data may use a window that a controller has taken back only to measure.
     pub(super) fn view(
         &mut self,
         now: Time,
         level: Priority,
         packet: Bytes,
+        granted: bool,
         views: &mut Views,
     ) -> Option<Time> {
         let any = self.lanes.iter().any(Lane::is_usable);
@@ -183,17 +185,26 @@ impl Session {
             Pacing::Session => level != Priority::P0,
             Pacing::Strict => true,
         };
+        let urgent = self.urgent_waits();
         views.clear();
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
             // A stalled lane is better than none.
             let silent = lane.state == LaneState::Stalled && !lane.paused;
             let mut view = lane.view(lane.is_usable() || (!any && silent));
+            if let Some(governed) = lane.governed.as_ref().filter(|_| granted) {
+                view.cwnd = view.cwnd.max(governed.granted(level));
+            }
             if self.sockets.is_full(lane.socket) {
                 // As with a pacer, schedulers pass over the lane. The socket's owner reports room.
                 view.in_flight = view.in_flight.max(view.cwnd);
                 lane.held = true;
                 self.holds = true;
+            } else if let Some(governed) = &mut lane.governed
+                && governed.caps(level, urgent, lane.gate.in_flight(), packet, view.cwnd)
+            {
+                // The cap of coupled mode needs no alarm: the next acknowledgement makes room.
+                view.in_flight = view.in_flight.max(view.cwnd);
             }
             if paced {
                 let at = lane.pacer.ready(now, packet);
@@ -229,7 +240,7 @@ impl Session {
         };
         let mtu = self.lanes.iter().map(|lane| lane.gate.mtu()).max()?;
         let mut views = Views::new();
-        let ready = self.view(now, priority, mtu, &mut views);
+        let ready = self.view(now, priority, mtu, false, &mut views);
         let stay = views.of(lost_on).is_some_and(|view| pinned && view.usable && view.free() >= mtu);
         let purpose = Purpose::Retransmission { priority, lost_on };
         self.scheduler.owes(self.waits_again(mtu));
@@ -359,7 +370,7 @@ impl Session {
                 }
             }
             let mut views = Views::new();
-            self.view(now, Priority::P0, wire, &mut views);
+            self.view(now, Priority::P0, wire, false, &mut views);
             if let Some(view) = views.of(lane) {
                 // Not as new data. If this chunk ended the message, the scheduler has seen it
                 // complete, and would take the copy for the start of another message.
@@ -424,7 +435,7 @@ impl Session {
             let payload = self.payload(run.len());
             let wire = payload + OVERHEAD;
             let mut views = Views::new();
-            let ready = self.view(now, priority, wire, &mut views);
+            let ready = self.view(now, priority, wire, false, &mut views);
             let purpose = Purpose::Retransmission { priority, lost_on };
             self.scheduler.owes(self.waits_again(wire));
             let lane = match self.scheduler.choose(now, &views, purpose, wire) {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+mod coupled;
 mod debts;
 mod lanes;
 mod layered;

@@ -1,0 +1,247 @@
+//! Coupled mode of a lane: its governor, and the measurements on their way to it.
+
+use marcato_sched::coupled::{Counters, CoupledConfig, Governor, Mode, Sample, Transition};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+
+use crate::gate::Gate;
+
+/// State of coupled mode on a lane, since its address last changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneCoupling {
+    /// Mode of the governor.
+    pub mode: Mode,
+    /// Limit of the bytes in flight while only background data waits; `None` if there is none.
+    pub cap: Option<Bytes>,
+    /// Counts of rounds, cuts and transitions, and the time in each mode.
+    pub counters: Counters,
+}
+
+/// Governor of a lane.
+#[derive(Debug)]
+pub(crate) struct Governed {
+    governor: Governor,
+    mss: Bytes,
+    /// Set once the cap applies.
+    acts: bool,
+    /// Least round trip of the data packets, and whether one was lost, since the last sample.
+    rtt: Option<Duration>,
+    lost: bool,
+    /// Set if there is something for a sample.
+    news: bool,
+    /// Largest window since the last congestion.
+    granted: Bytes,
+    /// The cap, and not the window, held data back when the session last asked.
+    pub(crate) capped: bool,
+}
+
+impl Governed {
+    pub(crate) fn new(mss: Bytes) -> Self {
+        Self {
+            governor: Governor::new(CoupledConfig::new(mss)),
+            mss,
+            acts: false,
+            rtt: None,
+            lost: false,
+            news: false,
+            granted: Bytes::ZERO,
+            capped: false,
+        }
+    }
+
+    /// Levels that every governor treats as urgent.
+    pub(crate) const fn urgent() -> PrioritySet {
+        CoupledConfig::new(Bytes::ZERO).urgent
+    }
+
+    /// Starts over: the path is another one.
+    pub(crate) fn restart(&mut self) {
+        *self = Self { acts: self.acts, ..Self::new(self.mss) };
+    }
+
+    /// Records an acknowledged packet, and its round trip if it carried `data`.
+    pub(crate) fn acked(&mut self, took: Duration, bytes: Bytes, data: bool) {
+        self.news = true;
+        // A short packet takes less time on the link. As the least round trip, it would make a
+        // queue of each full one.
+        if data && bytes * 2 >= self.mss {
+            self.rtt = Some(self.rtt.map_or(took, |least| least.min(took)));
+        }
+    }
+
+    /// Records a lost packet.
+    pub(crate) fn lost(&mut self) {
+        (self.news, self.lost) = (true, true);
+    }
+
+    /// Passes on what was recorded. `acts` means that the cap applies from now on.
+    pub(crate) fn sample(
+        &mut self,
+        now: Time,
+        (delivered, gate): (Bytes, &Gate),
+        urgent: bool,
+        acts: bool,
+    ) -> Option<Transition> {
+        let (in_flight, mtu) = (gate.in_flight(), gate.mtu());
+        if !std::mem::take(&mut self.news) {
+            return None;
+        }
+        if mtu != self.mss {
+            self.mss = mtu;
+            self.governor.set_mss(mtu);
+        }
+        if gate.take_congested() {
+            self.granted = Bytes::ZERO;
+        }
+        self.granted = self.granted.max(gate.window());
+        self.acts = acts;
+        let (rtt, lost) = (self.rtt.take(), std::mem::take(&mut self.lost));
+        let sample = Sample { delivered, in_flight, rtt, lost, urgent };
+        if acts {
+            return self.governor.sample(now, &sample);
+        }
+        self.governor.observe(now, &sample);
+        None
+    }
+
+    /// Limit of the bytes in flight for the next packet; `urgent` if urgent data waits.
+    pub(crate) fn limit(&self, urgent: bool) -> Bytes {
+        let allowance = self.governor.allowance();
+        match (self.acts, urgent) {
+            (false, _) => Bytes::MAX,
+            (true, true) => allowance.urgent,
+            (true, false) => allowance.background,
+        }
+    }
+
+    /// Window that a packet of `level` may use in place of a smaller one.
+    ///
+    /// BBR gives up most of its window every few seconds, not because of congestion but to measure
+    /// (draft-ietf-ccwg-bbr §5.3.4, ProbeRTT), and the pipe then takes a round trip to fill. Urgent
+    /// data may use what the controller has granted since the last congestion, up to the cap, with
+    /// which there is hardly a queue. The windows of others shrink only by congestion, so this never
+    /// exceeds them.
+    pub(crate) fn granted(&self, level: Priority) -> Bytes {
+        let cap = self.governor.cap().filter(|_| self.acts && self.governor.mode() == Mode::Steady);
+        let cap = cap.filter(|_| Self::urgent().contains(level));
+        cap.map_or(Bytes::ZERO, |cap| cap.min(self.granted))
+    }
+
+    /// Decides whether a packet of `level` has to wait although the window has room.
+    pub(crate) fn caps(
+        &mut self,
+        level: Priority,
+        urgent: bool,
+        in_flight: Bytes,
+        packet: Bytes,
+        window: Bytes,
+    ) -> bool {
+        let urgent = urgent || Self::urgent().contains(level);
+        let after = in_flight + packet;
+        // The acknowledgement of a packet in flight ends the wait, so there has to be one.
+        self.capped = after > self.limit(urgent) && after <= window && !in_flight.is_zero();
+        if self.capped && !urgent {
+            self.governor.held();
+        }
+        self.capped
+    }
+
+    pub(crate) fn state(&self) -> LaneCoupling {
+        LaneCoupling {
+            mode: self.governor.mode(),
+            cap: self.governor.cap().filter(|_| self.acts),
+            counters: self.governor.counters(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use noq_proto::congestion::Controller as _;
+
+    use super::*;
+    use crate::controller::Congestion;
+    use crate::gate::Gated;
+
+    const MSS: Bytes = Bytes::new(1200);
+
+    /// Controller with a window of 100 packets, and its gate.
+    fn gated() -> (Gated, Arc<Gate>) {
+        let inner = Congestion::RENO.build(Instant::now(), 1200, Some(MSS * 100));
+        let gated = Gated::new(inner, 1200, false, false);
+        let gate = Gated::gate_of(&gated).unwrap();
+        (gated, gate)
+    }
+
+    /// Governor whose cap is its floor of four packets.
+    fn at_floor(gate: &Gate) -> Governed {
+        let mut governed = Governed::new(MSS);
+        for number in 1..3 {
+            governed.acked(Duration::from_nanos(1), MSS, true);
+            governed.lost();
+            governed.sample(Time::from_millis(number), (MSS * number, gate), false, true);
+        }
+        governed
+    }
+
+    #[test]
+    fn background_waits_for_the_cap_and_urgent_data_passes_it() {
+        let mut governed = at_floor(&gated().1);
+        assert_eq!(governed.state().cap, Some(MSS * 4));
+        let window = MSS * 100;
+        assert!(!governed.caps(Priority::P3, false, MSS * 3, MSS, window));
+        assert!(governed.caps(Priority::P3, false, MSS * 4, MSS, window));
+        assert!(!governed.caps(Priority::P3, true, MSS * 4, MSS, window));
+        assert!(!governed.caps(Priority::P1, false, MSS * 5, MSS, window));
+        assert!(governed.caps(Priority::P1, false, MSS * 6, MSS, window));
+    }
+
+    #[test]
+    fn a_full_window_is_not_the_caps_doing() {
+        let mut governed = at_floor(&gated().1);
+        assert!(!governed.caps(Priority::P3, false, MSS * 4, MSS, MSS * 4));
+    }
+
+    #[test]
+    fn a_packet_leaves_if_nothing_is_in_flight_however_long_it_is() {
+        let mut governed = at_floor(&gated().1);
+        assert!(!governed.caps(Priority::P3, false, Bytes::ZERO, MSS * 5, MSS * 100));
+        assert!(governed.caps(Priority::P3, false, Bytes::new(1), MSS * 5, MSS * 100));
+    }
+
+    #[test]
+    fn before_it_acts_there_is_no_cap() {
+        let (_, gate) = gated();
+        let mut governed = at_floor(&gate);
+        governed.acked(Duration::from_nanos(1), MSS, true);
+        governed.sample(Time::from_millis(9), (MSS * 3, &gate), false, false);
+        assert_eq!((governed.state().cap, governed.limit(false)), (None, Bytes::MAX));
+        assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
+    }
+
+    #[test]
+    fn short_packets_and_those_without_data_have_no_round_trip() {
+        let mut governed = Governed::new(MSS);
+        governed.acked(Duration::from_millis(9), MSS / 2, true);
+        governed.acked(Duration::from_millis(8), MSS, true);
+        governed.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);
+        governed.acked(Duration::from_millis(1), MSS, false);
+        assert_eq!(governed.rtt, Some(Duration::from_millis(8)));
+    }
+
+    #[test]
+    fn urgent_data_may_use_a_window_from_before_but_not_from_before_congestion() {
+        let (mut controller, gate) = gated();
+        let mut governed = at_floor(&gate);
+        assert_eq!(governed.granted(Priority::P1), MSS * 4);
+        assert_eq!(governed.granted(Priority::P2), Bytes::ZERO);
+        let now = Instant::now();
+        controller.on_congestion_event(now + std::time::Duration::from_millis(1), now, true, false, 1200, 1);
+        assert_eq!(gate.window(), MSS * 2);
+        governed.acked(Duration::from_nanos(1), MSS, true);
+        governed.sample(Time::from_millis(9), (MSS * 3, &gate), false, true);
+        assert_eq!(governed.granted(Priority::P1), MSS * 2);
+    }
+}
