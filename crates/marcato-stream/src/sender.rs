@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
-use marcato_sched::conductor::{self, Counters, DebtError, MessageId, Removal, Removals, Removed, Slab};
+use marcato_sched::conductor::{
+    self, Counters, DebtError, LevelCounters, MessageId, Removal, Removals, Removed, Slab,
+};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use marcato_wire::{
     EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame, MessageNumber,
@@ -430,8 +432,23 @@ impl<T: Ticket> Sender<T> {
 
     /// Returns whether a message is queued that the peer does not hold.
     fn may_grant(&self) -> bool {
-        let queued = |level: Priority| self.conductor.counters().level(level).queued.messages > 0;
-        Priority::ALL.into_iter().any(|level| self.free.contains(level) && queued(level))
+        !self.waiting().is_empty()
+    }
+
+    /// Levels at which a message is queued, except those that the peer holds.
+    pub fn waiting(&self) -> PrioritySet {
+        self.levels(|level| level.queued.messages).and(self.free)
+    }
+
+    /// Levels at which a message was ever queued.
+    pub fn used(&self) -> PrioritySet {
+        self.levels(|level| level.offered.messages + level.moved_in.messages)
+    }
+
+    fn levels(&self, count: impl Fn(&LevelCounters) -> u64) -> PrioritySet {
+        let counters = self.conductor.counters();
+        let with = |set: PrioritySet, level| set.with_if(count(counters.level(level)) > 0, level);
+        Priority::ALL.into_iter().fold(PrioritySet::EMPTY, with)
     }
 
     fn may_finish(&self) -> bool {
@@ -462,12 +479,11 @@ impl<T: Ticket> Sender<T> {
         self.resets.clear();
     }
 
-    /// Writes the next chunk: about `budget` bytes of frames.
-    pub fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
+    /// Writes reports and answers, about `budget` bytes, and no data.
+    pub fn fill_answers(&mut self, budget: usize, out: &mut Vec<u8>) {
         let begin = out.len();
-        let full = |out: &Vec<u8>| out.len() - begin + MAX_SINGLE_HEADER > budget && out.len() > begin;
         while let Some(answer) = self.answers.front_mut()
-            && !full(out)
+            && !is_full(out, begin, budget)
         {
             let more = match answer {
                 Small::Done(number, times) => {
@@ -484,6 +500,13 @@ impl<T: Ticket> Sender<T> {
                 self.answers.pop_front();
             }
         }
+    }
+
+    /// Writes the next chunk: about `budget` bytes of frames.
+    pub fn fill(&mut self, now: Time, budget: usize, out: &mut Vec<u8>) {
+        let begin = out.len();
+        let full = |out: &Vec<u8>| is_full(out, begin, budget);
+        self.fill_answers(budget, out);
         let mut run: Option<Run> = None;
         loop {
             // Messages that have just expired are reported first, so that numbers ascend.
@@ -645,6 +668,11 @@ impl<T: Ticket> Sender<T> {
             }
         }
     }
+}
+
+/// Returns whether a chunk has no room for another small frame. It takes one in any case.
+const fn is_full(out: &[u8], begin: usize, budget: usize) -> bool {
+    out.len() - begin + MAX_SINGLE_HEADER > budget && out.len() > begin
 }
 
 const fn frame(run: &Run) -> Frame {
