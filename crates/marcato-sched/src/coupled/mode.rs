@@ -20,6 +20,9 @@ pub enum Mode {
 impl Mode {
     /// Number of modes.
     pub const COUNT: usize = 5;
+    /// All modes, in the order of [`Counters::time`].
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Startup, Self::Steady, Self::Compete, Self::Test, Self::Squeeze];
 
     /// Name of the mode, as in series and logs.
     pub const fn name(self) -> &'static str {
