@@ -43,8 +43,10 @@ impl CoupledConfig {
         if self.poll.is_zero() {
             return self.mss * 2;
         }
-        // What arrives between two samples is not held back.
-        self.mss * 4 + rate.bytes_in(self.poll.saturating_mul(3) / 2)
+        // What arrives between two samples is not held back. At rates at which that is several packets,
+        // acknowledgements of two packets are seen together as well.
+        let between = rate.bytes_in(self.poll);
+        self.mss * 2 + (between * 5 / 2).min(self.mss * 2) + between * 3 / 2
     }
 }
 

@@ -330,3 +330,11 @@ fn packets_that_became_larger_raise_the_floor() {
     governor.sample(Time::from_millis(2), &sample);
     assert_eq!(governor.cap(), Some(MSS * 8));
 }
+
+#[test]
+fn the_queue_allowed_between_samples_grows_with_the_rate() {
+    let config = CoupledConfig { poll: Duration::from_millis(1), ..CoupledConfig::new(Bytes::new(1000)) };
+    let alpha = |mbps| config.alpha(Rate::from_mbps(mbps)).get();
+    // 1.5 ms of data, and two packets more at rates at which acknowledgements are seen together.
+    assert_eq!([0, 2, 8, 80].map(alpha), [2000, 3000, 5500, 19_000]);
+}
