@@ -50,6 +50,39 @@ impl fmt::Display for Engine {
     }
 }
 
+/// Use of coupled mode, by connection.
+///
+/// A congestion control fills the queue of the slowest link by itself, and an urgent message that is
+/// sent later waits behind the connection's own background data: several round trips, if the queue is
+/// long. In coupled mode, background data is held back while more than a few packets of it would stand
+/// in that queue. The congestion control stays as it is; the smaller of both bounds counts.
+///
+/// P0 and P1 are urgent, P2 to P4 are background. If other senders fill the queue, holding back helps
+/// nobody: the connection notices, and then sends as if coupled mode were off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Coupled {
+    /// From the moment at which a connection has been given both urgent and background messages. A
+    /// connection with messages of one kind has no use for an empty queue. It sends as if coupled mode
+    /// were off, at no cost, so this needs no choice by the application.
+    #[default]
+    Auto,
+    /// From the beginning of each connection, so that the queue is already short when the first urgent
+    /// message comes.
+    On,
+    /// Never.
+    Off,
+}
+
+impl fmt::Display for Coupled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
 /// Configuration of connections. The [default](Self::default) is for general use; only the selected
 /// engine's section applies.
 #[derive(Clone, Debug)]
@@ -66,6 +99,9 @@ pub struct Config {
     pub conductor: ConductorConfig,
     /// Bounds of queued data, and of data that the peer can make us hold.
     pub limits: Limits,
+    /// Bound on the background data in flight, so that urgent messages find the network's queues
+    /// empty. Only kernel TCP on Linux has it so far; over QUIC this is ignored.
+    pub coupled: Coupled,
     /// Settings for kernel TCP.
     #[cfg(feature = "tcp")]
     pub tcp: TcpConfig,
@@ -81,6 +117,7 @@ impl Default for Config {
             alpn: vec![marcato_wire::ALPN.to_vec()],
             conductor: ConductorConfig::default(),
             limits: Limits::default(),
+            coupled: Coupled::default(),
             #[cfg(feature = "tcp")]
             tcp: TcpConfig::default(),
             #[cfg(feature = "quic")]

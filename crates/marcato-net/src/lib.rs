@@ -151,7 +151,7 @@
 //!
 //! # Not supported
 //!
-//! Room reserved over TCP. Marks, segmentation offload and TCP's measurements need
+//! Room reserved over TCP, and [coupled mode](Coupled) over QUIC. Marks, segmentation offload and TCP's measurements need
 //! Linux; elsewhere lanes are unmarked, datagrams leave one by one and chunks are single segments.
 //! So does the steering of datagrams by the kernel; elsewhere drivers hand them to one another.
 #![deny(unsafe_code)]
@@ -199,8 +199,8 @@ pub use client::Client;
 #[cfg(feature = "quic")]
 pub use config::QuicConfig;
 pub use config::{
-    ChunkRule, ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, LongMessages, Remote,
-    ServerSecurity, system_trust,
+    ChunkRule, ClientSecurity, Config, Coupled, Engine, LaneConfig, Limits, LocalAddress, LongMessages,
+    Remote, ServerSecurity, system_trust,
 };
 #[cfg(feature = "tcp")]
 pub use config::{TcpConfig, TcpCongestion};
@@ -233,7 +233,7 @@ pub use reconnecting::{
 pub use request::Request;
 pub use rustls;
 pub use sessions::Sessions;
-pub use stats::{ConnectionStats, EarlyStats, LaneStats, LevelStats};
+pub use stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats, LevelStats};
 #[cfg(feature = "tcp")]
 pub use sys::TcpInfo;
 pub use target::{Named, Target};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use marcato_sched::conductor::{Counters, Tally};
+use marcato_sched::coupled::{Counters as GovernorCounters, Mode};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
@@ -25,6 +26,22 @@ pub struct ConnectionStats {
     pub early: EarlyStats,
     /// Counters of received data.
     pub received: InboundCounters,
+    /// State of [coupled mode](crate::Coupled); `None` until it acts.
+    pub coupled: Option<CoupledStats>,
+}
+
+/// Snapshot of a connection's coupled mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CoupledStats {
+    /// Mode of the governor.
+    pub mode: Mode,
+    /// Bound on the bytes in flight while only background data waits; `None` if there is none.
+    pub cap: Option<Bytes>,
+    /// Counters since coupled mode acts: changes of the mode, and the time in each.
+    pub counters: GovernorCounters,
+    /// Times that the connection looked for acknowledgements because data was held back.
+    pub looks: u64,
 }
 
 /// Counters of the messages that a client has sent before its handshake was complete. Only over

@@ -360,8 +360,8 @@ mod linux {
         Ok(Incoming { from, to, len, segment: segment.clamp(1, len.max(1)), tos })
     }
 
-    /// Returns the bytes that the kernel holds of a UDP socket's data, its own overhead included
-    /// (`SIOCOUTQ`).
+    /// Returns the bytes that the kernel holds of a socket's data (`SIOCOUTQ`): over UDP those that have
+    /// not left, its own overhead included; over TCP those that have not been acknowledged.
     pub(crate) fn unsent(socket: &SockRef<'_>) -> io::Result<Bytes> {
         let mut queued: c_int = 0;
         // SAFETY: the kernel writes one `int`, which lives through the call.

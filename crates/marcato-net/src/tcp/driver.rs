@@ -12,10 +12,11 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use super::coupled::{Coupled, Levels};
 use super::liveness::{Liveness, Verdict};
 use super::pipe::Pipe;
 use super::{Phase, Tcp, low_water};
-use crate::config::{Limits, TcpConfig};
+use crate::config::{Coupled as Switch, Limits, TcpConfig};
 use crate::error::Closed;
 use crate::shared::{Transport, lock};
 use crate::sys;
@@ -99,6 +100,7 @@ struct Driver {
     quiet: bool,
     measured_at: Option<Time>,
     low_water: u32,
+    coupled: Coupled,
     liveness: Liveness,
     times: Times,
     /// Set when the end of our direction is queued; `ended` when it has been handed to the socket.
@@ -111,6 +113,7 @@ pub(super) async fn drive(
     stream: Arc<TcpStream>,
     pipe: Pipe,
     config: TcpConfig,
+    coupled: Switch,
     limits: Limits,
 ) {
     let plain = if pipe.is_tls() { vec![0; RECORD] } else { Vec::new() };
@@ -130,6 +133,7 @@ pub(super) async fn drive(
         quiet: false,
         measured_at: None,
         low_water: 0,
+        coupled: Coupled::new(coupled),
         liveness,
         times: Times { check, linger: None, progress: None, patience: None },
         ending: false,
@@ -220,9 +224,10 @@ impl Driver {
                 let state = lock(&self.tcp.state);
                 (state.sender.wants_write(), state.sender.next_expiry())
             };
-            let writing = self.pipe.is_pending() || (!self.ended && wants_write);
+            let look = self.coupled.look();
+            let writing = self.pipe.is_pending() || (!self.ended && wants_write && look.is_none());
             let expiry = expiry.map(|at| Instant::from(self.tcp.epoch + at.since(Time::ZERO)));
-            let next = expiry.into_iter().fold(self.times.next(), Instant::min);
+            let next = expiry.into_iter().chain(look).fold(self.times.next(), Instant::min);
             if timer.deadline() != next {
                 timer.as_mut().reset(next);
             }
@@ -351,7 +356,10 @@ impl Driver {
     /// Writes the rest of a chunk, or the next one if the kernel has little left. Returns whether
     /// anything was written.
     fn write(&mut self) -> Result<bool, Stop> {
-        let mut any = self.pipe.flush(&self.stream)?;
+        let flushed = self.pipe.flush(&self.stream)?;
+        self.coupled.wrote(flushed);
+        self.coupled.release();
+        let mut any = flushed > 0;
         if self.pipe.is_pending() || self.ended {
             return Ok(any);
         }
@@ -362,14 +370,16 @@ impl Driver {
         }
         self.queue_answers();
         let now = self.tcp.now();
-        let (wanted, end, quiet) = {
+        let (wanted, levels, end, quiet) = {
             let state = lock(&self.tcp.state);
             let end = match state.phase {
                 Phase::Finishing if state.sender.is_idle() => Some((Manner::Closed, state.reason.clone())),
                 Phase::Aborting => Some((Manner::Aborted, state.reason.clone())),
                 _ => None,
             };
-            (state.sender.wants_write(), end, state.sender.is_quiet(now, self.config.chunk.quiet_after))
+            let sender = &state.sender;
+            let levels = Levels { used: sender.used(), waiting: sender.waiting() };
+            (sender.wants_write(), levels, end, sender.is_quiet(now, self.config.chunk.quiet_after))
         };
         if let Some((manner, reason)) = end {
             if manner == Manner::Aborted || !reason.is_none() {
@@ -384,13 +394,28 @@ impl Driver {
         if !wanted || !self.is_writable()? {
             return Ok(any);
         }
-        let budget = chunk::plain(self.measure(now, quiet)?, self.pipe.is_tls());
+        let size = self.measure(now, quiet)?;
+        let room = self.coupled.room(now, &SockRef::from(&*self.stream), levels, size);
+        let budget = chunk::plain(if room.is_zero() { size } else { room }, self.pipe.is_tls());
         self.chunk.clear();
-        lock(&self.tcp.state).sender.fill(now, budget, &mut self.chunk);
+        {
+            let mut state = lock(&self.tcp.state);
+            state.coupled = self.coupled.stats();
+            if room.is_zero() {
+                // The peer waits for these, and they are few.
+                state.sender.fill_answers(budget, &mut self.chunk);
+            } else {
+                state.sender.fill(now, budget, &mut self.chunk);
+                self.coupled.chunk(levels.waiting);
+            }
+        }
         if !self.chunk.is_empty() {
             self.pipe.queue(&mut self.chunk)?;
-            self.pipe.flush(&self.stream)?;
+            let flushed = self.pipe.flush(&self.stream)?;
+            self.coupled.wrote(flushed);
             any = true;
+        } else if room.is_zero() {
+            return Ok(any);
         }
         // Messages have left the queue, or have expired in it.
         self.tcp.shared.room.notify_waiters();

@@ -3,6 +3,7 @@
 //! One task drives a connection. [`Tcp`] holds the state that it shares with the application's
 //! handles.
 
+mod coupled;
 mod driver;
 mod hello;
 mod listener;
@@ -35,7 +36,7 @@ use crate::error::{
     SendError,
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
-use crate::stats::{ConnectionStats, LaneStats};
+use crate::stats::{ConnectionStats, CoupledStats, LaneStats};
 use crate::sys;
 use crate::tls;
 use hello::HelloError;
@@ -68,6 +69,8 @@ struct State {
     stream: Option<Arc<TcpStream>>,
     /// Last statistics of the lane.
     last: Option<LaneStats>,
+    /// Statistics of coupled mode.
+    coupled: Option<CoupledStats>,
 }
 
 /// Phase of a connection.
@@ -102,6 +105,7 @@ impl Tcp {
                 reason: CloseReason::default(),
                 stream: Some(Arc::clone(&stream)),
                 last: None,
+                coupled: None,
             }),
             wake: Notify::new(),
             epoch: Instant::now(),
@@ -114,7 +118,8 @@ impl Tcp {
             let _ = tcp.shared.handshake.set(handshake);
         }
         let span = tracing::debug_span!("tcp", local = ?tcp.local, remote = ?tcp.remote);
-        let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.limits);
+        let driver =
+            driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.coupled, config.limits);
         tokio::spawn(
             async move {
                 driver.await;
@@ -305,6 +310,7 @@ impl Transport for Tcp {
         let (stream, last) = (state.stream.clone(), state.last);
         let (conducted, unfinished) = (*state.sender.counters(), state.sender.unfinished());
         let parts = state.sender.parts();
+        let coupled = state.coupled;
         drop(state);
         let lane = stream.map(|stream| self.lane(&stream)).or(last);
         ConnectionStats {
@@ -313,6 +319,7 @@ impl Transport for Tcp {
             parts,
             unfinished,
             received,
+            coupled,
             ..ConnectionStats::default()
         }
     }

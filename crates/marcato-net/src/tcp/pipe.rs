@@ -97,9 +97,9 @@ impl Pipe {
         }
     }
 
-    /// Hands bytes to the socket, as far as it accepts them. Returns whether it accepted any.
-    pub(crate) fn flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
-        let mut any = false;
+    /// Hands bytes to the socket, as far as it accepts them. Returns the number that it accepted.
+    pub(crate) fn flush(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        let mut all = 0;
         while self.is_pending() {
             let written = match self {
                 Self::Plain { out, at } => stream.try_write(&out[*at..]).inspect(|written| *at += written),
@@ -107,13 +107,13 @@ impl Pipe {
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(_) => any = true,
+                Ok(written) => all += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(any)
+        Ok(all)
     }
 
     /// Decrypts bytes from the wire and passes ours to `plain`. Returns whether the peer has ended
