@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use marcato_sched::coupled::Mode;
 use marcato_units::{Bytes, Priority};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text;
@@ -74,6 +75,12 @@ struct Sums {
     in_flight: u64,
     /// Round-trip time of the slowest lane, in seconds.
     srtt: f64,
+    /// Connections in which coupled mode acts, changes of its mode, and the sum of its bounds.
+    coupled: u64,
+    transitions: u64,
+    cap: u64,
+    /// Seconds in each mode.
+    in_mode: [f64; Mode::COUNT],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,6 +125,14 @@ impl Sums {
             sum(lane.in_flight, &mut self.in_flight);
             self.srtt = self.srtt.max(lane.srtt.as_secs_f64());
         }
+        if let Some(coupled) = &stats.coupled {
+            self.coupled += 1;
+            self.transitions += coupled.counters.transitions;
+            self.cap = self.cap.saturating_add(coupled.cap.map_or(0, Bytes::get));
+            for (sum, time) in self.in_mode.iter_mut().zip(coupled.counters.time) {
+                *sum += time.as_secs_f64();
+            }
+        }
     }
 
     /// Returns the counters that remain when the connections have ended: those that only grow.
@@ -125,7 +140,18 @@ impl Sums {
         for level in &mut self.levels {
             *level = Level { backlog_bytes: 0, backlog_messages: 0, unfinished: 0, ..*level };
         }
-        Self { connections: 0, usable: 0, backlog: 0, cwnd: 0, in_flight: 0, srtt: 0.0, ..self }
+        Self {
+            levels: self.levels,
+            missed: self.missed,
+            unreliable_dropped: self.unreliable_dropped,
+            stops: self.stops,
+            sent_packets: self.sent_packets,
+            sent_bytes: self.sent_bytes,
+            lost: self.lost,
+            transitions: self.transitions,
+            in_mode: self.in_mode,
+            ..Self::default()
+        }
     }
 }
 
@@ -214,7 +240,7 @@ const BY_LEVEL: [OfLevel; 9] = [
     ("received_messages", "Messages completed", MetricType::Counter, |level| level.received_messages),
 ];
 
-const OF_ALL: [OfAll; 11] = [
+const OF_ALL: [OfAll; 14] = [
     ("connections", "Connections", MetricType::Gauge, |sums| sums.connections),
     ("missed_messages", "Messages given up by the peer", MetricType::Counter, |sums| sums.missed),
     (
@@ -231,6 +257,11 @@ const OF_ALL: [OfAll; 11] = [
     ("lane_backlog_bytes", "Bytes handed over but not sent", MetricType::Gauge, |sums| sums.backlog),
     ("lane_cwnd_bytes", "Congestion windows", MetricType::Gauge, |sums| sums.cwnd),
     ("lane_in_flight_bytes", "Bytes in flight", MetricType::Gauge, |sums| sums.in_flight),
+    ("coupled_connections", "Connections in which coupled mode acts", MetricType::Gauge, |sums| sums.coupled),
+    ("coupled_transitions", "Changes of the mode of coupled mode", MetricType::Counter, |sums| {
+        sums.transitions
+    }),
+    ("coupled_cap_bytes", "Bounds of coupled mode on bytes in flight", MetricType::Gauge, |sums| sums.cap),
 ];
 
 const OF_ENDPOINTS: [OfEndpoint; 12] = [
@@ -309,6 +340,15 @@ impl Collector for Metrics {
         for (group, sums) in &sums {
             srtt.encode_family(&[("connection", group.as_str())])?.encode_gauge(&sums.srtt)?;
         }
+        let help = "Time in each mode of coupled mode";
+        let mut in_mode =
+            encoder.encode_descriptor("marcato_coupled_seconds", help, None, MetricType::Counter)?;
+        for (group, sums) in &sums {
+            for (mode, time) in Mode::ALL.into_iter().zip(sums.in_mode) {
+                let labels = [("connection", group.as_str()), ("mode", mode.name())];
+                in_mode.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&time, None)?;
+            }
+        }
         for (name, help, kind, value) in OF_ENDPOINTS {
             let of = |(group, endpoints): &(String, Vec<EndpointSource>)| {
                 let sum = endpoints.iter().map(|source| value(&source())).sum();
@@ -335,9 +375,11 @@ mod tests {
     #[test]
     fn what_is_over_goes_on_counting_what_only_grows() {
         let mut sums = Sums { connections: 1, usable: 2, srtt: 0.1, lost: 7, ..Sums::default() };
+        (sums.coupled, sums.cap, sums.transitions, sums.in_mode[1]) = (1, 9000, 3, 2.5);
         sums.levels[0] = Level { backlog_bytes: 5, sent_bytes: 9, unfinished: 1, ..Level::default() };
         let past = sums.past();
         assert_eq!((past.connections, past.usable, past.lost), (0, 0, 7));
+        assert_eq!((past.coupled, past.cap, past.transitions, past.in_mode[1]), (0, 0, 3, 2.5));
         let level = past.levels[0];
         assert_eq!((level.backlog_bytes, level.sent_bytes, level.unfinished), (0, 9, 0));
     }
