@@ -16,6 +16,8 @@ extern crate self as marcato_papers;
 mod answer;
 mod carrier;
 mod cats;
+#[cfg(target_os = "linux")]
+mod coupled;
 pub mod crq;
 pub mod cwr;
 mod error;
