@@ -20,7 +20,7 @@ use marcato_units::{Bytes, Rate, Seed};
 #[cfg(target_os = "linux")]
 use crate::crq::{LEAST_FLOWS, MOST_FLOWS, PresetName, Selection, Settings};
 use crate::perf::load::{BulkSpec, SourceSpec};
-use crate::perf::plan::{EngineName, LaneSpec};
+use crate::perf::plan::{CoupledName, EngineName, LaneSpec};
 use crate::perf::scheduler::{PathName, StreamName};
 use crate::perf::{self, quantity};
 
@@ -692,6 +692,10 @@ pub(crate) struct PerfServer {
     #[arg(long)]
     pub(crate) layered: bool,
 
+    /// Bound of the background data in flight, for data that the server sends (kernel TCP)
+    #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
+    pub(crate) coupled: CoupledName,
+
     /// Engine to serve [default: both]
     #[arg(long, value_enum)]
     pub(crate) engine: Option<EngineName>,
@@ -756,6 +760,10 @@ pub(crate) struct PerfClient {
     /// --layered too
     #[arg(long)]
     pub(crate) layered: bool,
+
+    /// Bound of the background data in flight, for data that the client sends (kernel TCP)
+    #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
+    pub(crate) coupled: CoupledName,
 
     /// Let the server send, and receive
     #[arg(short = 'R', long, conflicts_with = "bidir")]

@@ -130,6 +130,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         unreliable: asked.unreliable,
         path,
         layered: asked.layered,
+        coupled: asked.coupled,
         stream: asked.stream_scheduler,
         duration: asked.duration.unwrap_or(if asked.bytes.is_some() { LONGEST } else { DURATION }),
         warm_up: asked.warm_up,

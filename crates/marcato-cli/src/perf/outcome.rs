@@ -420,6 +420,7 @@ impl Outcome {
             unreliable,
             path,
             layered,
+            coupled,
             stream,
             duration,
             warm_up,
@@ -459,6 +460,8 @@ impl Outcome {
                 "path_scheduler": (*engine == EngineName::Quic && mode.is_forward()).then(|| path.to_string()),
                 "server_path_scheduler": self.server_path.map(|path| path.to_string()),
                 "layered": *layered,
+                "coupled": (*engine == EngineName::Tcp && mode.is_forward())
+                    .then(|| marcato_net::Coupled::from(*coupled).to_string()),
                 "stream_scheduler": stream.to_string(),
                 "debt": self.debt(),
                 "duration_s": duration.as_secs_f64(),
@@ -632,6 +635,7 @@ pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), Perf
 mod tests {
     use std::time::Duration;
 
+    use super::super::plan::CoupledName;
     use super::*;
 
     fn flow(direction: Direction, spec: SourceSpec, mct_ms: Samples) -> Flow {
@@ -670,6 +674,7 @@ mod tests {
             unreliable: false,
             path: PathName::Cwr,
             layered: false,
+            coupled: CoupledName::Auto,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::from_secs(1),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use marcato_net::{Config, Limits};
+use marcato_net::{Config, Coupled, Limits};
 use marcato_quic::{PathScheduler, SessionConfig};
 use marcato_sched::Debt;
 use marcato_sched::conductor;
@@ -38,6 +38,27 @@ impl From<EngineName> for marcato_net::Engine {
         match name {
             EngineName::Tcp => Self::Tcp,
             EngineName::Quic => Self::Quic,
+        }
+    }
+}
+
+/// Use of coupled mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CoupledName {
+    /// Once a connection has both urgent and background messages
+    Auto,
+    /// From the beginning
+    On,
+    /// Never
+    Off,
+}
+
+impl From<CoupledName> for Coupled {
+    fn from(name: CoupledName) -> Self {
+        match name {
+            CoupledName::Auto => Self::Auto,
+            CoupledName::On => Self::On,
+            CoupledName::Off => Self::Off,
         }
     }
 }
@@ -146,6 +167,7 @@ pub(crate) struct Plan {
     pub(crate) unreliable: bool,
     pub(crate) path: PathName,
     pub(crate) layered: bool,
+    pub(crate) coupled: CoupledName,
     pub(crate) stream: StreamName,
     pub(crate) duration: Duration,
     pub(crate) warm_up: Duration,
@@ -286,6 +308,7 @@ impl Plan {
         };
         let mut config = Config::new(self.engine.into()).layered(self.layered);
         config.conductor = conductor::Config::with_debt(debt);
+        config.coupled = self.coupled.into();
         config.limits = Limits { queued: self.backlog.max(self.load(0).longest() * 2), ..config.limits };
         config.quic.session = SessionConfig { path_scheduler: self.path.into(), ..config.quic.session };
         config.quic.handshake_timeout = connect_timeout;
@@ -312,6 +335,7 @@ mod tests {
             unreliable: false,
             path: PathName::Cwr,
             layered: false,
+            coupled: CoupledName::Auto,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::ZERO,
