@@ -310,7 +310,8 @@ pub enum TcpCongestion {
 
 #[cfg(feature = "tcp")]
 impl TcpCongestion {
-    pub(crate) fn name(&self) -> &str {
+    /// Name, as the kernel knows it.
+    pub fn name(&self) -> &str {
         match self {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",

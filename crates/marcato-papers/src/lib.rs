@@ -33,6 +33,7 @@ mod repeat;
 mod validate;
 
 pub use cats::{Cats, page as cats_page};
+pub use coupled::Coupled;
 pub use crq::Crq;
 pub use cwr::Cwr;
 pub use experiment::{Experiment, Progress, RunError, RunOptions, SeedError, Silent};

@@ -10,8 +10,13 @@ const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
 
 /// Returns the experiments that are built into this program.
 pub fn registry() -> Registry {
-    let papers: Vec<Box<dyn Experiment>> =
-        vec![Box::new(crate::Cats), Box::new(crate::Plt), Box::new(crate::Cwr), Box::new(crate::Crq)];
+    let papers: Vec<Box<dyn Experiment>> = vec![
+        Box::new(crate::Cats),
+        Box::new(crate::Plt),
+        Box::new(crate::Cwr),
+        Box::new(crate::Crq),
+        Box::new(crate::Coupled),
+    ];
     Registry::new(papers)
 }
 

@@ -1,4 +1,94 @@
-//! Coupled mode: completion of urgent messages beside background data of the same connection.
+//! Coupled mode: our own background data no longer delays our urgent data.
+//!
+//! No paper has it; CATS §VI names it as future work. Each file holds one question; [`Coupled`] runs
+//! them all.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "no experiment runs it yet"))]
+mod alone;
+mod cell;
+mod cellular;
+#[cfg(target_os = "linux")]
 mod kernel;
+#[cfg(target_os = "linux")]
+mod lab;
+mod page;
+mod share;
+mod traffic;
+
+use marcato_report::{Config, Report, World};
+
+use crate::answer::Answer;
+use crate::experiment::WITH_LAB;
+use crate::plan::Runs;
+use crate::{Experiment, Progress, RunError, RunOptions};
+
+/// Rule that is measured, as in a scenario.
+const RULE: &str = "fast";
+
+/// Lengths of the runs.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    /// Seconds measured, in each of which comes an urgent message.
+    seconds: u64,
+    /// True if the claims of full runs are made.
+    claims: bool,
+}
+
+impl Scale {
+    const fn of(quick: bool) -> Self {
+        if quick { Self { seconds: 20, claims: false } } else { Self { seconds: 120, claims: true } }
+    }
+}
+
+type Plan = crate::plan::Plan<Scale>;
+type Ticket = crate::plan::Ticket<cell::Cell>;
+
+/// Turns the outcomes of a question's planned runs into its answer.
+type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
+
+/// Plans the runs that a question needs.
+type Question = fn(&mut Plan) -> Ask;
+
+/// Questions, in the order of the report.
+const QUESTIONS: &[Question] = &[
+    alone::tuned,
+    alone::held_out,
+    page::page,
+    share::beside,
+    share::among,
+    traffic::cross,
+    traffic::support,
+    cellular::cellular,
+];
+
+/// The experiments of coupled mode.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Coupled;
+
+impl Experiment for Coupled {
+    fn name(&self) -> &'static str {
+        "coupled"
+    }
+
+    fn about(&self) -> &'static str {
+        "coupled mode: our own background no longer delays our urgent data"
+    }
+
+    fn worlds(&self) -> &'static [World] {
+        WITH_LAB
+    }
+
+    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
+        #[cfg(target_os = "linux")]
+        if options.world == World::Lab {
+            return lab::report(options, progress);
+        }
+        let scale = Scale::of(options.quick);
+        let mut plan = Plan::new(scale);
+        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let runs = plan.run("coupled, simulated seconds at 10 Mbit/s", options, progress);
+        let runs = runs.map_err(|error| RunError::failed("coupled", error))?;
+        let answers = asked.into_iter().map(|ask| ask(&runs));
+        let config = Config::new().set("rule", RULE).set("seconds", scale.seconds);
+        Ok(crate::answer::report(self, config, options, answers))
+    }
+}

@@ -1,0 +1,150 @@
+//! Over a cellular link, whose rate follows a trace.
+
+use marcato_report::{Percentile, Row, Samples, Unit};
+use marcato_sim::scenario::{Traces, build};
+use marcato_sim::{Trace, TraceError};
+use marcato_units::Time;
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, Ask, Plan, RULE};
+use crate::error::SimulationError;
+use crate::plan::{Runs, Ticket, kept_as_json};
+use crate::{lab, prose};
+
+/// Times in ms at which a packet may leave, a line each.
+const TRACE: &str = include_str!("../../../../examples/traces/cellular.trace");
+const NAME: &str = "cellular.trace";
+
+/// A sender over the link.
+#[derive(Clone, Debug, PartialEq)]
+struct Radio {
+    congestion: &'static str,
+    coupled: &'static str,
+    /// True if background data fills the connection.
+    bulk: bool,
+    seconds: u64,
+}
+
+/// Median completion of urgent messages in ms, 99th percentile, and goodput in Mbit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Heard {
+    p50: f64,
+    p99: f64,
+    goodput: f64,
+}
+
+impl Radio {
+    fn scenario(&self, seed: u64) -> String {
+        let Self { congestion, coupled, seconds, .. } = self;
+        format!(
+            r#"
+            name = "cellular"
+            duration = "{duration} s"
+            warm-up = "8 s"
+            seed = {seed}
+            nodes = ["sender", "receiver"]
+            [[link]]
+            name = "radio"
+            between = ["sender", "receiver"]
+            trace = "{NAME}"
+            delay = "25 ms"
+            queue = {{ kind = "droptail", limit = "1 MB" }}
+            back = {{ rate = "5 Mbit/s", queue = {{ kind = "droptail", limit = "100 packets" }} }}
+            [[flow]]
+            name = "ours"
+            kind = "messages"
+            from = "sender"
+            to = "receiver"
+            congestion = "{congestion}"
+            coupled = "{coupled}"
+            chunk = "1448 B"
+            {bulk}
+            sources = [{{ period = "1 s", jitter = "300 ms", size = "20 kB", priority = "p0" }}]
+            tcp = {{ send-buffer = "16 MB", receive-buffer = "16 MB" }}
+            "#,
+            duration = seconds + 8,
+            bulk = if self.bulk { r#"bulk = "p3""# } else { "" },
+        )
+    }
+}
+
+fn trace() -> Result<Trace, SimulationError> {
+    let millis = TRACE.lines().map(|line| line.trim().parse().unwrap_or(u32::MAX));
+    Trace::from_millis(millis).map_err(|error: TraceError| lab::failed(error))
+}
+
+impl crate::plan::Setup for Radio {
+    type Outcome = Heard;
+
+    kept_as_json!();
+
+    fn cost(&self) -> u64 {
+        self.seconds
+    }
+
+    fn run(&self, seed: u64) -> Result<Heard, SimulationError> {
+        let experiment = crate::lab::experiment(&self.scenario(seed))?;
+        let traces = Traces::from([(NAME.to_owned(), trace()?)]);
+        let world = build(&experiment, &traces).map_err(lab::failed)?;
+        let outcome = world.run(&mut |_: Time| ()).map_err(lab::failed)?;
+        let flow = outcome.flows.first().ok_or(SimulationError::Missing("flow"))?;
+        let times = Samples::new(flow.completions());
+        let of = |percentile| times.percentile(percentile).unwrap_or(f64::NAN);
+        Ok(Heard { p50: of(Percentile::P50), p99: of(Percentile::P99), goodput: flow.goodput })
+    }
+}
+
+/// Delay against goodput: senders that users have today, and both rules.
+pub(super) fn cellular(plan: &mut Plan) -> Ask {
+    let scale = plan.scale;
+    let mut add =
+        |congestion, coupled, bulk| plan.add(Radio { congestion, coupled, bulk, seconds: scale.seconds });
+    let alone: Ticket<Radio> = add("cubic", "off", false);
+    let plain = add("cubic", "off", true);
+    let senders = [
+        ("plain", "CUBIC", plain),
+        ("bbr", "BBR", add("bbr", "off", true)),
+        ("fast", "CUBIC coupled by the rule like FAST's", add("cubic", "fast", true)),
+        ("copa", "CUBIC coupled by the rule like Copa's", add("cubic", "copa", true)),
+    ];
+    Box::new(move |runs: &Runs| {
+        let (p50, p99) = (runs.mean(alone, |it| it.p50), runs.mean(alone, |it| it.p99));
+        let before = runs.mean(plain, |it| it.goodput);
+        let mut rows = Vec::new();
+        for (id, name, ticket) in senders {
+            let row = |of: &str, what: &str, unit, value: &dyn Fn(&Heard) -> f64| {
+                let id = format!("coupled.cellular.{id}.{of}");
+                Row::new(id, format!("{what}, {name}"), unit).samples(&runs.each(ticket, value))
+            };
+            rows.push(row("p50", "median over that without background", Unit::Ratio, &|it| it.p50 / p50));
+            rows.push(row("p99", "99 % over that without background", Unit::Ratio, &|it| it.p99 / p99));
+            rows.push(row("goodput", "goodput", Unit::MbitPerS, &|it| it.goodput));
+            if id == RULE {
+                let claims = [
+                    (
+                        "p50",
+                        "median over that without background",
+                        Unit::Ratio,
+                        runs.each(ticket, |it| it.p50 / p50),
+                        1.5,
+                    ),
+                    (
+                        "cost",
+                        "goodput that it costs",
+                        Unit::Percent,
+                        runs.each(ticket, |it| 100.0 * (1.0 - it.goodput / before)),
+                        10.0,
+                    ),
+                ];
+                for (of, what, unit, samples, most) in claims {
+                    let row = Row::new(format!("coupled.cellular.{of}"), what, unit).samples(&samples);
+                    rows.push(match scale.claims {
+                        true => row.at_most(most),
+                        false => row.unclaimed_because(crate::answer::TOO_SHORT),
+                    });
+                }
+            }
+        }
+        Answer::new("Over a cellular link", prose::text(include_str!("cellular.md")), rows)
+    })
+}
