@@ -355,11 +355,12 @@ fn explaining_runs_nothing() {
 }
 
 /// Duration for each example in which all its events occur.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("cats", "2 s"),
     ("cellular", "2 s"),
     ("codel-cubic", "21 s"),
     ("fifo-or-conductor", "2 s"),
+    ("late-urgent", "6 s"),
     ("multipath", "2 s"),
     ("parking-lot", "2 s"),
     ("reno-loss", "2 s"),

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use marcato_scenario::{Overrides, Scenario, explain};
 
 /// Names of the examples at the root of the repository.
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 12] = [
     "cats",
     "cellular",
     "codel-cubic",
     "fifo-or-conductor",
+    "late-urgent",
     "multipath",
     "parking-lot",
     "reno-loss",

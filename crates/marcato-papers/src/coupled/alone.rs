@@ -1,6 +1,7 @@
 //! Alone on a link of constant rate.
 
-use marcato_report::{Percentile, Row, Unit};
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Percentile, Row, Unit};
 
 use super::cell::{CONTROLS, Cell, Path};
 use super::{Answer, Ask, Plan, RULE, Scale, Ticket};
@@ -77,6 +78,19 @@ fn rows(runs: &Runs, name: &str, words: &str, scale: Scale, all: &[Arms]) -> Vec
     rows.collect()
 }
 
+/// Times over the limit on one path, without and with coupled mode.
+fn ccdf(runs: &Runs, path: Path, all: &[Arms]) -> LineChart {
+    let title = format!("Urgent messages beside background data: {}", path.name());
+    let mut chart = LineChart::ccdf(title, Axis::new("completion time over the limit", "").log(), true);
+    for Arms { congestion, plain, coupled, .. } in all.iter().filter(|arms| arms.path == path) {
+        for (name, ticket) in [("plain", *plain), ("coupled", *coupled)] {
+            let ratios = runs.of(ticket).into_iter().flat_map(|seen| seen.ratios().iter().copied());
+            chart = chart.series(Series::ccdf(format!("{congestion}, {name}"), ratios));
+        }
+    }
+    chart
+}
+
 /// The matrix that the rules were tuned on.
 pub(super) fn tuned(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
@@ -89,7 +103,14 @@ pub(super) fn tuned(plan: &mut Plan) -> Ask {
     let all = arms(plan, paths, 0);
     Box::new(move |runs: &Runs| {
         let rows = rows(runs, "alone", "", scale, &all);
-        Answer::new("Alone on the link", prose::text(include_str!("alone.md")), rows)
+        let mut answer = Answer::new("Alone on the link", prose::text(include_str!("alone.md")), rows);
+        let drawn = Path { mbit: 10, rtt: 100, bdp: 4.0 };
+        answer.section = answer.section.figure(Figure::new(
+            "alone",
+            ccdf(runs, drawn, &all),
+            "Share of urgent messages that take longer than this, with and without coupled mode.",
+        ));
+        answer
     })
 }
 

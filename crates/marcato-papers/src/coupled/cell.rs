@@ -184,6 +184,11 @@ impl Seen {
         }
     }
 
+    /// Completion times over the limit, ascending.
+    pub(super) fn ratios(&self) -> &[f64] {
+        &self.ratios
+    }
+
     /// Percentile of the completion times over the limit.
     pub(super) fn percentile(&self, percentile: Percentile) -> f64 {
         Samples::new(self.ratios.iter().copied()).percentile(percentile).unwrap_or(f64::NAN)
@@ -238,7 +243,7 @@ mod tests {
     fn coupled_urgent_data_is_near_the_limit_and_plain_is_not() {
         let run = |coupled| Cell::new(PATH, "cubic", coupled, 30).run(1).unwrap();
         let (plain, coupled) = (run("off"), run("fast"));
-        let p50 = |seen: &Seen| seen.percentile(Percentile::new(50.0).unwrap());
+        let p50 = |seen: &Seen| seen.percentile(Percentile::P50);
         assert!(p50(&coupled) < 1.1 && p50(&plain) > 3.0, "{} {}", p50(&coupled), p50(&plain));
         assert!(coupled.sum() > 0.985 * plain.sum(), "{} {}", coupled.sum(), plain.sum());
         assert_eq!(coupled.compete, 0.0);

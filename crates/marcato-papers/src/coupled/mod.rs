@@ -92,3 +92,36 @@ impl Experiment for Coupled {
         Ok(crate::answer::report(self, config, options, answers))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    /// A report at this scale without outcomes, to inspect rows and texts alone.
+    fn told(scale: Scale) -> Report {
+        let mut plan = Plan::new(scale);
+        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
+        let runs = plan.nothing();
+        let answers = asked.into_iter().map(|ask| ask(&runs));
+        crate::answer::report(&Coupled, Config::new(), &RunOptions::default(), answers)
+    }
+
+    #[test]
+    fn every_row_is_documented_and_every_documented_row_is_printed() {
+        crate::validate::documented::check(&told(Scale::of(false)));
+    }
+
+    #[test]
+    fn a_quick_run_measures_every_row_and_claims_none() {
+        let mut options = RunOptions::repeated(1, 1).unwrap();
+        options.quick = true;
+        let report = Coupled.run(&options, &mut Silent).unwrap();
+        let rows = report.document().rows();
+        assert!(rows.iter().all(|row| row.ok().is_none()));
+        let unmeasured: Vec<_> =
+            rows.iter().filter(|row| row.measured_value().is_none()).map(|row| row.id()).collect();
+        // A message that never completes has no time: others fill the queue.
+        assert!(unmeasured.iter().all(|id| id.starts_with("coupled.short.80")), "{unmeasured:?}");
+    }
+}
