@@ -1,17 +1,41 @@
 //! Switch of coupled mode.
 
+use core::fmt;
+
 use marcato_units::PrioritySet;
 
-/// Condition under which an engine applies the cap of a [`Governor`](super::Governor).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Use of coupled mode, by connection: the condition under which an engine applies the cap of a
+/// [`Governor`](super::Governor).
+///
+/// A congestion control fills the queue of the slowest link by itself. An urgent message that is sent
+/// later waits behind the connection's own background data: several round trips, if the queue is
+/// long. In coupled mode, background data is held back while more than a few packets of it would stand
+/// in that queue. The congestion control stays as it is; the smaller of both bounds counts.
+///
+/// P0 and P1 are urgent, P2 to P4 are background. If other senders fill the queue, holding back helps
+/// nobody: the connection notices, and then sends as if coupled mode were off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Coupling {
-    /// Once both urgent and background data were offered. Before that there is nothing to protect,
-    /// and the data of one level would only lose to the cap.
+    /// From the moment at which a connection has been given both urgent and background messages.
+    /// Before that there is nothing to protect: a connection with messages of one kind sends as if
+    /// coupled mode were off, at no cost. So this needs no choice by the application.
+    #[default]
     Auto,
-    /// Always: also the first urgent data finds the queue empty.
+    /// From the beginning of each connection, so that the queue is already short when the first urgent
+    /// message comes.
     On,
-    /// Never: the congestion controller alone bounds what is in flight.
+    /// Never: the congestion control alone bounds what is in flight.
     Off,
+}
+
+impl fmt::Display for Coupling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
 }
 
 impl Coupling {
@@ -36,6 +60,12 @@ mod tests {
 
     fn set(levels: &[Priority]) -> PrioritySet {
         levels.iter().fold(PrioritySet::EMPTY, |set, level| set.with(*level))
+    }
+
+    #[test]
+    fn the_default_is_auto_and_names_are_those_of_options() {
+        let names = [Coupling::default(), Coupling::On, Coupling::Off].map(|it| std::format!("{it}"));
+        assert_eq!(names, ["auto", "on", "off"]);
     }
 
     #[test]
