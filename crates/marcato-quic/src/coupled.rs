@@ -1,6 +1,6 @@
 //! Coupled mode of a lane: its governor, and the measurements on their way to it.
 
-use marcato_sched::coupled::{Counters, CoupledConfig, Governor, Mode, Sample, Transition};
+use marcato_sched::coupled::{AnyRule, Counters, CoupledConfig, Governor, Mode, Sample, Transition};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 
 use crate::gate::Gate;
@@ -8,6 +8,8 @@ use crate::gate::Gate;
 /// State of coupled mode on a lane, since its address last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneCoupling {
+    /// Set once the cap applies ([`Coupling`](marcato_sched::coupled::Coupling)).
+    pub acts: bool,
     /// Mode of the governor.
     pub mode: Mode,
     /// Limit of the bytes in flight while only background data waits; `None` if there is none.
@@ -19,7 +21,8 @@ pub struct LaneCoupling {
 /// Governor of a lane.
 #[derive(Debug)]
 pub(crate) struct Governed {
-    governor: Governor,
+    governor: Governor<AnyRule>,
+    rule: AnyRule,
     mss: Bytes,
     /// Set once the cap applies.
     acts: bool,
@@ -35,9 +38,11 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    pub(crate) fn new(mss: Bytes) -> Self {
+    /// Governor whose cap moves by `rule`, which is as it begins.
+    pub(crate) fn new(mss: Bytes, rule: AnyRule) -> Self {
         Self {
-            governor: Governor::new(CoupledConfig::new(mss)),
+            governor: Governor::with_rule(CoupledConfig::new(mss), rule),
+            rule,
             mss,
             acts: false,
             rtt: None,
@@ -55,7 +60,7 @@ impl Governed {
 
     /// Starts over: the path is another one.
     pub(crate) fn restart(&mut self) {
-        *self = Self { acts: self.acts, ..Self::new(self.mss) };
+        *self = Self { acts: self.acts, ..Self::new(self.mss, self.rule) };
     }
 
     /// Records an acknowledged packet, and its round trip if it carried `data`.
@@ -147,6 +152,7 @@ impl Governed {
 
     pub(crate) fn state(&self) -> LaneCoupling {
         LaneCoupling {
+            acts: self.acts,
             mode: self.governor.mode(),
             cap: self.governor.cap().filter(|_| self.acts),
             counters: self.governor.counters(),
@@ -177,7 +183,7 @@ mod tests {
 
     /// Governor whose cap is its floor of four packets.
     fn at_floor(gate: &Gate) -> Governed {
-        let mut governed = Governed::new(MSS);
+        let mut governed = Governed::new(MSS, AnyRule::FAST);
         for number in 1..3 {
             governed.acked(Duration::from_nanos(1), MSS, true);
             governed.lost();
@@ -218,12 +224,13 @@ mod tests {
         governed.acked(Duration::from_nanos(1), MSS, true);
         governed.sample(Time::from_millis(9), (MSS * 3, &gate), false, false);
         assert_eq!((governed.state().cap, governed.limit(false)), (None, Bytes::MAX));
+        assert!(!governed.state().acts && at_floor(&gate).state().acts);
         assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
     }
 
     #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
-        let mut governed = Governed::new(MSS);
+        let mut governed = Governed::new(MSS, AnyRule::FAST);
         governed.acked(Duration::from_millis(9), MSS / 2, true);
         governed.acked(Duration::from_millis(8), MSS, true);
         governed.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);
