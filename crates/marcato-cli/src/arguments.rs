@@ -692,7 +692,7 @@ pub(crate) struct PerfServer {
     #[arg(long)]
     pub(crate) layered: bool,
 
-    /// Bound of the background data in flight, for data that the server sends (kernel TCP)
+    /// Bound of the background data in flight, for data that the server sends
     #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
     pub(crate) coupled: CoupledName,
 
@@ -761,7 +761,7 @@ pub(crate) struct PerfClient {
     #[arg(long)]
     pub(crate) layered: bool,
 
-    /// Bound of the background data in flight, for data that the client sends (kernel TCP)
+    /// Bound of the background data in flight, for data that the client sends
     #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
     pub(crate) coupled: CoupledName,
 

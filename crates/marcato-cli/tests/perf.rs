@@ -110,17 +110,18 @@ fn a_run_over_quic_delivers_everything_and_says_how() {
 }
 
 #[test]
-fn coupled_mode_is_automatic_over_tcp_unless_it_is_chosen() {
+fn coupled_mode_is_automatic_unless_it_is_chosen() {
     let server = Server::start(&["--listen", "127.0.0.1:0", "--coupled", "off"]);
     let chosen = |options: &[&str]| {
         let usual = ["--duration", "200ms", "--format", "json"];
         json(&server.client(&[&usual, options].concat()))["config"]["coupled"].clone()
     };
-    assert_eq!(chosen(&["--engine", "tcp"]), "auto");
-    assert_eq!(chosen(&["--engine", "tcp", "--coupled", "on"]), "on");
-    // The end that sends decides, and QUIC has no such mode.
-    assert!(chosen(&["--engine", "tcp", "--reverse"]).is_null());
-    assert!(chosen(&["--engine", "quic"]).is_null());
+    for engine in ["tcp", "quic"] {
+        assert_eq!(chosen(&["--engine", engine]), "auto");
+        assert_eq!(chosen(&["--engine", engine, "--coupled", "on"]), "on");
+        // The end that sends decides.
+        assert!(chosen(&["--engine", engine, "--reverse"]).is_null());
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use marcato_identity::{ClientAuth, Identity, Trust};
 #[cfg(feature = "quic")]
 use marcato_quic::{ResetKey, Retry, SessionConfig};
 use marcato_sched::conductor::Config as ConductorConfig;
+use marcato_sched::coupled::Coupling;
 pub use marcato_stream::{ChunkRule, Limits, LongMessages};
 #[cfg(feature = "quic")]
 use marcato_units::Bytes;
@@ -50,39 +51,6 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Use of coupled mode, by connection.
-///
-/// A congestion control fills the queue of the slowest link by itself, and an urgent message that is
-/// sent later waits behind the connection's own background data: several round trips, if the queue is
-/// long. In coupled mode, background data is held back while more than a few packets of it would stand
-/// in that queue. The congestion control stays as it is; the smaller of both bounds counts.
-///
-/// P0 and P1 are urgent, P2 to P4 are background. If other senders fill the queue, holding back helps
-/// nobody: the connection notices, and then sends as if coupled mode were off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Coupled {
-    /// From the moment at which a connection has been given both urgent and background messages. A
-    /// connection with messages of one kind has no use for an empty queue. It sends as if coupled mode
-    /// were off, at no cost, so this needs no choice by the application.
-    #[default]
-    Auto,
-    /// From the beginning of each connection, so that the queue is already short when the first urgent
-    /// message comes.
-    On,
-    /// Never.
-    Off,
-}
-
-impl fmt::Display for Coupled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
-    }
-}
-
 /// Configuration of connections. The [default](Self::default) is for general use; only the selected
 /// engine's section applies.
 #[derive(Clone, Debug)]
@@ -100,8 +68,13 @@ pub struct Config {
     /// Bounds of queued data, and of data that the peer can make us hold.
     pub limits: Limits,
     /// Bound on the background data in flight, so that urgent messages find the network's queues
-    /// empty. Only kernel TCP on Linux has it so far; over QUIC this is ignored.
-    pub coupled: Coupled,
+    /// empty: over QUIC on each lane of the high layer, and over kernel TCP on Linux. Elsewhere
+    /// TCP ignores it.
+    ///
+    /// [`Auto`](Coupling::Auto) by default, over both: it costs about 1 % of the background's
+    /// throughput at most, and nothing if all messages are urgent, or all are background. Whoever
+    /// assigns two levels has asked for the urgent one to be fast.
+    pub coupled: Coupling,
     /// Settings for kernel TCP.
     #[cfg(feature = "tcp")]
     pub tcp: TcpConfig,
@@ -117,7 +90,7 @@ impl Default for Config {
             alpn: vec![marcato_wire::ALPN.to_vec()],
             conductor: ConductorConfig::default(),
             limits: Limits::default(),
-            coupled: Coupled::default(),
+            coupled: Coupling::default(),
             #[cfg(feature = "tcp")]
             tcp: TcpConfig::default(),
             #[cfg(feature = "quic")]
@@ -204,8 +177,8 @@ impl Default for TcpConfig {
 #[cfg(feature = "quic")]
 #[derive(Clone, Debug)]
 pub struct QuicConfig {
-    /// Configuration of the sessions. The [`Config`] overrides their Conductor and their limit of
-    /// unfinished messages.
+    /// Configuration of the sessions. The [`Config`] overrides their Conductor, their limit of
+    /// unfinished messages, and their [coupled mode](Config::coupled).
     pub session: SessionConfig,
     /// Adds to each lane of the high layer one of the low layer (PLT), marked DSCP LE (RFC 8622).
     /// The low lane carries data that the high one has no room for. Off by default.

@@ -118,6 +118,15 @@
 //! - If the network serves both classes alike, low lanes do harm. The connection detects that from
 //!   the high lanes' performance, and stops them.
 //!
+//! # Coupled mode
+//!
+//! A congestion control fills the queue of the slowest link, and urgent data that is sent later waits
+//! in it behind the connection's own background data. [Coupled mode](Coupling) holds background data
+//! back before that, over both engines: over QUIC on each lane of the high layer, and over kernel TCP
+//! on Linux. [`Config::coupled`] sets it. By default it acts from the moment at which a connection
+//! has both urgent messages (P0, P1) and background ones (P2 to P4). [`ConnectionStats::coupled`]
+//! and [`LaneStats::coupled`] tell its state.
+//!
 //! # Flow control and limits
 //!
 //! - *Sending.* Each level has its own room ([`Limits::queued`], [`Limits::unfinished`]), so that a
@@ -151,8 +160,9 @@
 //!
 //! # Not supported
 //!
-//! Room reserved over TCP, and [coupled mode](Coupled) over QUIC. Marks, segmentation offload and TCP's measurements need
-//! Linux; elsewhere lanes are unmarked, datagrams leave one by one and chunks are single segments.
+//! Room reserved over TCP. Marks, segmentation offload and TCP's measurements need Linux; elsewhere
+//! lanes are unmarked, datagrams leave one by one, chunks are single segments, and coupled mode over
+//! TCP never acts.
 //! So does the steering of datagrams by the kernel; elsewhere drivers hand them to one another.
 #![deny(unsafe_code)]
 #![cfg_attr(
@@ -199,8 +209,8 @@ pub use client::Client;
 #[cfg(feature = "quic")]
 pub use config::QuicConfig;
 pub use config::{
-    ChunkRule, ClientSecurity, Config, Coupled, Engine, LaneConfig, Limits, LocalAddress, LongMessages,
-    Remote, ServerSecurity, system_trust,
+    ChunkRule, ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, LongMessages, Remote,
+    ServerSecurity, system_trust,
 };
 #[cfg(feature = "tcp")]
 pub use config::{TcpConfig, TcpCongestion};
@@ -220,6 +230,7 @@ pub use marcato_identity::{
     Secrets, Trust,
 };
 pub use marcato_sched::conductor::{MessageId, Redundancy};
+pub use marcato_sched::coupled::Coupling;
 pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::{CloseReason, InboundCounters, Missed, MissedReason, Received};

@@ -75,11 +75,12 @@ struct Sums {
     in_flight: u64,
     /// Round-trip time of the slowest lane, in seconds.
     srtt: f64,
-    /// Connections in which coupled mode acts, changes of its mode, and the sum of its bounds.
+    /// Connections in which coupled mode acts; and over their lanes, changes of its mode, and the sum
+    /// of its bounds.
     coupled: u64,
     transitions: u64,
     cap: u64,
-    /// Seconds in each mode.
+    /// Seconds of lanes in each mode.
     in_mode: [f64; Mode::COUNT],
 }
 
@@ -125,8 +126,8 @@ impl Sums {
             sum(lane.in_flight, &mut self.in_flight);
             self.srtt = self.srtt.max(lane.srtt.as_secs_f64());
         }
-        if let Some(coupled) = &stats.coupled {
-            self.coupled += 1;
+        self.coupled += u64::from(stats.coupled.is_some());
+        for coupled in stats.lanes.iter().filter_map(|lane| lane.coupled.as_ref()) {
             self.transitions += coupled.counters.transitions;
             self.cap = self.cap.saturating_add(coupled.cap.map_or(0, Bytes::get));
             for (sum, time) in self.in_mode.iter_mut().zip(coupled.counters.time) {
@@ -340,7 +341,7 @@ impl Collector for Metrics {
         for (group, sums) in &sums {
             srtt.encode_family(&[("connection", group.as_str())])?.encode_gauge(&sums.srtt)?;
         }
-        let help = "Time in each mode of coupled mode";
+        let help = "Time of lanes in each mode of coupled mode";
         let mut in_mode =
             encoder.encode_descriptor("marcato_coupled_seconds", help, None, MetricType::Counter)?;
         for (group, sums) in &sums {

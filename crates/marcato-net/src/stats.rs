@@ -26,11 +26,12 @@ pub struct ConnectionStats {
     pub early: EarlyStats,
     /// Counters of received data.
     pub received: InboundCounters,
-    /// State of [coupled mode](crate::Coupled); `None` until it acts.
+    /// State of [coupled mode](crate::Coupling) on the first lane on which it acts; `None` until
+    /// then. With several lanes, each has [its own](LaneStats::coupled).
     pub coupled: Option<CoupledStats>,
 }
 
-/// Snapshot of a connection's coupled mode.
+/// Snapshot of the coupled mode of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoupledStats {
@@ -38,9 +39,11 @@ pub struct CoupledStats {
     pub mode: Mode,
     /// Bound on the bytes in flight while only background data waits; `None` if there is none.
     pub cap: Option<Bytes>,
-    /// Counters since coupled mode acts: changes of the mode, and the time in each.
+    /// Counters since coupled mode acts: changes of the mode, and the time in each. Over QUIC they
+    /// begin anew when the lane's address changes.
     pub counters: GovernorCounters,
-    /// Times that the connection looked for acknowledgements because data was held back.
+    /// Times that the connection looked for acknowledgements because data was held back. QUIC is
+    /// told of them, so there it is zero.
     pub looks: u64,
 }
 
@@ -88,6 +91,9 @@ pub struct LaneStats {
     pub sent_bytes: Bytes,
     /// Packets lost; over TCP, packets retransmitted.
     pub lost: u64,
+    /// State of [coupled mode](crate::Coupling); `None` until it acts. Lanes of the low layer never
+    /// have it: urgent data does not meet their queue.
+    pub coupled: Option<CoupledStats>,
 }
 
 impl LaneStats {

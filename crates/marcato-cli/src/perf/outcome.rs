@@ -460,8 +460,7 @@ impl Outcome {
                 "path_scheduler": (*engine == EngineName::Quic && mode.is_forward()).then(|| path.to_string()),
                 "server_path_scheduler": self.server_path.map(|path| path.to_string()),
                 "layered": *layered,
-                "coupled": (*engine == EngineName::Tcp && mode.is_forward())
-                    .then(|| marcato_net::Coupled::from(*coupled).to_string()),
+                "coupled": mode.is_forward().then(|| marcato_net::Coupling::from(*coupled).to_string()),
                 "stream_scheduler": stream.to_string(),
                 "debt": self.debt(),
                 "duration_s": duration.as_secs_f64(),

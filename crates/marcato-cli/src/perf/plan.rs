@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use marcato_net::{Config, Coupled, Limits};
+use marcato_net::{Config, Coupling, Limits};
 use marcato_quic::{PathScheduler, SessionConfig};
 use marcato_sched::Debt;
 use marcato_sched::conductor;
@@ -53,7 +53,7 @@ pub(crate) enum CoupledName {
     Off,
 }
 
-impl From<CoupledName> for Coupled {
+impl From<CoupledName> for Coupling {
     fn from(name: CoupledName) -> Self {
         match name {
             CoupledName::Auto => Self::Auto,

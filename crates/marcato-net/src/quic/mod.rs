@@ -37,7 +37,7 @@ use crate::error::{
     NotDelivered, ReserveError, SendError,
 };
 use crate::shared::{Shared, Ticket, Transport, lock};
-use crate::stats::{ConnectionStats, EarlyStats, LaneStats};
+use crate::stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats};
 use crate::tls::{self, Alerted, ClientTls, Handshake};
 use drivers::Seat;
 pub(crate) use listener::Listener;
@@ -236,6 +236,7 @@ impl State {
         stats.early =
             EarlyStats { sent: sent.early, accepted: sent.early_accepted, rejected: sent.early_rejected };
         let client = entry.quic.hub.client;
+        let coupling: Vec<_> = session.coupling().filter(|(_, state)| state.acts).collect();
         let lanes = session.lanes().map(|(view, state, lane)| {
             let route = session.route(view.id);
             let socket = route.and_then(|(socket, _)| self.sockets.get(usize::from(socket.0)));
@@ -254,9 +255,17 @@ impl State {
                 sent: lane.packets,
                 sent_bytes: lane.bytes,
                 lost: lane.lost,
+                coupled: coupling.iter().find(|(id, _)| *id == view.id).map(|(_, state)| CoupledStats {
+                    mode: state.mode,
+                    cap: state.cap,
+                    counters: state.counters,
+                    // Acknowledgements are events of the session: it looks for none.
+                    looks: 0,
+                }),
             }
         });
         stats.lanes = lanes.collect();
+        stats.coupled = stats.lanes.iter().find_map(|lane| lane.coupled);
         stats
     }
 
@@ -709,6 +718,7 @@ fn session_config(config: &Config) -> SessionConfig {
         conductor: config.conductor(),
         max_unfinished: config.limits.unfinished.saturating_mul(Priority::COUNT),
         datagrams: Some(config.limits.unreliable).filter(|most| !most.is_zero()),
+        coupled: config.coupled,
         ..if config.quic.layered { session.layered() } else { session }
     }
 }

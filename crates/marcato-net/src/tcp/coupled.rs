@@ -11,12 +11,11 @@
 
 use std::io;
 
-use marcato_sched::coupled::{CoupledConfig, Governor, Sample};
-use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
+use marcato_sched::coupled::{CoupledConfig, Coupling, Governor, Sample};
+use marcato_units::{Bytes, Duration, PrioritySet, Time};
 use socket2::SockRef;
 use tokio::time::Instant;
 
-use crate::config::Coupled as Switch;
 use crate::stats::CoupledStats;
 use crate::sys::{self, TcpInfo};
 
@@ -40,7 +39,7 @@ pub(super) struct Levels {
 /// Coupled mode of a connection.
 #[derive(Debug)]
 pub(super) struct Coupled {
-    switch: Switch,
+    switch: Coupling,
     /// State, once the mode acts.
     acting: Option<Acting>,
     /// Time of the next look; `None` while nothing is held back.
@@ -69,23 +68,29 @@ struct Acting {
 }
 
 impl Coupled {
-    pub(super) const fn new(switch: Switch) -> Self {
+    pub(super) const fn new(switch: Coupling) -> Self {
         Self { switch, acting: None, look: None }
+    }
+
+    /// Begins to act if messages of these levels are the condition for it. Returns whether it did.
+    pub(super) fn begin(&mut self, now: Time, socket: &SockRef<'_>, used: PrioritySet) -> bool {
+        if self.acting.is_some() || !self.is_due(used) {
+            return false;
+        }
+        match Acting::begin(now, socket) {
+            Ok(acting) => self.acting = Some(acting),
+            Err(error) => {
+                // Without measurements there is nothing to go by.
+                tracing::debug!(%error, "coupled mode is off");
+                self.switch = Coupling::Off;
+            }
+        }
+        self.acting.is_some()
     }
 
     /// Returns how many bytes may be written now, in whole segments: at most `size`. Zero means that
     /// data is held back, and that [`look`](Self::look) is the time to ask again.
     pub(super) fn room(&mut self, now: Time, socket: &SockRef<'_>, levels: Levels, size: Bytes) -> Bytes {
-        if self.acting.is_none() && self.is_due(levels.used) {
-            match Acting::begin(now, socket) {
-                Ok(acting) => self.acting = Some(acting),
-                Err(error) => {
-                    // Without measurements there is nothing to go by.
-                    tracing::debug!(%error, "coupled mode is off");
-                    self.switch = Switch::Off;
-                }
-            }
-        }
         let Some(acting) = &mut self.acting else { return size };
         let room = acting.room(now, socket, levels.waiting, size);
         self.look = room.is_zero().then(|| Instant::now() + TIMER);
@@ -93,17 +98,7 @@ impl Coupled {
     }
 
     fn is_due(&self, used: PrioritySet) -> bool {
-        match self.switch {
-            Switch::Off => false,
-            Switch::On => true,
-            Switch::Auto => {
-                let urgent = CoupledConfig::new(Bytes::ZERO).urgent;
-                let any = |wanted: bool| {
-                    Priority::ALL.into_iter().any(|at| used.contains(at) && urgent.contains(at) == wanted)
-                };
-                any(true) && any(false)
-            }
-        }
+        self.switch.acts(used, CoupledConfig::new(Bytes::ZERO).urgent)
     }
 
     /// Ends the wait for the next look. [`room`](Self::room) begins it again if data is still held
@@ -251,6 +246,8 @@ fn in_flight(info: &TcpInfo, socket: &SockRef<'_>) -> io::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use marcato_units::Priority;
+
     use super::*;
 
     /// State after measurements of round trips in ms, each of one segment.
@@ -282,15 +279,55 @@ mod tests {
         assert_eq!(latest(41.0, &[30.0], 1), 40.0);
     }
 
+    /// Two ends of a connection.
+    fn connected() -> [std::net::TcpStream; 2] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [near, listener.accept().unwrap().0]
+    }
+
+    /// Lets a driver ask a thousand times, 100 µs apart, for a chunk of messages of these levels, and
+    /// write it. Returns the answers, and the number of timers.
+    fn asked(switch: Coupling, levels: PrioritySet) -> (Vec<Bytes>, usize) {
+        let [near, _far] = connected();
+        let (mut coupled, mut timers) = (Coupled::new(switch), 0);
+        let answers = (0..1000)
+            .map(|number| {
+                let (now, size) = (Time::from_micros(100 * number), Bytes::new(1 + 7919 * number % 20_000));
+                coupled.release();
+                coupled.begin(now, &SockRef::from(&near), levels);
+                let levels_now = Levels { used: levels, waiting: levels };
+                let room = coupled.room(now, &SockRef::from(&near), levels_now, size);
+                coupled.chunk(levels);
+                coupled.wrote(usize::try_from(room.get()).unwrap());
+                timers += usize::from(coupled.look().is_some());
+                room
+            })
+            .collect();
+        (answers, timers)
+    }
+
+    fn set(levels: &[Priority]) -> PrioritySet {
+        levels.iter().fold(PrioritySet::EMPTY, |set, level| set.with(*level))
+    }
+
     #[test]
-    fn it_is_due_once_there_are_messages_of_both_kinds() {
-        let due = |switch, levels: &[Priority]| {
-            let used = levels.iter().fold(PrioritySet::EMPTY, |set, level| set.with(*level));
-            Coupled::new(switch).is_due(used)
-        };
-        let (urgent, background) = (&[Priority::P0, Priority::P1], &[Priority::P2, Priority::P4]);
+    fn with_levels_of_one_kind_auto_asks_and_waits_as_often_as_off() {
+        let off = asked(Coupling::Off, set(&[Priority::P4]));
+        assert_eq!(off.1, 0);
+        for levels in [&[Priority::P0][..], &[Priority::P0, Priority::P1], &[Priority::P2, Priority::P4]] {
+            assert!(asked(Coupling::Auto, set(levels)) == off, "{levels:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn with_levels_of_both_kinds_auto_measures_once_it_begins() {
+        let [near, _far] = connected();
+        let mut coupled = Coupled::new(Coupling::Auto);
+        let mut begins = |levels: &[Priority]| coupled.begin(Time::ZERO, &SockRef::from(&near), set(levels));
         let both = &[Priority::P1, Priority::P2];
-        assert_eq!([urgent, background, both].map(|levels| due(Switch::Auto, levels)), [false, false, true]);
-        assert!(due(Switch::On, &[]) && !due(Switch::Off, both));
+        assert_eq!([&both[..1], both, both].map(&mut begins), [false, true, false]);
+        assert_eq!(coupled.stats().map(|stats| stats.looks), Some(0));
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use marcato_identity::explain_alert;
+use marcato_sched::coupled::Coupling;
 use marcato_stream::{CloseReason, PeerError, Reader, chunk};
 use marcato_units::{Bytes, Duration, Rate, Time};
 use marcato_wire::Manner;
@@ -16,7 +17,7 @@ use super::coupled::{Coupled, Levels};
 use super::liveness::{Liveness, Verdict};
 use super::pipe::Pipe;
 use super::{Phase, Tcp, low_water};
-use crate::config::{Coupled as Switch, Limits, TcpConfig};
+use crate::config::{Limits, TcpConfig};
 use crate::error::Closed;
 use crate::shared::{Transport, lock};
 use crate::sys;
@@ -113,7 +114,7 @@ pub(super) async fn drive(
     stream: Arc<TcpStream>,
     pipe: Pipe,
     config: TcpConfig,
-    coupled: Switch,
+    coupled: Coupling,
     limits: Limits,
 ) {
     let plain = if pipe.is_tls() { vec![0; RECORD] } else { Vec::new() };
@@ -390,6 +391,10 @@ impl Driver {
             self.pipe.queue_end();
             self.ending = true;
             return Ok(true);
+        }
+        // The socket may be full for long: the governor sees what leaves it meanwhile.
+        if wanted && self.coupled.begin(now, &SockRef::from(&*self.stream), levels.used) {
+            lock(&self.tcp.state).coupled = self.coupled.stats();
         }
         if !wanted || !self.is_writable()? {
             return Ok(any);

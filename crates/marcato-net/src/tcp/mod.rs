@@ -141,6 +141,7 @@ impl Tcp {
         self.shared.close(closed);
     }
 
+    /// Statistics of the lane, except those of coupled mode.
     fn lane(&self, stream: &TcpStream) -> LaneStats {
         let info = sys::tcp_info(&SockRef::from(stream)).unwrap_or_default();
         LaneStats {
@@ -156,6 +157,7 @@ impl Tcp {
             sent: u64::from(info.data_segments_out),
             sent_bytes: info.bytes_out,
             lost: u64::from(info.retransmitted_segments),
+            coupled: None,
         }
     }
 
@@ -314,7 +316,7 @@ impl Transport for Tcp {
         drop(state);
         let lane = stream.map(|stream| self.lane(&stream)).or(last);
         ConnectionStats {
-            lanes: lane.into_iter().collect(),
+            lanes: lane.into_iter().map(|lane| LaneStats { coupled, ..lane }).collect(),
             conducted,
             parts,
             unfinished,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use marcato_lab::Lab;
 use marcato_net::{
-    ClientSecurity, Config, Connection, Coupled, CoupledStats, Endpoint, Engine, Identity, Message, Remote,
+    ClientSecurity, Config, Connection, CoupledStats, Coupling, Endpoint, Engine, Identity, Message, Remote,
     ServerSecurity, TcpCongestion, Trust,
 };
 use marcato_units::{Bytes, Priority, Rate, Seed};
@@ -83,7 +83,7 @@ impl Cell {
         )
     }
 
-    fn config(&self, coupled: Coupled) -> Config {
+    fn config(&self, coupled: Coupling) -> Config {
         let mut config = Config::new(Engine::Tcp);
         config.tcp.congestion = Some(self.congestion.clone());
         config.coupled = coupled;
@@ -149,7 +149,7 @@ impl Default for Times {
 /// Runs a cell for a time, with coupled mode or without.
 pub(crate) fn measure(
     cell: &Cell,
-    coupled: Coupled,
+    coupled: Coupling,
     times: Times,
     seed: u64,
 ) -> Result<Measured, SimulationError> {
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     /// Runs a cell; `None` where there can be no lab.
-    fn measured(cell: &Cell, coupled: Coupled, times: Times) -> Option<Measured> {
+    fn measured(cell: &Cell, coupled: Coupling, times: Times) -> Option<Measured> {
         match measure(cell, coupled, times, 1) {
             Err(SimulationError::Lab(problem)) if problem.contains("run as root") => {
                 eprintln!("SKIPPED: {problem}");
@@ -304,7 +304,7 @@ mod tests {
     fn coupled_mode_acts_on_a_kernels_connection_and_says_so() {
         let cell = Cell { mbit: 30, rtt: 20, bdp: 2, congestion: TcpCongestion::Cubic };
         let times = Times { warm: EVERY, span: GRACE + EVERY };
-        let Some(run) = measured(&cell, Coupled::Auto, times) else { return };
+        let Some(run) = measured(&cell, Coupling::Auto, times) else { return };
         assert!(!run.ratios.is_empty() && run.quantile(1.0).is_finite(), "{run:?}");
         assert!(run.goodput > Rate::ZERO && run.goodput < Rate::from_mbps(cell.mbit), "{run:?}");
         assert!(run.coupled.is_some_and(|stats| stats.counters.rounds > 0 && stats.looks > 0), "{run:?}");
@@ -323,7 +323,7 @@ mod tests {
         let given = |name: &str| std::env::var(name).unwrap_or_default();
         let span = given("SECONDS").parse().map_or(Times::default().span, Duration::from_secs);
         for cell in Cell::all().filter(|cell| format!("{cell:?}").contains(&given("CELL"))) {
-            for coupled in [Coupled::Off, Coupled::Auto] {
+            for coupled in [Coupling::Off, Coupling::Auto] {
                 let Some(run) = measured(&cell, coupled, Times { span, ..Times::default() }) else { return };
                 let [p50, p95, max] = [0.5, 0.95, 1.0].map(|share| run.quantile(share));
                 eprintln!(
