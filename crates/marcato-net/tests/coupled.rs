@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{close, for_both_engines, localhost, pair, server_at, with_a_bare_peer, within};
 use marcato_net::marcato_sched::coupled::Mode;
 use marcato_net::{
@@ -145,6 +147,33 @@ async fn a_message_that_becomes_urgent_counts_as_one() {
     within(async {
         while client.stats().coupled.is_none() {
             assert!(peer.read(&mut bytes).await.unwrap() > 0);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_becomes_urgent_wakes_the_driver() {
+    let mut config = config(Engine::Tcp, Coupling::Auto);
+    // The check of the peer's host comes long after the end of the test: nothing else wakes the driver.
+    config.tcp.idle_timeout = Duration::from_secs(3600);
+    let (client, _peer) = with_a_bare_peer(&config).await;
+    let mut last = None;
+    for _ in 0..20 {
+        last = Some(client.send(Message::new(vec![4; 1 << 20]).with_priority(Priority::P4)).await.unwrap());
+    }
+    // The peer reads nothing. Once its window is full, nothing is in flight, and the socket stays full.
+    within(async {
+        let is_full = |lane: &LaneStats| lane.in_flight.is_zero() && !lane.backlog.is_zero();
+        while !client.stats().lanes.iter().any(is_full) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    last.unwrap().reprioritise(Priority::P0).unwrap();
+    within(async {
+        while client.stats().coupled.is_none() {
+            tokio::task::yield_now().await;
         }
     })
     .await;

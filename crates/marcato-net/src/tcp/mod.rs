@@ -231,7 +231,11 @@ impl Transport for Tcp {
     }
 
     fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
-        lock(&self.state).sender.reprioritise(id, priority)
+        lock(&self.state).sender.reprioritise(id, priority)?;
+        // A message may have become the first urgent one: coupled mode then begins at once, and not
+        // with the next write.
+        self.wake.notify_one();
+        Ok(())
     }
 
     fn discard_less_urgent_than(&self, threshold: Priority) {
