@@ -119,9 +119,11 @@ metrics! {
         InFlight = "in-flight",
         /// Window of the low layer in bytes, headers included; only TCP with a low layer.
         LowWindow = "low-window",
-        /// Bound of coupled mode on what is in flight, in bytes; none while there is no bound.
+        /// Bound of coupled mode on what is in flight, in bytes; none while there is no bound. For QUIC, the
+        /// sum over the lanes of the high layer; none while one of them has no bound.
         Cap = "cap",
-        /// Mode of the governor of coupled mode: 0 startup, 1 steady, 2 compete, 3 test, 4 squeeze.
+        /// Mode of the governor of coupled mode: 0 startup, 1 steady, 2 compete, 3 test, 4 squeeze. For QUIC,
+        /// that of the first lane.
         Mode = "mode",
         /// Smoothed round-trip time in ms; for QUIC, that of the fastest lane.
         Srtt = "srtt",

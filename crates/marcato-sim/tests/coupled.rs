@@ -5,7 +5,7 @@ use marcato_scenario::Scenario;
 use marcato_scenario::record::{FlowMetric, Series};
 use marcato_sched::coupled::Mode;
 use marcato_sim::scenario::{Outcome, build};
-use marcato_units::Time;
+use marcato_units::{Duration, Time};
 
 /// One-way delay of 40 ms, the wire time of 20 kB in 14 segments at 10 Mbit/s, and that of a packet, in ms.
 const LIMIT: f64 = 40.0 + (20_000.0 + 14.0 * 52.0 + 1500.0) * 8.0 / 10e3;
@@ -123,4 +123,83 @@ fn cap_and_mode_are_recorded_as_series() {
     assert_eq!(last(FlowMetric::Mode), Some(1.0));
     // 100 kB fill the path.
     assert!((98e3..112e3).contains(&last(FlowMetric::Cap).unwrap()), "{:?}", last(FlowMetric::Cap));
+}
+
+/// Runs a session over two paths of 10 and 5 Mbit/s and 80 ms, or over the first of them, with these
+/// keys. Its background is endless, and messages of 20 kB come late.
+fn session(paths: usize, keys: &str) -> Outcome {
+    let path = |index: usize| format!("[\"sender-{index}\", \"receiver-{index}\"]");
+    let paths = (1..=paths).map(path).collect::<Vec<_>>().join(", ");
+    let text = format!(
+        r#"
+        name = "late"
+        duration = "38 s"
+        warm-up = "8 s"
+        nodes = ["sender-1", "receiver-1", "sender-2", "receiver-2"]
+        [[link]]
+        name = "first"
+        between = ["sender-1", "receiver-1"]
+        rate = "10 Mbit/s"
+        delay = "40 ms"
+        queue = {{ kind = "droptail", limit = "400 kB" }}
+        [[link]]
+        name = "second"
+        between = ["sender-2", "receiver-2"]
+        rate = "5 Mbit/s"
+        delay = "40 ms"
+        queue = {{ kind = "droptail", limit = "200 kB" }}
+        [[flow]]
+        name = "ours"
+        kind = "quic"
+        paths = [{paths}]
+        bulk = "p3"
+        sources = [{{ period = "1 s", jitter = "300 ms", size = "20 kB", priority = "p0" }}]
+        {keys}
+        [record]
+        every = "1 s"
+        series = ["flow.ours.cap", "flow.ours.mode"]
+        "#
+    );
+    let experiment = Scenario::parse("late.toml", &text).unwrap().run(0).unwrap().experiment;
+    build(&experiment, &Default::default()).unwrap().run(&mut |_: Time| ()).unwrap()
+}
+
+/// Last value of a series.
+fn last(outcome: &Outcome, metric: FlowMetric) -> Option<f64> {
+    let is_it = |series: &Series| matches!(series, Series::Flow { metric: of, .. } if *of == metric);
+    outcome.series.iter().find(|it| is_it(&it.series)).unwrap().points.last()?.1
+}
+
+#[test]
+fn a_session_couples_by_either_rule() {
+    let plain = session(1, "");
+    assert!(plain.flows[0].coupled.is_none());
+    assert_eq!((last(&plain, FlowMetric::Cap), last(&plain, FlowMetric::Mode)), (None, None));
+    let median = |outcome: &Outcome| ratios(outcome)[ratios(outcome).len() / 2];
+    assert!(median(&plain) > 2.0, "{:?}", ratios(&plain));
+    let mut caps = Vec::new();
+    for rule in ["fast", "copa"] {
+        let coupled = session(1, &format!("coupled = '{rule}'"));
+        assert!(median(&coupled) < 1.2, "{rule}: {:?}", ratios(&coupled));
+        let (with, without) = (coupled.flows[0].goodput, plain.flows[0].goodput);
+        assert!(with >= 0.985 * without, "{rule}: {with} of {without} Mbit/s");
+        let counters = coupled.flows[0].coupled.unwrap();
+        assert!(counters.share(Mode::Steady).unwrap() > 0.9, "{rule}: {counters:?}");
+        assert_eq!(last(&coupled, FlowMetric::Mode), Some(1.0), "{rule}");
+        caps.push(last(&coupled, FlowMetric::Cap).unwrap());
+    }
+    // 100 kB fill the path.
+    assert!(caps.iter().all(|cap| (96e3..112e3).contains(cap)), "{caps:?}");
+    assert_ne!(caps[0], caps[1], "each rule moves it its own way");
+}
+
+#[test]
+fn caps_and_counts_of_a_session_are_the_sums_of_its_lanes() {
+    let [one, both] = [1, 2].map(|paths| session(paths, "coupled = 'fast'"));
+    // 100 kB and 50 kB fill the paths.
+    let cap = last(&both, FlowMetric::Cap).unwrap();
+    assert!((144e3..170e3).contains(&cap), "{cap}");
+    let time = |outcome: &Outcome| outcome.flows[0].coupled.unwrap().time.iter().sum::<Duration>();
+    let ratio = time(&both).as_secs_f64() / time(&one).as_secs_f64();
+    assert!((1.9..2.1).contains(&ratio), "{ratio}: each lane has its time");
 }

@@ -60,11 +60,39 @@ pub struct Counters {
     pub time: [Duration; Mode::COUNT],
 }
 
+impl core::ops::AddAssign for Counters {
+    /// Adds the counts of another governor, such as that of another lane.
+    fn add_assign(&mut self, other: Self) {
+        self.rounds += other.rounds;
+        self.cuts += other.cuts;
+        self.transitions += other.transitions;
+        for (time, more) in self.time.iter_mut().zip(other.time) {
+            *time = time.saturating_add(more);
+        }
+    }
+}
+
 impl Counters {
     /// Share of the time that was spent in a mode; `None` before any.
     #[must_use]
     pub fn share(&self, mode: Mode) -> Option<f64> {
         let all: Duration = self.time.iter().sum();
         (!all.is_zero()).then(|| self.time[mode as usize].as_secs_f64() / all.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_two_governors_add_up() {
+        let mut time = [Duration::ZERO; Mode::COUNT];
+        time[Mode::Steady as usize] = Duration::from_secs(3);
+        let mut sum = Counters { rounds: 5, cuts: 2, transitions: 1, time };
+        time[Mode::Compete as usize] = Duration::from_secs(4);
+        sum += Counters { rounds: 1, cuts: 1, transitions: 2, time };
+        assert_eq!((sum.rounds, sum.cuts, sum.transitions), (6, 3, 3));
+        assert_eq!((sum.share(Mode::Steady), sum.share(Mode::Compete)), (Some(0.6), Some(0.4)));
     }
 }

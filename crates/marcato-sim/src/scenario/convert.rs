@@ -107,7 +107,6 @@ pub(super) const fn debt(preset: traffic::Preset) -> Debt {
     }
 }
 
-/// Returns a Conductor's configuration.
 /// Rule of coupled mode; `None` if a flow is not coupled.
 pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<AnyRule> {
     match coupled {
@@ -117,6 +116,7 @@ pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<AnyRule> {
     }
 }
 
+/// Returns a Conductor's configuration.
 pub(super) fn conductor(preset: traffic::Preset, chunk: Bytes) -> conductor::Config {
     conductor::Config { chunk, ..conductor::Config::with_debt(debt(preset)) }
 }

@@ -5,6 +5,7 @@ use marcato_scenario::flow::{Feeder, FlowKind, Listed, PacketArrivals, Payload};
 use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
 use marcato_scenario::traffic::{Arrivals, OnOff};
+use marcato_sched::coupled::{Counters, Mode};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
 use super::error::BuildError;
@@ -15,9 +16,8 @@ use super::plugins::Plugins;
 use super::quic::Look;
 use super::{convert, quic};
 use crate::{
-    App, Collector, Coupled, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId,
-    NodeId, PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow,
-    UdpFlow,
+    App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId, NodeId,
+    PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
 };
 
 /// State of on and off spans.
@@ -490,10 +490,21 @@ impl Tracked {
         })
     }
 
-    /// Returns the governor of coupled mode, if the flow has one.
-    fn coupled<'a>(&self, net: &'a dyn Fabric) -> Option<&'a Coupled> {
-        let What::Messages(flow) = &self.what else { return None };
-        net.app::<Messenger>(*flow, Side::Client)?.coupled()
+    /// Returns the state of coupled mode: cap, mode and counts, if the flow has it. The cap of QUIC is
+    /// the sum of its lanes' caps, as its window is, and so are the counts. The mode is that of the
+    /// first lane.
+    fn coupled(&self, net: &dyn Fabric) -> Option<(Option<Bytes>, Mode, Counters)> {
+        match self.what {
+            What::Messages(flow) => {
+                let coupled = net.app::<Messenger>(flow, Side::Client)?.coupled()?;
+                Some((coupled.cap(), coupled.mode(), coupled.counters()))
+            }
+            What::Quic { flow, .. } => {
+                let look = Look { net, flow };
+                Some((look.cap(), look.mode()?, look.counters()?))
+            }
+            _ => None,
+        }
     }
 
     fn gauges(&self, net: &dyn Fabric) -> Gauges {
@@ -566,8 +577,8 @@ impl Tracked {
             FlowMetric::Ssthresh => self.gauges(net).ssthresh.map(bytes),
             FlowMetric::InFlight => self.gauges(net).in_flight.map(bytes),
             FlowMetric::LowWindow => self.gauges(net).low_window.map(bytes),
-            FlowMetric::Cap => self.coupled(net).and_then(Coupled::cap).map(bytes),
-            FlowMetric::Mode => self.coupled(net).map(|coupled| f64::from(coupled.mode() as u8)),
+            FlowMetric::Cap => self.coupled(net).and_then(|(cap, ..)| cap).map(bytes),
+            FlowMetric::Mode => self.coupled(net).map(|(_, mode, _)| f64::from(mode as u8)),
             FlowMetric::Srtt => self.gauges(net).srtt.map(ms),
             FlowMetric::PacingRate => self.gauges(net).pacing_rate.map(Rate::as_mbps_f64),
             FlowMetric::Throughput => mbps(self.totals(net).bytes - before.bytes, span),
@@ -696,7 +707,7 @@ impl Tracked {
                 _ => Vec::new(),
             },
             report: self.id().and_then(report),
-            coupled: self.coupled(net).map(Coupled::counters),
+            coupled: self.coupled(net).map(|(.., counters)| counters),
         }
     }
 }

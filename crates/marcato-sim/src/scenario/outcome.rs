@@ -79,7 +79,8 @@ pub struct FlowOutcome {
     /// Report of the first queue that judges its packets, of the whole run; on the first path of QUIC.
     /// `None` if no queue does.
     pub report: Option<FlowReport>,
-    /// Counts of the governor of coupled mode, of the whole run. `None` if the flow is not coupled.
+    /// Counts of the governor of coupled mode, of the whole run; of QUIC the sums over its lanes of the
+    /// high layer. `None` if the flow is not coupled.
     pub coupled: Option<Counters>,
 }
 

@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use bytes::Bytes as Payload;
 use marcato_quic::{
-    Batch, Congestion, Event, Growth, Identity, Message, Pacing, PathScheduler, Piece, Secrets,
-    SessionConfig, StreamUse, Trust,
+    Batch, Congestion, Coupling, Event, Growth, Identity, LaneCoupling, Message, Pacing, PathScheduler,
+    Piece, Secrets, SessionConfig, StreamUse, Trust,
 };
 use marcato_scenario::quic as spec;
 use marcato_scenario::traffic;
 use marcato_sched::conductor::Redundancy;
+use marcato_sched::coupled::{Counters, Mode};
 use marcato_sched::schedule::{Budget, BudgetError, CwrConfig};
-use marcato_units::{Priority, Time};
+use marcato_units::{Bytes, Priority, Time};
 
 use super::convert;
 use super::error::BuildError;
@@ -45,6 +46,7 @@ fn reserving(reserving: spec::Reserving) -> Result<CwrConfig, BudgetError> {
 fn session(name: &str, quic: &spec::Quic, plugins: &Plugins) -> Result<SessionConfig, BuildError> {
     let default = SessionConfig::default();
     let refused = |source| BuildError::Budget { flow: name.to_owned(), source };
+    let rule = convert::coupling(quic.messaging.coupled);
     let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
     let config = SessionConfig {
         conductor: convert::conductor(quic.messaging.preset, quic.messaging.chunk),
@@ -87,6 +89,9 @@ fn session(name: &str, quic: &spec::Quic, plugins: &Plugins) -> Result<SessionCo
         packet_threshold: quic.packet_threshold,
         time_threshold: quic.time_threshold as f32,
         initial_rtt: quic.initial_rtt,
+        // Over TCP, too, it acts from the beginning.
+        coupled: if rule.is_some() { Coupling::On } else { Coupling::Off },
+        coupled_rule: rule.unwrap_or(default.coupled_rule),
         max_lanes: u8::try_from(quic.paths.len()).unwrap_or(u8::MAX).max(default.max_lanes),
         ..default
     };
@@ -306,8 +311,34 @@ impl<'a> Look<'a> {
         lanes
     }
 
+    /// Returns the state of coupled mode on the lanes of the high layer, in the order of their lanes.
+    fn coupling(self) -> impl Iterator<Item = LaneCoupling> {
+        let session = self.sending().and_then(QuicHost::session);
+        session.into_iter().flat_map(|session| session.coupling().map(|(_, state)| state))
+    }
+
+    /// Returns the sum of the lanes' caps; `None` while one of them has none.
+    pub(super) fn cap(self) -> Option<Bytes> {
+        let mut caps = self.coupling().map(|state| state.cap).peekable();
+        caps.peek()?;
+        caps.sum()
+    }
+
+    /// Returns the mode of the first lane.
+    pub(super) fn mode(self) -> Option<Mode> {
+        self.coupling().next().map(|state| state.mode)
+    }
+
+    /// Returns the sums of the lanes' counts; `None` if the session does not couple.
+    pub(super) fn counters(self) -> Option<Counters> {
+        self.coupling().map(|state| state.counters).reduce(|mut sum, counters| {
+            sum += counters;
+            sum
+        })
+    }
+
     /// Returns the bytes that arrived, by priority, the most urgent first.
-    pub(super) fn received(self) -> [marcato_units::Bytes; Priority::COUNT] {
+    pub(super) fn received(self) -> [Bytes; Priority::COUNT] {
         self.collector().map(|collector| collector.bytes).unwrap_or_default()
     }
 }
