@@ -18,6 +18,8 @@ pub fn open(
     traces: &Traces,
     options: LabOptions,
 ) -> Result<World<Ground>, TrialError> {
+    // Before the lab is: it takes seconds, and a right that not everybody has.
+    settings::check_coupled(experiment)?;
     open_in(experiment, Lab::open(experiment, traces, options)?)
 }
 
@@ -28,6 +30,7 @@ pub fn open(
 ///
 /// If the hosts cannot be set up, or a flow asks for what the kernel does not have.
 pub fn open_in(experiment: &Experiment, lab: Lab) -> Result<World<Ground>, TrialError> {
+    settings::check_coupled(experiment)?;
     let ground = Ground::new(experiment, lab)?;
     let mut world = build_on(experiment, ground, &Plugins::default())?;
     for warning in settings::warnings(experiment) {

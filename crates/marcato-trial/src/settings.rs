@@ -6,7 +6,10 @@ use std::path::Path;
 
 use marcato_lab::Lab;
 use marcato_scenario::Experiment;
+use marcato_scenario::flow::FlowKind;
 use marcato_scenario::tcp::{Congestion, DelayedAck, Tcp};
+use marcato_scenario::traffic::Coupling;
+use marcato_sim::scenario::BuildError;
 use marcato_sim::{FlowError, TcpConfig};
 use marcato_units::{Bytes, Duration, Layer};
 use socket2::Socket;
@@ -120,6 +123,26 @@ pub(crate) fn check(tcp: &TcpConfig) -> Result<(), FlowError> {
     Ok(())
 }
 
+/// Returns an error for a flow in coupled mode over the kernel's TCP.
+///
+/// Its governor would see measurements of the last event of the socket, which may be several round trips
+/// old: the kernel announces no acknowledgements. `marcato-net` asks for them while it holds data back.
+pub(crate) fn check_coupled(experiment: &Experiment) -> Result<(), BuildError> {
+    for flow in &experiment.flows {
+        if let FlowKind::Messages(messages) = &flow.kind
+            && messages.messaging.coupled != Coupling::Off
+        {
+            let source = FlowError::Refused(
+                "`coupled` is not for messages over the kernel's TCP: set it to \"off\", simulate the \
+                 scenario, or measure coupled mode with `marcato perf --engine tcp`"
+                    .to_owned(),
+            );
+            return Err(BuildError::Flow { flow: flow.name.clone(), source });
+        }
+    }
+    Ok(())
+}
+
 /// Returns a warning for each flow that asks for what the kernel decides by itself.
 pub(crate) fn warnings(experiment: &Experiment) -> Vec<String> {
     let mut all = Vec::new();
@@ -177,4 +200,41 @@ fn ignored(tcp: &Tcp) -> impl Iterator<Item = &'static str> {
         ("congestion", is_cubic && tcp.congestion != Congestion::CUBIC),
     ];
     keys.into_iter().filter_map(|(key, ignored)| ignored.then_some(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use marcato_scenario::Scenario;
+
+    use super::*;
+
+    fn checked(flow: &str) -> Result<(), String> {
+        let text = format!(
+            r#"
+            name = "test"
+            duration = "3 s"
+            nodes = ["client", "server"]
+            link = [{{ name = "link", between = ["client", "server"], rate = "20 Mbit/s", delay = "10 ms" }}]
+            [[flow]]
+            name = "urgent"
+            from = "client"
+            to = "server"
+            bulk = "p4"
+            {flow}
+            "#
+        );
+        let experiment = Scenario::parse("test.toml", &text).unwrap().run(0).unwrap().experiment;
+        check_coupled(&experiment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn coupled_messages_over_the_kernels_tcp_are_refused() {
+        for rule in ["fast", "copa"] {
+            let problem = checked(&format!("kind = \"messages\"\ncoupled = \"{rule}\"")).unwrap_err();
+            assert!(problem.contains("`urgent`") && problem.contains("set it to \"off\""), "{problem}");
+            // A session governs itself, in a lab as in the simulator.
+            assert_eq!(checked(&format!("kind = \"quic\"\ncoupled = \"{rule}\"")), Ok(()));
+        }
+        assert_eq!(checked("kind = \"messages\""), Ok(()));
+    }
 }
