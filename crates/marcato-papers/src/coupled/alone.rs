@@ -3,13 +3,16 @@
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Percentile, Row, Unit};
 
+use marcato_units::Bytes;
+
 use super::cell::{CONTROLS, Cell, Path};
 use super::{Answer, Ask, Plan, RULE, Scale, Ticket};
 use crate::plan::Runs;
 use crate::prose;
 
-/// Packets of a bandwidth-delay product below which four packets in flight are a queue by themselves.
-const PACKETS: u64 = 8;
+/// Least bandwidth-delay product that bounds are promised for, eight packets: on smaller paths the four packets that
+/// are always in flight are a queue by themselves.
+const LEAST: Bytes = Bytes::new(8 * 1500);
 
 /// A path with a congestion control, without and with coupled mode.
 struct Arms {
@@ -64,7 +67,7 @@ fn rows(runs: &Runs, name: &str, words: &str, scale: Scale, all: &[Arms]) -> Vec
                 1.0,
             ),
         ];
-        let claimed = path.product() >= PACKETS * 1500 && path.bdp >= 1.0;
+        let claimed = path.product() >= LEAST && path.bdp >= 1.0;
         rows.map(|(row, most)| {
             if !claimed {
                 row.unclaimed_because("no bound is promised below eight packets or one BDP of buffer")

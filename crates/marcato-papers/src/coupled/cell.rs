@@ -3,7 +3,7 @@
 use marcato_report::{Percentile, Samples, World};
 use marcato_sched::coupled::Mode;
 use marcato_sim::scenario::FlowOutcome;
-use marcato_units::Duration;
+use marcato_units::{Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SimulationError;
@@ -18,7 +18,7 @@ const PACKET: u32 = 1500;
 /// Wire bytes of an urgent message: 52 of headers for each segment.
 const WIRE: u32 = URGENT + URGENT.div_ceil(SEGMENT) * (PACKET - SEGMENT);
 /// Least buffer: three packets. A smaller one holds no window.
-const LEAST_BUFFER: u64 = 4500;
+const LEAST_BUFFER: Bytes = Bytes::new(4500);
 
 /// Congestion controls of the sender.
 pub(super) const CONTROLS: [&str; 3] = ["cubic", "reno", "bbr"];
@@ -34,15 +34,20 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Bandwidth-delay product, in bytes.
-    pub(super) fn product(self) -> u64 {
-        u64::from(self.mbit) * u64::from(self.rtt) * 125
+    /// Bytes that this many bandwidth-delay products are.
+    fn products(self, number: f64) -> Bytes {
+        Rate::from_mbps(self.mbit.into()).bytes_in(Duration::from_millis(self.rtt.into()).mul_f64(number))
+    }
+
+    /// Bandwidth-delay product.
+    pub(super) fn product(self) -> Bytes {
+        self.products(1.0)
     }
 
     /// Drop-tail queue of its buffer, as in a scenario.
     pub(super) fn droptail(self) -> String {
-        let limit = ((self.product() as f64 * self.bdp) as u64).max(LEAST_BUFFER);
-        format!(r#"{{ kind = "droptail", limit = "{limit} B" }}"#)
+        let limit = self.products(self.bdp).max(LEAST_BUFFER);
+        format!(r#"{{ kind = "droptail", limit = "{} B" }}"#, limit.get())
     }
 
     /// Least completion time of an urgent message, in ms: one-way delay, its time on the wire, and that of
@@ -236,7 +241,7 @@ mod tests {
     fn the_limit_is_delay_and_packets() {
         // 20 kB in 14 packets with 52 B of headers, and a packet of 1500 B: 22 228 B.
         assert!((PATH.limit() - (50.0 + 17.7824)).abs() < 1e-9, "{}", PATH.limit());
-        assert_eq!((PATH.product(), PATH.id().as_str()), (125_000, "10.100.4"));
+        assert_eq!((PATH.product(), PATH.id().as_str()), (Bytes::kb(125), "10.100.4"));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use marcato_net::{
     ClientSecurity, Config, Connection, CoupledStats, Coupling, Endpoint, Engine, Identity, Message, Remote,
     ServerSecurity, TcpCongestion, Trust,
 };
+use marcato_sched::coupled::Mode;
 use marcato_units::{Bytes, Priority, Rate, Seed};
 
 use crate::error::SimulationError;
@@ -105,6 +106,11 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// Share of the time in which coupled mode had no cap, in percent.
+    pub(crate) fn compete(&self) -> f64 {
+        100.0 * self.coupled.as_ref().and_then(|stats| stats.counters.share(Mode::Compete)).unwrap_or(0.0)
+    }
+
     /// Ratio that this share of the messages does not exceed (nearest rank).
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let rank = (share * self.ratios.len() as f64).ceil();
@@ -138,6 +144,13 @@ pub(crate) struct Times {
     pub(crate) warm: Duration,
     /// Time of measuring.
     pub(crate) span: Duration,
+}
+
+impl Times {
+    /// Time of the whole run.
+    pub(crate) fn whole(self) -> Duration {
+        self.warm + self.span
+    }
 }
 
 impl Default for Times {

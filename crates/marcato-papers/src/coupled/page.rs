@@ -117,16 +117,19 @@ impl crate::plan::Setup for Late {
     }
 }
 
+/// Congestion control, and the pages with their times of P0.
+type Arm = (&'static str, Vec<(u64, Ticket<Late>)>);
+
 /// Completion of a late P0, and load of the whole page.
 pub(super) fn page(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
-    let mut arms: Vec<(&'static str, &'static str, Vec<(u64, Ticket<Late>)>)> = Vec::new();
+    let mut arms: Vec<Arm> = Vec::new();
     for congestion in CONTROLS {
         for coupled in ["off", RULE] {
             let (from, to, step) = LATE;
             let times = (from..=to).step_by(if scale.claims { step } else { 10 * step });
             let late = times.map(|at| (at, plan.add(Late { congestion, coupled, at })));
-            arms.push((congestion, coupled, late.collect()));
+            arms.push((congestion, late.collect()));
         }
     }
     Box::new(move |runs: &Runs| {
@@ -135,7 +138,7 @@ pub(super) fn page(plan: &mut Plan) -> Ask {
             Mean::of(&late.map(|&(_, ticket)| runs.mean(ticket, value)).collect::<Vec<_>>()).value
         };
         let rows = arms.chunks(2).flat_map(|pair| {
-            let [(congestion, _, plain), (_, _, coupled)] = pair else { return Vec::new() };
+            let [(congestion, plain), (_, coupled)] = pair else { return Vec::new() };
             let row = |id: &str, what: &str, unit, value| {
                 let what = format!("Table I's page, {congestion}: {what}");
                 Row::new(format!("coupled.page.{congestion}.{id}"), what, unit).measured(value)
