@@ -4,7 +4,6 @@ use marcato_report::{Mean, Row, Unit, World};
 use marcato_units::Duration;
 use serde::{Deserialize, Serialize};
 
-use super::cell::CONTROLS;
 use super::{Answer, Ask, Plan, RULE};
 use crate::cats::page::GROUPS;
 use crate::error::SimulationError;
@@ -21,10 +20,17 @@ const LATE: (u64, u64, usize) = (300, 1440, 20);
 /// End of the third round trip with data: the first is the handshake's.
 const THIRD: u64 = 4 * RTT;
 
+/// Senders: name, congestion control, and segments of a connection that are not paced. Linux paces those
+/// after the tenth.
+const SENDERS: [(&str, &str, u32); 4] =
+    [("cubic", "cubic", 0), ("reno", "reno", 0), ("bbr", "bbr", 0), ("bbr-linux", "bbr", 10)];
+
 /// A page whose P0 is late.
 #[derive(Clone, Debug, PartialEq)]
 struct Late {
     congestion: &'static str,
+    /// Segments of the connection that are not paced: a train, by which the rate is known early.
+    unpaced: u32,
     coupled: &'static str,
     at: u64,
 }
@@ -78,11 +84,12 @@ impl Late {
             congestion = "{}"
             coupled = "{}"
             messages = [{}]
-            tcp = {{ mss = "{SEGMENT} B" }}
+            tcp = {{ mss = "{SEGMENT} B", unpaced-segments = {} }}
             "#,
             self.congestion,
             self.coupled,
-            messages.join(", ")
+            messages.join(", "),
+            self.unpaced
         )
     }
 }
@@ -124,12 +131,12 @@ type Arm = (&'static str, Vec<(u64, Ticket<Late>)>);
 pub(super) fn page(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let mut arms: Vec<Arm> = Vec::new();
-    for congestion in CONTROLS {
+    for (id, congestion, unpaced) in SENDERS {
         for coupled in ["off", RULE] {
             let (from, to, step) = LATE;
             let times = (from..=to).step_by(if scale.claims { step } else { 10 * step });
-            let late = times.map(|at| (at, plan.add(Late { congestion, coupled, at })));
-            arms.push((congestion, late.collect()));
+            let late = times.map(|at| (at, plan.add(Late { congestion, unpaced, coupled, at })));
+            arms.push((id, late.collect()));
         }
     }
     Box::new(move |runs: &Runs| {
@@ -180,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_late_p0_is_near_its_limit_in_coupled_mode_only() {
-        let run = |coupled| Late { congestion: "cubic", coupled, at: 800 }.run(1).unwrap();
+        let run = |coupled| Late { congestion: "cubic", unpaced: 0, coupled, at: 800 }.run(1).unwrap();
         let (plain, coupled) = (run("off"), run(RULE));
         // 8 kB in 8 segments, and one more: 9522 B.
         assert!((Late::limit() - (60.0 + 38.088)).abs() < 1e-9, "{}", Late::limit());
