@@ -58,8 +58,9 @@ impl Rule for Fast {
         }
         if !bound {
             self.restart();
-            // Room for the controller below: otherwise cap and window hold each other.
-            let room = most * 11 / 10 + alpha;
+            // Room for the controller below: otherwise cap and window hold each other. Urgent data
+            // that passed the cap is no measure of what the path holds; the rate is.
+            let room = most.min(rate.bytes_in(base)) * 11 / 10 + alpha;
             return if queued < alpha && room > cap { Step::Grow(room) } else { Step::Keep };
         }
         if queued + mss < alpha {
@@ -139,5 +140,31 @@ impl Rule for AnyRule {
             Self::Fast(rule) => rule.restart(),
             Self::Copa(rule) => rule.restart(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: Bytes = Bytes::new(1000);
+
+    #[test]
+    fn room_above_the_cap_follows_the_rate_and_not_a_burst() {
+        let (rate, base) = (Rate::from_mbps(8), Duration::from_millis(40));
+        let round = Round {
+            cap: MSS * 40,
+            bound: false,
+            most: MSS * 60,
+            rate,
+            base,
+            queueing: Duration::ZERO,
+            queued: Bytes::ZERO,
+        };
+        let step = |most| Fast::default().step(&Round { most, ..round }, MSS, MSS * 2);
+        // 40 packets on the path, a tenth of that, and two in the queue.
+        assert_eq!(step(MSS * 60), Step::Grow(MSS * 46));
+        assert_eq!(step(MSS * 40), Step::Grow(MSS * 46));
+        assert_eq!(step(MSS * 20), Step::Keep);
     }
 }

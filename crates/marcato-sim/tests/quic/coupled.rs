@@ -103,15 +103,12 @@ fn late_urgent_data_behind_background_is_near_the_limit() {
             let coupled = saturated(congestion, coupling);
             let cost = 1.0 - coupled.background as f64 / alone.background as f64;
             let what = format!("{congestion:?} {coupling:?}: cost {cost:.4}, {coupled:?}");
-            assert!(coupled.p50() <= 1.15 && cost <= 0.015, "{what}");
+            assert!(coupled.p50() <= 1.15 && coupled.max() <= 1.4, "{what}");
+            assert!(cost <= 0.015, "{what}");
             if congestion == Congestion::Bbr3 {
-                // The cap leaves BBR room above what it has in flight, and BBR fills that when it
-                // probes for more: no two runs are equal, and the worst message of some needs 1.5
-                // times the limit. So the bound holds for 57 of 60.
-                assert!(coupled.ratios[56] <= 1.4, "{what}");
+                // BBR may just have given up its window to measure.
                 continue;
             }
-            assert!(coupled.max() <= 1.4, "{what}");
             // The controller keeps a window beyond the cap, and grows no further.
             let cap = coupled.lanes[0].cap.unwrap();
             assert!(coupled.window > cap && coupled.window < cap * 4, "{what}");
