@@ -4,6 +4,7 @@ use marcato_units::{Bytes, Duration, Priority, PrioritySet, Rate, Time};
 
 use super::meter::Meter;
 use super::mode::{Counters, Mode, Transition};
+use super::probe::Probe;
 use super::rule::{Fast, Round, Rule, Step};
 use super::train::Trains;
 
@@ -83,6 +84,8 @@ enum Judging {
     Skip(Bytes),
     /// A round trip is measured, until so many bytes are delivered.
     Measure(Bytes),
+    /// Background data is held back, to empty the pipe.
+    Idle,
 }
 
 /// Governor of what is in flight. Times are those of the caller's clock.
@@ -99,6 +102,7 @@ pub struct Governor<R = Fast> {
     delivered: Bytes,
     meter: Meter,
     trains: Trains,
+    probe: Probe,
     judging: Judging,
     /// Of the round that is measured: its least round trip, most in flight, and whether the cap bound.
     least: Option<Duration>,
@@ -151,6 +155,7 @@ impl<R: Rule> Governor<R> {
             delivered: Bytes::ZERO,
             meter: Meter::new(),
             trains: Trains::default(),
+            probe: Probe::default(),
             judging: Judging::Measure(Bytes::ZERO),
             least: None,
             most: Bytes::ZERO,
@@ -201,7 +206,9 @@ impl<R: Rule> Governor<R> {
         let (in_flight, before) = self.urgent.unwrap_or((Bytes::ZERO, self.delivered));
         // No burst: one packet more for each two that are acknowledged, after the first window.
         let later = (self.delivered - before - in_flight) / 2;
-        Allowance { background: self.cap, urgent: self.cap.max(in_flight) + mss * 2 + later }
+        // A packet is enough while the pipe empties: with nothing in flight, no sample would come.
+        let background = if self.probe.holds() { mss } else { self.cap };
+        Allowance { background, urgent: self.cap.max(in_flight) + mss * 2 + later }
     }
 
     /// Returns whether a chunk may join the bytes outstanding, which are those in flight and those that the
@@ -266,6 +273,7 @@ impl<R: Rule> Governor<R> {
         if self.base == Duration::MAX {
             return None;
         }
+        self.probe(now, sample);
         if mode == Mode::Startup {
             self.follow_trains();
         } else if mode == Mode::Compete && !no_cap(self.cap) {
@@ -280,6 +288,18 @@ impl<R: Rule> Governor<R> {
             self.counters.transitions += 1;
             Transition { at: now, from: mode, to: self.mode }
         })
+    }
+
+    /// Empties the pipe when a controller like BBR would give up its window to do so.
+    fn probe(&mut self, now: Time, sample: &Sample) {
+        let mss = self.config.mss;
+        let free = !sample.lost && self.cap > mss * FLOOR * 2;
+        self.probe.sample(now, sample.in_flight, sample.rtt.unwrap_or(self.rtt), mss, free);
+        if self.mode == Mode::Steady && self.dip.is_none() && self.probe.begin(now, self.base) {
+            self.judging = Judging::Idle;
+        } else if self.probe.end(now, sample.in_flight, self.base) {
+            self.judging = Judging::Skip(sample.delivered + sample.in_flight);
+        }
     }
 
     fn judge(&mut self, now: Time, sample: &Sample) {
@@ -304,7 +324,7 @@ impl<R: Rule> Governor<R> {
                 self.round_ended(now, &round, least);
                 self.lost = false;
             }
-            Judging::Drain | Judging::Skip(_) => {}
+            Judging::Drain | Judging::Skip(_) | Judging::Idle => {}
         }
     }
 

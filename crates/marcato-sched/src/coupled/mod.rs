@@ -9,6 +9,10 @@
 //! What other senders put into the queue is not ours to remove. The governor notices them and steps
 //! aside ([`Mode::Compete`]), or its own share would go to them.
 //!
+//! A controller like BBR gives up its window every ten seconds, to measure the least round trip, and urgent
+//! data waits meanwhile. The governor notices that once, and then empties the pipe at such times itself, so that
+//! the controller need not.
+//!
 //! ```
 //! use marcato_sched::coupled::{CoupledConfig, Governor, Mode, Sample};
 //! use marcato_units::{Bytes, Duration, Time};
@@ -31,6 +35,7 @@
 mod governor;
 mod meter;
 mod mode;
+mod probe;
 mod rule;
 mod switch;
 mod train;

@@ -338,3 +338,92 @@ fn the_queue_allowed_between_samples_grows_with_the_rate() {
     // 1.5 ms of data, and two packets more at rates at which acknowledgements are seen together.
     assert_eq!([0, 2, 8, 80].map(alpha), [2000, 3000, 5500, 19_000]);
 }
+
+/// Acknowledgements of one sender: rounds of 40 ms with as many packets in flight as its window holds.
+struct Acks {
+    governor: Governor,
+    now: Time,
+    delivered: Bytes,
+}
+
+impl Acks {
+    /// Sender whose cap is 43 packets.
+    fn new() -> Self {
+        let mut acks = Self { governor: governor(), now: Time::ZERO, delivered: Bytes::ZERO };
+        acks.run(Duration::from_secs(1), 42);
+        assert_eq!(
+            (acks.governor.mode(), acks.governor.allowance().background > MSS * 40),
+            (Mode::Steady, true)
+        );
+        acks
+    }
+
+    fn acknowledge(&mut self, after: Duration, in_flight: u64) {
+        self.now += after;
+        self.delivered += MSS;
+        let rtt = Some(Duration::from_millis(40));
+        let in_flight = MSS * in_flight;
+        let sample = Sample { delivered: self.delivered, in_flight, rtt, lost: false, urgent: false };
+        self.governor.sample(self.now, &sample);
+    }
+
+    /// A window of so many packets in each round trip.
+    fn run(&mut self, length: Duration, window: u64) {
+        let until = self.now + length;
+        while self.now < until {
+            self.acknowledge(Duration::from_millis(40) / u32::try_from(window).unwrap(), window);
+        }
+    }
+
+    fn holds(&self) -> bool {
+        self.governor.allowance().background == MSS
+    }
+}
+
+#[test]
+fn the_pipe_is_empty_when_bbr_would_give_up_its_window() {
+    let mut acks = Acks::new();
+    acks.run(Duration::from_millis(220), 4);
+    let end = acks.now;
+    acks.acknowledge(Duration::from_millis(10), 40);
+    // The window came back at the last acknowledgement with four packets: so the next one is known.
+    let expiry = end + Duration::from_secs(10);
+    acks.run(expiry.since(acks.now) - Duration::from_millis(110), 42);
+    assert!(!acks.holds());
+    acks.run(Duration::from_millis(10), 42);
+    assert!(acks.holds());
+    let allowance = acks.governor.allowance();
+    assert!(allowance.urgent > MSS * 40, "{allowance:?}");
+    // The pipe empties. Until 40 ms before the expiry, one packet at a time: its restart would come too early.
+    for in_flight in (0..42).rev() {
+        acks.acknowledge(Duration::from_micros(500), in_flight);
+        assert!(acks.holds(), "{in_flight}");
+    }
+    acks.acknowledge(Duration::from_millis(45), 0);
+    assert!(acks.now < expiry && !acks.holds());
+    // The acknowledgement after the expiry renews the estimate.
+    acks.acknowledge(Duration::from_millis(40), 40);
+    let renewed = acks.now;
+    assert!(renewed > expiry);
+    acks.run(Duration::from_millis(9890), 42);
+    assert!(!acks.holds());
+    acks.run(Duration::from_millis(10), 42);
+    assert!(acks.holds());
+}
+
+#[test]
+fn a_sender_that_stops_or_loses_is_not_taken_for_bbr() {
+    for (window, length) in [(4, 100), (4, 400), (1, 150)] {
+        let mut acks = Acks::new();
+        acks.run(Duration::from_millis(length), window);
+        acks.run(Duration::from_secs(11), 42);
+        assert!(!acks.governor.probe.known(), "{window} packets for {length} ms");
+    }
+    // Nothing in flight: the application had nothing to send.
+    let mut acks = Acks::new();
+    acks.run(Duration::from_millis(110), 4);
+    acks.acknowledge(Duration::ZERO, 0);
+    acks.run(Duration::from_millis(110), 4);
+    acks.run(Duration::from_secs(1), 42);
+    assert!(!acks.governor.probe.known());
+}
