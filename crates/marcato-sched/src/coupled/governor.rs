@@ -21,6 +21,8 @@ const FLAT: u32 = 3;
 /// Least time between tests, and the largest factor for it.
 const TEST_EVERY: Duration = Duration::from_secs(1);
 const BACKOFF: u32 = 16;
+/// Time in steady mode after which competing begins anew.
+const FLAPPING: Duration = Duration::from_secs(20);
 
 /// Configuration of a [`Governor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,7 @@ pub struct Governor<R = Fast> {
     tested: (Time, Rate),
     test_at: Time,
     backoff: u32,
+    left: Option<Time>,
     /// Test and squeeze: mode and rate before.
     before: (Mode, Rate),
     counters: Counters,
@@ -172,6 +175,7 @@ impl<R: Rule> Governor<R> {
             tested: (Time::ZERO, Rate::ZERO),
             test_at: Time::ZERO,
             backoff: 1,
+            left: None,
             before: (Mode::Startup, Rate::ZERO),
             counters: Counters::default(),
         }
@@ -365,17 +369,17 @@ impl<R: Rule> Governor<R> {
                 if u128::from(round.rate.as_bps()) * 1000 >= u128::from(self.before.1.as_bps()) * 925 {
                     self.test(round);
                 } else {
-                    self.compete(now, round, self.backoff * 2);
+                    self.compete(now, round, self.backoff * 4);
                 }
             }
             Mode::Test => {
                 let packets = round.rate.transmission_time(self.config.mss * 2);
                 let own = packets.min(self.base / 5 + Duration::from_millis(2));
                 if round.queueing > (self.threshold() / 2).max(own) {
-                    self.compete(now, round, self.backoff * 2);
+                    self.compete(now, round, self.backoff * 4);
                 } else {
                     if self.before.0 == Mode::Compete {
-                        self.backoff = (self.backoff / 4).max(1);
+                        self.left = Some(now);
                     } else {
                         self.meter.forget(round.rate);
                     }
@@ -443,7 +447,7 @@ impl<R: Rule> Governor<R> {
         self.hot = if round.queueing > threshold { self.hot.saturating_add(1) } else { 0 };
         let squeezed = round.rate.as_bps() < self.meter.longest().as_bps() / 2;
         if self.lost && was_hot && squeezed && round.queueing > threshold / 2 {
-            self.compete(now, round, self.backoff);
+            self.compete(now, round, self.again(now));
             return;
         }
         if self.hot >= HOT && squeezed {
@@ -462,10 +466,18 @@ impl<R: Rule> Governor<R> {
         }
     }
 
+    /// Factor of the time until the next test, when competing begins.
+    fn again(&self, now: Time) -> u32 {
+        // Soon after it ended: the test misled.
+        if self.left.is_some_and(|left| now.since(left) < FLAPPING) { self.backoff * 4 } else { 1 }
+    }
+
     fn compete(&mut self, now: Time, round: &Round, backoff: u32) {
-        self.mode = Mode::Compete;
         self.backoff = backoff.clamp(1, BACKOFF);
-        (self.calm, self.tested) = (0, (now, round.rate));
+        // A test made the rate smaller: the one before counts.
+        let rate = if self.mode == Mode::Steady { round.rate } else { self.before.1 };
+        self.mode = Mode::Compete;
+        (self.calm, self.tested) = (0, (now, rate));
         let wait = self.rtt.saturating_mul(10).saturating_mul(self.backoff);
         self.test_at = now + wait.max(TEST_EVERY);
     }
@@ -482,6 +494,7 @@ impl<R: Rule> Governor<R> {
             self.calm += 1;
             if self.calm >= CALM.0 && now.since(self.calm_since) >= CALM.1 {
                 self.cap = round.rate.bytes_in(self.base).max(round.most) + self.config.alpha(round.rate);
+                self.left = Some(now);
                 self.steady();
             }
             return;
@@ -489,7 +502,7 @@ impl<R: Rule> Governor<R> {
         self.calm = 0;
         let (tested, rate) = self.tested;
         let faster = round.rate.as_bps() > rate.as_bps().saturating_add(rate.as_bps() / 2)
-            && now.since(tested) >= self.rtt.saturating_mul(10);
+            && now.since(tested) >= self.rtt.saturating_mul(10).saturating_mul((self.backoff / 4).max(1));
         if (now < self.test_at && !faster) || round.queueing < threshold.saturating_mul(2) {
             return;
         }

@@ -427,3 +427,29 @@ fn a_sender_that_stops_or_loses_is_not_taken_for_bbr() {
     acks.run(Duration::from_secs(1), 42);
     assert!(!acks.governor.probe.known());
 }
+
+fn round(rate: Rate) -> Round {
+    let (base, cap) = (Duration::from_millis(40), MSS * 40);
+    Round { cap, bound: true, most: cap, rate, base, queueing: base, queued: rate.bytes_in(base) }
+}
+
+#[test]
+fn the_rate_that_a_test_made_small_is_no_measure_of_a_faster_one() {
+    let mut governor = governor();
+    (governor.mode, governor.before) = (Mode::Test, (Mode::Compete, Rate::from_mbps(8)));
+    let now = Time::from_secs(5);
+    governor.compete(now, &round(Rate::from_mbps(1)), 1);
+    assert_eq!(governor.tested, (now, Rate::from_mbps(8)));
+    governor.mode = Mode::Steady;
+    governor.compete(now, &round(Rate::from_mbps(1)), 1);
+    assert_eq!(governor.tested, (now, Rate::from_mbps(1)));
+}
+
+#[test]
+fn tests_that_misled_become_rare() {
+    let mut governor = governor();
+    governor.backoff = 2;
+    assert_eq!(governor.again(Time::from_secs(30)), 1);
+    governor.left = Some(Time::from_secs(20));
+    assert_eq!([39, 40].map(|now| governor.again(Time::from_secs(now))), [8, 1]);
+}
