@@ -46,10 +46,13 @@ impl CoupledConfig {
         if self.poll.is_zero() {
             return self.mss * 2;
         }
-        // What arrives between two samples is not held back. At rates at which that is several packets,
-        // acknowledgements of two packets are seen together as well.
+        // The queue shrinks until the next sample by what leaves it meanwhile, and the round trips seen
+        // are those of packets in the middle of that. At rates at which it is several packets,
+        // acknowledgements of two packets are seen together as well. Never less than with a sample for
+        // each acknowledgement: at 1 Mbit/s, a packet less costs 7 % of goodput.
         let between = rate.bytes_in(self.poll);
-        self.mss * 2 + (between * 5 / 2).min(self.mss * 2) + between * 3 / 2
+        let polled = self.mss + (between * 5 / 2).min(self.mss * 2) + between / 2;
+        polled.max(self.mss * 2)
     }
 }
 

@@ -335,8 +335,9 @@ fn packets_that_became_larger_raise_the_floor() {
 fn the_queue_allowed_between_samples_grows_with_the_rate() {
     let config = CoupledConfig { poll: Duration::from_millis(1), ..CoupledConfig::new(Bytes::new(1000)) };
     let alpha = |mbps| config.alpha(Rate::from_mbps(mbps)).get();
-    // 1.5 ms of data, and two packets more at rates at which acknowledgements are seen together.
-    assert_eq!([0, 2, 8, 80].map(alpha), [2000, 3000, 5500, 19_000]);
+    // A packet and 0.5 ms of data, and two packets more at rates at which acknowledgements are seen
+    // together; at least two packets.
+    assert_eq!([0, 2, 4, 8, 80].map(alpha), [2000, 2000, 2500, 3500, 8000]);
 }
 
 /// Acknowledgements of one sender: rounds of 40 ms with as many packets in flight as its window holds.
