@@ -120,16 +120,21 @@ async fn each_lane_of_quic_has_its_own_state() {
     let connected = async { tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept()) };
     let (client, accepted) = within(connected).await;
     let (client, accepted) = (client.unwrap(), accepted.unwrap());
-    let is_coupled = |lane: &LaneStats| lane.coupled.is_some();
+    // Acknowledgements of both may arrive together, so the governors may agree for a while.
+    let differ = |lanes: &[LaneStats]| match lanes {
+        [first, second] => {
+            first.coupled.is_some() && second.coupled.is_some() && first.coupled != second.coupled
+        }
+        _ => false,
+    };
     within(async {
-        while client.stats().lanes.iter().filter(|lane| is_coupled(lane)).count() < 2 {
+        while !differ(&client.stats().lanes) {
             exchange(&client, &accepted, &[Priority::P0, Priority::P4]).await;
         }
     })
     .await;
     let stats = client.stats();
-    assert_eq!(stats.coupled, stats.lanes[0].coupled);
-    assert_ne!(stats.lanes[0].coupled, stats.lanes[1].coupled, "two governors, with times of their own");
+    assert_eq!(stats.coupled, stats.lanes[0].coupled, "the first lane's is the connection's");
     close(client, accepted).await;
 }
 
