@@ -21,6 +21,8 @@ const FLAT: u32 = 3;
 /// Least time between tests, and the largest factor for it.
 const TEST_EVERY: Duration = Duration::from_secs(1);
 const BACKOFF: u32 = 16;
+/// Time without losses after which others in the queue are coupled as well.
+const LOSSLESS: Duration = Duration::from_secs(5);
 /// Time in steady mode after which competing begins anew.
 const FLAPPING: Duration = Duration::from_secs(20);
 
@@ -114,6 +116,8 @@ pub struct Governor<R = Fast> {
     most: Bytes,
     bound: bool,
     lost: bool,
+    /// Time of the last loss.
+    lost_at: Option<Time>,
     /// Bytes in flight, and delivered, when urgent data came.
     urgent: Option<(Bytes, Bytes)>,
     /// Startup: rounds without growth, and rate and peak at the last growth.
@@ -129,6 +133,7 @@ pub struct Governor<R = Fast> {
     tested: (Time, Rate),
     test_at: Time,
     backoff: u32,
+    /// Time at which competing ended last.
     left: Option<Time>,
     /// Test and squeeze: mode and rate before.
     before: (Mode, Rate),
@@ -167,6 +172,7 @@ impl<R: Rule> Governor<R> {
             most: Bytes::ZERO,
             bound: false,
             lost: false,
+            lost_at: None,
             urgent: None,
             flat: 0,
             grown: Rate::ZERO,
@@ -265,6 +271,7 @@ impl<R: Rule> Governor<R> {
         let newly = sample.delivered - self.delivered;
         self.delivered = sample.delivered;
         self.lost |= sample.lost;
+        self.lost_at = if sample.lost { Some(now) } else { self.lost_at };
         self.most = self.most.max(sample.in_flight);
         self.urgent = sample.urgent.then(|| self.urgent.unwrap_or((sample.in_flight, sample.delivered)));
         if let Some(rtt) = sample.rtt {
@@ -362,6 +369,18 @@ impl<R: Rule> Governor<R> {
         own.max(self.base / 10)
     }
 
+    /// Queueing delay in a test above which the queue is that of others.
+    fn left_over(&self, now: Time, rate: Rate) -> Duration {
+        let mss = self.config.mss;
+        let few = if self.lost_at.is_some_and(|at| now.since(at) < LOSSLESS) {
+            rate.transmission_time(mss * 2).min(self.base / 5 + Duration::from_millis(2))
+        } else {
+            // Coupled flows beside ours keep as many packets each, and lose none: flows that fill the queue do.
+            rate.transmission_time(self.config.alpha(rate) + mss * 3 / 2).min(self.base / 3)
+        };
+        (self.threshold() / 2).max(few)
+    }
+
     fn round_ended(&mut self, now: Time, round: &Round, least: Duration) {
         match self.mode {
             Mode::Startup => self.startup_round(round),
@@ -376,10 +395,10 @@ impl<R: Rule> Governor<R> {
                 }
             }
             Mode::Test => {
-                let packets = round.rate.transmission_time(self.config.mss * 2);
-                let own = packets.min(self.base / 5 + Duration::from_millis(2));
-                if round.queueing > (self.threshold() / 2).max(own) {
-                    self.compete(now, round, self.backoff * 4);
+                if round.queueing > self.left_over(now, round.rate) {
+                    let from_compete = self.before.0 == Mode::Compete;
+                    let backoff = if from_compete { self.backoff * 4 } else { self.again(now) };
+                    self.compete(now, round, backoff);
                 } else {
                     if self.before.0 == Mode::Compete {
                         self.left = Some(now);

@@ -454,3 +454,37 @@ fn tests_that_misled_become_rare() {
     governor.left = Some(Time::from_secs(20));
     assert_eq!([39, 40].map(|now| governor.again(Time::from_secs(now))), [8, 1]);
 }
+
+#[test]
+fn a_test_without_losses_tolerates_what_coupled_flows_keep() {
+    let mut governor = governor();
+    let rate = Rate::from_mbps(4);
+    governor.base = Duration::from_millis(60);
+    governor.meter.forget(Rate::from_mbps(20));
+    let now = Time::from_secs(10);
+    // Three and a half packets of 3 ms.
+    assert_eq!(governor.left_over(now, rate), Duration::from_micros(10_500));
+    // Of a small rate, no more than a third of the least round trip: others may have taken the rest.
+    assert_eq!(governor.left_over(now, Rate::from_mbps(1)), Duration::from_millis(20));
+    governor.lost_at = Some(Time::from_secs(6));
+    assert_eq!(governor.left_over(now, rate), Duration::from_millis(6));
+    governor.lost_at = Some(Time::from_secs(4));
+    assert_eq!(governor.left_over(now, rate), Duration::from_micros(10_500));
+}
+
+#[test]
+fn a_test_that_fails_makes_the_next_one_later() {
+    let now = Time::from_secs(10);
+    let backoff = |from| {
+        let mut governor = governor();
+        governor.base = Duration::from_millis(40);
+        governor.meter.forget(Rate::from_mbps(8));
+        (governor.mode, governor.backoff) = (Mode::Test, 2);
+        governor.before = (from, Rate::from_mbps(8));
+        governor.round_ended(now, &round(Rate::from_mbps(8)), Duration::from_millis(80));
+        assert_eq!(governor.mode(), Mode::Compete);
+        governor.backoff
+    };
+    // From steady mode, it is the first.
+    assert_eq!((backoff(Mode::Compete), backoff(Mode::Steady)), (8, 1));
+}
