@@ -1,10 +1,12 @@
 //! Experiments in a lab, beside those of virtual time.
 
+use std::thread::JoinHandle;
+
 use marcato_lab::Lab;
 use marcato_report::{Row, World};
 use marcato_scenario::{Experiment, Scenario};
 use marcato_sim::scenario::{Outcome, build};
-use marcato_units::Time;
+use marcato_units::{Duration, Time};
 
 use crate::error::SimulationError;
 use crate::plan::{Plan, Runs};
@@ -42,6 +44,29 @@ pub(crate) fn run_prepared(
     prepare(&lab)?;
     let world = marcato_trial::open_in(&experiment, lab).map_err(failed)?;
     world.run(&mut |_: Time| ()).map_err(failed)
+}
+
+/// Runs a program on a host of a lab, on a thread and runtime of its own, for as long as there is patience.
+pub(crate) fn on_host<T, F>(
+    lab: &Lab,
+    host: &str,
+    patience: Duration,
+    program: impl FnOnce() -> F + Send + 'static,
+) -> Result<JoinHandle<Result<T, SimulationError>>, SimulationError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, SimulationError>>,
+{
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        runtime.block_on(async { tokio::time::timeout(patience, program()).await.map_err(failed)? })
+    };
+    lab.thread(host, run).map_err(failed)
+}
+
+/// Result of a program on a host, when it has ended.
+pub(crate) fn joined<T>(thread: JoinHandle<Result<T, SimulationError>>) -> Result<T, SimulationError> {
+    thread.join().map_err(|_| SimulationError::Missing("end of a thread"))?
 }
 
 /// Runs a plan whose setups belong to a world.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marcato_lab::{IpDatagram, Lab, PacketEvent, Watcher};
@@ -20,7 +19,7 @@ use super::path::{Path, Scheme};
 use super::published::{TABLE1_CATS, TABLE1_FIFO};
 use super::{Answer, page};
 use crate::error::SimulationError;
-use crate::lab::failed;
+use crate::lab::{failed, joined, on_host};
 
 const TEXT: &str = "Table I once more, by `marcato-net` from end to end: its feeder over a kernel's socket, its \
     framing, TLS 1.3. FIFO is the same connection with all groups at one level. Segments have 1448 bytes, records \
@@ -86,7 +85,7 @@ fn load(path: &Path, scheme: Scheme, seed: u64) -> Result<Loaded, SimulationErro
 
     let (ready, listens) = sync_channel(1);
     let settings = config.clone();
-    let server = on_host(&lab, "sender", move || async move {
+    let server = on_host(&lab, "sender", PATIENCE, move || async move {
         let at = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
         let endpoint = Endpoint::listen(&settings, &[at.into()], &ServerSecurity::Tls(identity)).await;
         let endpoint = endpoint.map_err(failed)?;
@@ -111,7 +110,7 @@ fn load(path: &Path, scheme: Scheme, seed: u64) -> Result<Loaded, SimulationErro
     })?;
     // If the server cannot listen, its thread says why.
     let _ = listens.recv();
-    let client = on_host(&lab, "receiver", move || async move {
+    let client = on_host(&lab, "receiver", PATIENCE, move || async move {
         let security = ClientSecurity::trusting(NAME, Trust::Certificate(trust));
         let remote = Remote::new(SocketAddr::new(IpAddr::V4(address), PORT), security);
         let connection = Endpoint::connect(&config, remote).await.map_err(failed)?;
@@ -166,29 +165,6 @@ async fn receive(connection: &Connection) -> Result<[Instant; Priority::COUNT], 
         let group = message.bytes.first().map_or(usize::MAX, |&group| usize::from(group));
         *done.get_mut(group).ok_or(SimulationError::Missing("group"))? = Some(Instant::now());
     }
-}
-
-type Outcome<T> = Result<T, SimulationError>;
-
-/// Runs a program on a host, on a thread and runtime of its own.
-fn on_host<T, F>(
-    lab: &Lab,
-    host: &str,
-    program: impl FnOnce() -> F + Send + 'static,
-) -> Outcome<JoinHandle<Outcome<T>>>
-where
-    T: Send + 'static,
-    F: Future<Output = Outcome<T>>,
-{
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        runtime.block_on(async { tokio::time::timeout(PATIENCE, program()).await.map_err(failed)? })
-    };
-    lab.thread(host, run).map_err(failed)
-}
-
-fn joined<T>(thread: JoinHandle<Outcome<T>>) -> Outcome<T> {
-    thread.join().map_err(|_| SimulationError::Missing("end of a thread"))?
 }
 
 /// Notes when full packets arrive.

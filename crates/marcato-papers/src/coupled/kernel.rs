@@ -6,7 +6,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marcato_lab::Lab;
@@ -18,7 +17,7 @@ use marcato_sched::coupled::Mode;
 use marcato_units::{Bytes, Priority, Rate, Seed};
 
 use crate::error::SimulationError;
-use crate::lab::failed;
+use crate::lab::{failed, joined, on_host};
 
 /// Name in the server's certificate.
 const NAME: &str = "coupled.marcato";
@@ -272,30 +271,6 @@ fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
     Duration::from_nanos(nanos)
-}
-
-type Outcome<T> = Result<T, SimulationError>;
-
-/// Runs a program on a host, on a thread and runtime of its own.
-fn on_host<T, F>(
-    lab: &Lab,
-    host: &str,
-    patience: Duration,
-    program: impl FnOnce() -> F + Send + 'static,
-) -> Outcome<JoinHandle<Outcome<T>>>
-where
-    T: Send + 'static,
-    F: Future<Output = Outcome<T>>,
-{
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        runtime.block_on(async { tokio::time::timeout(patience, program()).await.map_err(failed)? })
-    };
-    lab.thread(host, run).map_err(failed)
-}
-
-fn joined<T>(thread: JoinHandle<Outcome<T>>) -> Outcome<T> {
-    thread.join().map_err(|_| SimulationError::Missing("end of a thread"))?
 }
 
 #[cfg(test)]
