@@ -121,7 +121,7 @@ mod tests {
         assert!(rows.iter().all(|row| row.ok().is_none()));
         let unmeasured: Vec<_> =
             rows.iter().filter(|row| row.measured_value().is_none()).map(|row| row.id()).collect();
-        // A message that never completes has no time: others fill the queue.
-        assert!(unmeasured.iter().all(|id| id.starts_with("coupled.short.80")), "{unmeasured:?}");
+        // A message that is not complete at the end of a run has no time, and may be the 99 %.
+        assert!(unmeasured.iter().all(|id| id.ends_with("p99")), "{unmeasured:?}");
     }
 }
