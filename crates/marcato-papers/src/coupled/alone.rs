@@ -71,10 +71,8 @@ fn rows(runs: &Runs, name: &str, words: &str, scale: Scale, all: &[Arms]) -> Vec
         rows.map(|(row, most)| {
             if !claimed {
                 row.unclaimed_because("no bound is promised below eight packets or one BDP of buffer")
-            } else if !scale.claims {
-                row.unclaimed_because(crate::answer::TOO_SHORT)
             } else {
-                row.at_most(most)
+                scale.claim(row, |row| row.at_most(most))
             }
         })
     });

@@ -138,10 +138,7 @@ pub(super) fn cellular(plan: &mut Plan) -> Ask {
                 ];
                 for (of, what, unit, samples, most) in claims {
                     let row = Row::new(format!("coupled.cellular.{of}"), what, unit).samples(&samples);
-                    rows.push(match scale.claims {
-                        true => row.at_most(most),
-                        false => row.unclaimed_because(crate::answer::TOO_SHORT),
-                    });
+                    rows.push(scale.claim(row, |row| row.at_most(most)));
                 }
             }
         }

@@ -14,7 +14,7 @@ mod page;
 mod share;
 mod traffic;
 
-use marcato_report::{Config, Report, World};
+use marcato_report::{Config, Report, Row, World};
 
 use crate::answer::Answer;
 use crate::experiment::WITH_LAB;
@@ -36,6 +36,11 @@ struct Scale {
 impl Scale {
     const fn of(quick: bool) -> Self {
         if quick { Self { seconds: 20, claims: false } } else { Self { seconds: 120, claims: true } }
+    }
+
+    /// Row with its bound, which a short run does not claim.
+    fn claim(self, row: Row, bounded: impl FnOnce(Row) -> Row) -> Row {
+        if self.claims { bounded(row) } else { row.unclaimed_because(crate::answer::TOO_SHORT) }
     }
 }
 

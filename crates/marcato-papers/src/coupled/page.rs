@@ -169,10 +169,7 @@ pub(super) fn page(plan: &mut Plan) -> Ask {
                 ),
                 row("plain", "the same without coupled mode", Unit::Ratio, mean(plain, 0, |it| it.ratio)),
             ];
-            let claimed = claimed.map(|(row, most)| match scale.claims {
-                true => row.at_most(most),
-                false => row.unclaimed_because(crate::answer::TOO_SHORT),
-            });
+            let claimed = claimed.map(|(row, most)| scale.claim(row, |row| row.at_most(most)));
             claimed.into_iter().chain(shown).collect()
         });
         let rows = rows.collect();

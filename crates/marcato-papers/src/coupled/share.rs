@@ -68,21 +68,17 @@ pub(super) fn beside(plan: &mut Plan) -> Ask {
             let id = format!("coupled.share.{id}");
             let p50 = ratio(&|seen| seen.percentile(Percentile::P50));
             let p99 = ratio(&|seen| seen.percentile(Percentile::P99));
-            let claim = |row: Row, bounded: fn(Row) -> Row| {
-                if scale.claims { bounded(row) } else { row.unclaimed_because(crate::answer::TOO_SHORT) }
-            };
-            rows.push(claim(row(id.clone(), "goodput over plain's", share), |row| row.at_least(0.9)));
-            rows.push(claim(row(format!("{id}.p50"), "median over plain's", p50), |row| row.at_most(1.15)));
-            rows.push(claim(row(format!("{id}.p99"), "99 % over plain's", p99), |row| row.at_most(1.4)));
+            rows.push(scale.claim(row(id.clone(), "goodput over plain's", share), |row| row.at_least(0.9)));
+            rows.push(
+                scale.claim(row(format!("{id}.p50"), "median over plain's", p50), |row| row.at_most(1.15)),
+            );
+            rows.push(
+                scale.claim(row(format!("{id}.p99"), "99 % over plain's", p99), |row| row.at_most(1.4)),
+            );
         }
         let median = Samples::new(shares).percentile(Percentile::P50).unwrap_or(f64::NAN);
         let row = Row::new("coupled.share.median", "median of the goodputs over plain's", Unit::Ratio);
-        let row = row.measured(median);
-        rows.push(if scale.claims {
-            row.at_least(0.97)
-        } else {
-            row.unclaimed_because(crate::answer::TOO_SHORT)
-        });
+        rows.push(scale.claim(row.measured(median), |row| row.at_least(0.97)));
         Answer::new("Beside other flows", prose::text(include_str!("share.md")), rows)
     })
 }
@@ -109,11 +105,7 @@ pub(super) fn among(plan: &mut Plan) -> Ask {
             let p50 = |seen: &super::cell::Seen| seen.percentile(Percentile::P50);
             let jain = row(id.clone(), "Jain's index", coupled, super::cell::Seen::jain, Unit::Ratio);
             [
-                if scale.claims {
-                    jain.at_least(0.95)
-                } else {
-                    jain.unclaimed_because(crate::answer::TOO_SHORT)
-                },
+                scale.claim(jain, |row| row.at_least(0.95)),
                 row(format!("{id}.p50"), "median over the limit", coupled, p50, Unit::Ratio),
                 row(format!("{id}.plain"), "the same without coupled mode", plain, p50, Unit::Ratio),
                 row(
