@@ -398,6 +398,19 @@ impl Quic {
         SendError::Closed(self.shared.closed().unwrap_or(Closed::Local))
     }
 
+    /// Returns the connection, if it takes messages.
+    fn sending<'a>(&self, state: &'a mut State) -> Result<(&'a mut Entry, &'a mut Session), SendError> {
+        let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
+        if entry.finishing.is_some() {
+            return Err(SendError::Closed(Closed::Local));
+        }
+        // The session has ended, and the event of its end was not dispatched yet.
+        if let Some((reason, code)) = session.ended() {
+            return Err(SendError::Closed(closed(reason, code)));
+        }
+        Ok((entry, session))
+    }
+
     /// Accepts a message, or a part of one; the flag marks the last part.
     fn take(
         &self,
@@ -410,14 +423,7 @@ impl Quic {
         let level = message.priority;
         let len = Bytes::new(message.body.len() as u64);
         let mut state = lock(&self.hub.state);
-        let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
-        if entry.finishing.is_some() {
-            return Err(SendError::Closed(Closed::Local));
-        }
-        // The session has ended, and the event of its end was not dispatched yet.
-        if let Some((reason, code)) = session.ended() {
-            return Err(SendError::Closed(closed(reason, code)));
-        }
+        let (entry, session) = self.sending(&mut state)?;
         let queued = session.conducted().level(level).queued.bytes;
         limits.admit(level, len, entry.unfinished[level.index()], queued)?;
         if message.receipt && entry.receipts.len() >= limits.receipts {
@@ -472,8 +478,8 @@ impl Transport for Quic {
 
     fn begin_long(&self) -> Result<LongId, SendError> {
         let mut state = lock(&self.hub.state);
-        let (entry, session) = state.connection(self).ok_or_else(|| self.over())?;
-        if entry.finishing.is_some() { Err(self.over()) } else { Ok(session.begin_long()) }
+        let (_, session) = self.sending(&mut state)?;
+        Ok(session.begin_long())
     }
 
     fn offer_part(
