@@ -181,13 +181,16 @@ mod tests {
         (gated, gate)
     }
 
-    /// Governor whose cap is its floor of four packets.
+    /// Governor whose cap is its floor of four packets, after a train and a loss.
     fn at_floor(gate: &Gate) -> Governed {
         let mut governed = Governed::new(MSS, AnyRule::FAST);
-        for number in 1..3 {
-            governed.acked(Duration::from_nanos(1), MSS, true);
-            governed.lost();
-            governed.sample(Time::from_millis(number), (MSS * number, gate), false, true);
+        for packet in 1..=16 {
+            let rtt = Duration::from_micros(packet * 500);
+            governed.acked(rtt, MSS, true);
+            if packet == 16 {
+                governed.lost();
+            }
+            governed.sample(Time::ZERO + rtt, (MSS * packet, gate), false, true);
         }
         governed
     }
@@ -222,7 +225,7 @@ mod tests {
         let (_, gate) = gated();
         let mut governed = at_floor(&gate);
         governed.acked(Duration::from_nanos(1), MSS, true);
-        governed.sample(Time::from_millis(9), (MSS * 3, &gate), false, false);
+        governed.sample(Time::from_millis(9), (MSS * 17, &gate), false, false);
         assert_eq!((governed.state().cap, governed.limit(false)), (None, Bytes::MAX));
         assert!(!governed.state().acts && at_floor(&gate).state().acts);
         assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
@@ -248,7 +251,7 @@ mod tests {
         controller.on_congestion_event(now + std::time::Duration::from_millis(1), now, true, false, 1200, 1);
         assert_eq!(gate.window(), MSS * 2);
         governed.acked(Duration::from_nanos(1), MSS, true);
-        governed.sample(Time::from_millis(9), (MSS * 3, &gate), false, true);
+        governed.sample(Time::from_millis(9), (MSS * 17, &gate), false, true);
         assert_eq!(governed.granted(Priority::P1), MSS * 2);
     }
 }

@@ -297,19 +297,14 @@ mod tests {
         }
     }
 
-    /// Governor of a path whose least round trip is 40 ms, after a loss: its cap is the floor of four packets.
+    /// Governor of a path that holds a packet, after a train and a loss: its cap is the floor of four packets.
     fn governor() -> Governor {
         let mut governor = Governor::new(CoupledConfig::new(Bytes::kb(1)));
-        let mut sample = Sample {
-            delivered: Bytes::kb(1),
-            in_flight: Bytes::ZERO,
-            rtt: Some(Duration::from_nanos(1)),
-            lost: true,
-            urgent: false,
-        };
-        for number in 1..3 {
-            governor.sample(Time::from_millis(number), &sample);
-            sample.delivered += Bytes::kb(1);
+        for packet in 1..=16 {
+            let rtt = Duration::from_micros(packet * 500);
+            let (delivered, in_flight) = (Bytes::kb(packet), Bytes::ZERO);
+            let sample = Sample { delivered, in_flight, rtt: Some(rtt), lost: packet == 16, urgent: false };
+            governor.sample(NOW + rtt, &sample);
         }
         assert_eq!(governor.cap(), Some(Bytes::kb(4)));
         governor
@@ -336,6 +331,17 @@ mod tests {
         assert_eq!(run(&mut conductor, &mut pipe), Run::Held);
         pipe.in_flight = Bytes::new(2500);
         assert!(matches!(run(&mut conductor, &mut pipe), Run::Fed(_)));
+    }
+
+    #[test]
+    fn a_feeder_within_a_cap_stops_where_the_cap_does() {
+        let feeder = Feeder::lean(Bytes::kb(1));
+        let fed = |in_flight| {
+            let (mut conductor, mut governor) = (conductor(), governor());
+            let mut pipe = Pipe { room: Bytes::kb(64), unsent: Bytes::ZERO, in_flight };
+            feeder.run_within(NOW, &mut conductor, &mut pipe, &mut governor)
+        };
+        assert_eq!((fed(Bytes::new(3000)), fed(Bytes::new(3001))), (Bytes::kb(1), Bytes::ZERO));
     }
 
     #[test]

@@ -316,18 +316,20 @@ fn a_queue_from_before_the_cap_goes_at_the_first_round_trip() {
 
 #[test]
 fn packets_that_became_larger_raise_the_floor() {
-    let mut governor = Governor::new(CoupledConfig::new(MSS));
+    // A train of eight packets, and the loss of the last.
+    let mut governor = governor();
     governor.set_mss(MSS * 2);
-    let mut sample = Sample {
-        delivered: MSS,
-        in_flight: MSS,
-        rtt: Some(Duration::from_nanos(1)),
-        lost: true,
-        urgent: false,
-    };
-    governor.sample(Time::from_millis(1), &sample);
-    sample.delivered += MSS;
-    governor.sample(Time::from_millis(2), &sample);
+    for packet in 1..=16 {
+        let sample = Sample {
+            delivered: MSS * packet,
+            in_flight: MSS,
+            rtt: Some(Duration::from_micros(packet * 500)),
+            lost: packet == 16,
+            urgent: false,
+        };
+        governor.sample(Time::ZERO + Duration::from_micros(packet * 500), &sample);
+    }
+    assert_eq!(governor.mode(), Mode::Steady);
     assert_eq!(governor.cap(), Some(MSS * 8));
 }
 
@@ -436,23 +438,46 @@ fn round(rate: Rate) -> Round {
 
 #[test]
 fn the_rate_that_a_test_made_small_is_no_measure_of_a_faster_one() {
-    let mut governor = governor();
-    (governor.mode, governor.before) = (Mode::Test, (Mode::Compete, Rate::from_mbps(8)));
     let now = Time::from_secs(5);
-    governor.compete(now, &round(Rate::from_mbps(1)), 1);
-    assert_eq!(governor.tested, (now, Rate::from_mbps(8)));
-    governor.mode = Mode::Steady;
-    governor.compete(now, &round(Rate::from_mbps(1)), 1);
-    assert_eq!(governor.tested, (now, Rate::from_mbps(1)));
+    for mode in [Mode::Test, Mode::Squeeze] {
+        let mut governor = governor();
+        governor.base = Duration::from_millis(40);
+        governor.meter.forget(Rate::from_mbps(8));
+        (governor.mode, governor.before) = (mode, (Mode::Compete, Rate::from_mbps(8)));
+        let others = Round { queueing: Duration::from_millis(80), ..round(Rate::from_mbps(1)) };
+        governor.round_ended(now, &others, Duration::from_millis(120));
+        assert_eq!((governor.mode(), governor.tested), (Mode::Compete, (now, Rate::from_mbps(8))));
+    }
+}
+
+#[test]
+fn a_loss_before_anything_of_ours_stood_in_a_queue_is_the_work_of_others() {
+    let first = |packets: u64, lost| {
+        let mut governor = governor();
+        for packet in 1..=packets {
+            let now = Time::ZERO + Duration::from_millis(50 + packet);
+            // Each packet waits behind the one before: a train, once there are enough.
+            let rtt = Duration::from_millis(50 + packet);
+            let (delivered, in_flight) = (MSS * packet, MSS * (10 - packet));
+            let sample = Sample { delivered, in_flight, rtt: Some(rtt), lost: false, urgent: false };
+            assert_eq!(governor.sample(now, &sample), None);
+        }
+        let (delivered, in_flight) = (MSS * packets, MSS * (10 - packets));
+        let sample = Sample { delivered, in_flight, rtt: None, lost, urgent: false };
+        governor.sample(Time::ZERO + Duration::from_millis(70), &sample);
+        governor.mode()
+    };
+    assert_eq!((first(2, false), first(2, true)), (Mode::Startup, Mode::Compete));
+    assert_eq!((first(8, false), first(8, true)), (Mode::Startup, Mode::Steady));
 }
 
 #[test]
 fn tests_that_misled_become_rare() {
     let mut governor = governor();
     governor.backoff = 2;
-    assert_eq!(governor.again(Time::from_secs(30)), 1);
+    assert_eq!(governor.again(Time::from_secs(30)), BACKOFF_FROM);
     governor.left = Some(Time::from_secs(20));
-    assert_eq!([39, 40].map(|now| governor.again(Time::from_secs(now))), [8, 1]);
+    assert_eq!([39, 40].map(|now| governor.again(Time::from_secs(now))), [8, BACKOFF_FROM]);
 }
 
 #[test]
@@ -486,5 +511,5 @@ fn a_test_that_fails_makes_the_next_one_later() {
         governor.backoff
     };
     // From steady mode, it is the first.
-    assert_eq!((backoff(Mode::Compete), backoff(Mode::Steady)), (8, 1));
+    assert_eq!((backoff(Mode::Compete), backoff(Mode::Steady)), (8, BACKOFF_FROM));
 }
