@@ -76,6 +76,7 @@ pub mod coupled;
 pub mod feeder;
 pub mod lane;
 pub mod learn;
+mod ledger;
 pub mod lowprio;
 #[cfg(feature = "alloc")]
 pub mod order;

@@ -54,8 +54,8 @@ pub use shed::{ShedPolicy, Shedding};
 pub use store::Slab;
 pub use store::{Fixed, Store};
 
+use crate::ledger::{Ledger, Levels};
 use deadline::Deadlines;
-use debt::{Ledger, Levels};
 use drain::Drain;
 use store::{NO_SLOT, Slot, State};
 
