@@ -4,7 +4,7 @@
 //! watermark it is *in debt* and passed over, until paybacks bring its debt below its low watermark
 //! and it is *eligible* again. The most urgent non-empty eligible level sends.
 
-use marcato_units::{Bytes, Priority};
+use marcato_units::{Bytes, Duration, Priority, Rate};
 use thiserror::Error;
 
 const LEVELS: usize = Priority::COUNT;
@@ -133,6 +133,11 @@ pub enum DebtError {
 const AUTHORS_MULTIPLIERS: [Multiplier; LEVELS] =
     [Multiplier(250), Multiplier(500), Multiplier(1000), Multiplier(1500), Multiplier(2000)];
 
+/// Spans of [`Debt::web_at`] for P0 to P3, in milliseconds.
+const WEB_SPANS: [u64; LEVELS - 1] = [1000, 500, 250, 125];
+/// Least rate of [`Debt::web_at`]. It carries 256 kB in a second.
+const WEB_FLOOR: Rate = Rate::from_kbps(2048);
+
 impl Debt {
     /// Returns the parameters that the authors ran for Table I: H 60, 30, 15 and 6 kB, L half of
     /// it, M 0.25, 0.5, 1, 1.5 and 2; P4 is never in debt; M_total over all five levels. The paper
@@ -184,6 +189,47 @@ impl Debt {
     pub const fn strict() -> Self {
         let mut debt = Self::authors();
         debt.watermarks = [None; LEVELS];
+        debt
+    }
+
+    /// Returns the rules of [`marcato`](Self::marcato) with watermarks for web pages: H 256, 128, 64 and
+    /// 32 kB, L half of it.
+    ///
+    /// The other presets suit messages of some kilobytes. A stylesheet of 300 kB would be in debt
+    /// after 60 kB, and the page would wait for its images. [`web_at`](Self::web_at) also follows the
+    /// rate of the connection.
+    pub const fn web() -> Self {
+        let mut debt = Self::marcato();
+        debt.watermarks = [
+            Some(Watermarks::half_of(Bytes::kb(256))),
+            Some(Watermarks::half_of(Bytes::kb(128))),
+            Some(Watermarks::half_of(Bytes::kb(64))),
+            Some(Watermarks::half_of(Bytes::kb(32))),
+            None,
+        ];
+        debt
+    }
+
+    /// Returns the rules of [`web`](Self::web) for a connection that carries `rate` and sends chunks
+    /// of `chunk`. H of P0 to P3 is the data that it carries in 1000, 500, 250 and 125 ms, and at
+    /// least that of `web`. No watermark is below a chunk.
+    ///
+    /// A level may then run ahead for the same time at every rate. All watermarks grow by the same
+    /// factor.
+    ///
+    /// ```
+    /// use marcato_sched::Debt;
+    /// use marcato_units::{Bytes, Rate};
+    /// let debt = Debt::web_at(Rate::from_mbps(80), Bytes::kb(10));
+    /// assert_eq!(debt.watermarks[0].map(|marks| marks.high), Some(Bytes::kb(10_000)));
+    /// assert_eq!(Debt::web_at(Rate::ZERO, Bytes::kb(1)), Debt::web());
+    /// ```
+    pub fn web_at(rate: Rate, chunk: Bytes) -> Self {
+        let mut debt = Self::web();
+        for (watermarks, millis) in debt.watermarks.iter_mut().zip(WEB_SPANS) {
+            let high = rate.max(WEB_FLOOR).bytes_in(Duration::from_millis(millis)).max(chunk);
+            *watermarks = Some(Watermarks::half_of(high));
+        }
         debt
     }
 
@@ -310,7 +356,7 @@ mod tests {
 
     #[test]
     fn every_preset_is_valid() {
-        for debt in [Debt::authors(), Debt::paper(), Debt::marcato(), Debt::strict()] {
+        for debt in [Debt::authors(), Debt::paper(), Debt::marcato(), Debt::strict(), Debt::web()] {
             assert_eq!(debt.validate(CHUNK), Ok(()));
             assert_eq!(debt.validate(Bytes::new(1500)), Ok(()));
         }
@@ -386,6 +432,22 @@ mod tests {
     }
 
     #[test]
+    fn watermarks_of_the_web_follow_the_rate() {
+        let highs = |debt: Debt| debt.watermarks.map(|marks| marks.map(|marks| marks.high.get() / 1000));
+        assert_eq!(highs(Debt::web()), [Some(256), Some(128), Some(64), Some(32), None]);
+        // At the floor of 2.048 Mbit/s and below, and with a segment of the loopback interface.
+        assert_eq!(Debt::web_at(Rate::from_kbps(2048), CHUNK), Debt::web());
+        assert_eq!(
+            highs(Debt::web_at(Rate::ZERO, Bytes::kb(65))),
+            [Some(256), Some(128), Some(65), Some(65), None]
+        );
+        assert_eq!(
+            highs(Debt::web_at(Rate::from_mbps(1000), Bytes::kb(256))),
+            [Some(125_000), Some(62_500), Some(31_250), Some(15_625), None]
+        );
+    }
+
+    #[test]
     fn the_wait_bound_of_p4_is_the_published_arithmetic() {
         let debt = Debt::authors();
         // B_3 = 6 + 1; B_2 = 15 + 1.5 B_3 + 1; B_1 = 30 + B_2 + 1.5 B_3 + 1; B_0 = 60 + 0.5 B_1 +
@@ -398,6 +460,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn rules_of_the_web_are_valid_for_their_chunk(bits in any::<u64>(), chunk in 1u64..) {
+            let chunk = Bytes::new(chunk);
+            prop_assert_eq!(Debt::web_at(Rate::from_bps(bits), chunk).validate(chunk), Ok(()));
+        }
+
         #[test]
         fn a_payback_is_the_truncated_product(bytes in any::<u64>(), m in 0u32..=1_000_000) {
             let exact = u128::from(bytes) * u128::from(m) / 1000;
