@@ -1,6 +1,6 @@
 //! Ledger of debts: the state that the rules of [`Debt`] change (CATS §II-E).
 //!
-//! The [`Conductor`](crate::Conductor) chooses its levels by it.
+//! The [`Conductor`](crate::Conductor) and the [`exchange`](crate::exchange) choose their levels by it.
 
 use marcato_units::{Bytes, Priority};
 
@@ -86,6 +86,25 @@ impl Ledger {
         }
     }
 
+    /// Converts the debts from the rules `from` to the rules `to`, so that each stays the same part
+    /// of its high watermark. Truncates, and forgives what exceeds the new watermark.
+    ///
+    /// A debt in bytes would last a hundred times as long on a connection that has become a hundred
+    /// times slower.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn convert(&mut self, from: &Debt, to: &Debt) {
+        for i in 0..LEVELS {
+            if let (Some(old), Some(new)) = (from.watermarks[i], to.watermarks[i])
+                && old != new
+            {
+                let (debt, old, new) = (self.debts[i].get(), old.high.get().max(1), new.high.get());
+                let part = u128::from(debt) * u128::from(new) / u128::from(old);
+                self.debts[i] = Bytes::new(u64::try_from(part).map_or(new, |part| part.min(new)));
+            }
+            self.settle(to, i);
+        }
+    }
+
     /// Makes level `i` eligible if its debt is below its low watermark.
     #[inline]
     fn settle(&mut self, rules: &Debt, i: usize) {
@@ -98,6 +117,8 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "alloc")]
+    use marcato_units::Rate;
 
     #[test]
     fn a_sole_level_that_equation_1_cannot_free_is_set_just_below_l() {
@@ -108,6 +129,32 @@ mod tests {
         assert_eq!(ledger.choose(&rules, 0b10), Some((Priority::P1, true)));
         // Factor 0.5 / 0.5 changes nothing; then the debt is set just below L.
         assert_eq!(ledger.debts[1], Bytes::new(14_999));
+    }
+
+    #[cfg(feature = "alloc")]
+    #[test]
+    fn a_debt_stays_the_same_part_of_its_watermark() {
+        let at = |mbps| Debt::web_at(Rate::from_mbps(mbps), Bytes::kb(1));
+        let mut ledger = Ledger::CLEAR;
+        // P1 has 500 ms: 625 kB at 10 Mbit/s.
+        ledger.charge(&at(10), Priority::P1, Bytes::kb(500), 0b110);
+        ledger.charge(&at(10), Priority::P2, Bytes::kb(313), 0b100);
+        assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(187), 0));
+        ledger.charge(&at(10), Priority::P1, Bytes::kb(438), 0b110);
+        assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(625), 0b10));
+        ledger.convert(&at(10), &at(100));
+        assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(6250), 0b10));
+        ledger.convert(&at(100), &at(10));
+        assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(625), 0b10));
+        // A debt beyond the watermark, by a chunk, is brought back to it.
+        for debt in [Bytes::new(625_999), Bytes::MAX] {
+            ledger.debts[1] = debt;
+            ledger.convert(&at(10), &at(100));
+            assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(6250), 0b10));
+        }
+        // A level without watermarks owes nothing and is never in debt.
+        ledger.convert(&at(100), &Debt::strict());
+        assert_eq!(ledger.in_debt, 0);
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! application declares or the scheduler [`learn`]s. A lane of the low layer has its own congestion
 //! controller ([`lowprio`]). Engines that work stream by stream take their [`order`] from here, too.
 //!
+//! Responses of HTTP have no known length. An [`exchange`] orders them, by the same debts.
+//!
 //! Nothing here does input or output, reads a clock or stores a byte of payload. The application
 //! keeps its bytes by [`MessageId`]; the Conductor stores lengths only.
 //!
@@ -73,6 +75,8 @@ extern crate std;
 
 pub mod conductor;
 pub mod coupled;
+#[cfg(feature = "alloc")]
+pub mod exchange;
 pub mod feeder;
 pub mod lane;
 pub mod learn;

@@ -1,0 +1,124 @@
+//! Errors of an exchange, one enum per operation.
+
+use marcato_units::Bytes;
+use thiserror::Error;
+
+use crate::conductor::DebtError;
+
+/// Error returned for an invalid configuration of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// The rules of debt would starve a level.
+    #[error(transparent)]
+    Debt(#[from] DebtError),
+    /// A turn of no bytes would never end.
+    #[error("`turn` is zero: set it to the bytes that an incremental response sends in a turn")]
+    TurnIsZero,
+}
+
+/// Error returned when a response is not opened. Nothing of it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OpenError {
+    /// The stream has an open response.
+    #[error("the stream has an open response: close that one first")]
+    AlreadyOpen,
+    /// The limit of open responses is reached.
+    #[error("{limit} responses are open already: reset this stream, or close a response")]
+    TooMany {
+        /// Most responses open at once.
+        limit: usize,
+    },
+    /// The id of the stream is 2^62 or more.
+    #[error("the id of a stream is below 2^62: number the streams from 0")]
+    IdTooLarge,
+}
+
+/// Error returned when bytes are not accepted. None of them are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SupplyError {
+    /// The stream has no open response.
+    #[error("the stream has no open response: drop the bytes")]
+    Unknown,
+    /// The response has been finished.
+    #[error("the response is finished: supply its bytes before that")]
+    Finished,
+    /// More bytes would be staged than the limit.
+    #[error("more than {limit} would be staged: supply the bytes after some have been granted")]
+    TooMuch {
+        /// Most bytes staged for one response.
+        limit: Bytes,
+    },
+}
+
+/// Error returned when a response cannot be finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FinishError {
+    /// The stream has no open response.
+    #[error("the stream has no open response: forget the stream")]
+    Unknown,
+}
+
+/// Error returned when a response cannot be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HoldError {
+    /// The stream has no open response.
+    #[error("the stream has no open response: forget the stream")]
+    Unknown,
+}
+
+/// Error returned when a response cannot be released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReleaseError {
+    /// The stream has no open response.
+    #[error("the stream has no open response: forget the stream")]
+    Unknown,
+}
+
+/// Error returned when the parameters of a response cannot change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReprioritiseError {
+    /// The stream has no open response.
+    #[error("the stream has no open response: keep the parameters until it is opened")]
+    Unknown,
+}
+
+/// Error returned when a response cannot be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CloseError {
+    /// The stream has no open response.
+    #[error("the stream has no open response: forget the stream")]
+    Unknown,
+}
+
+/// Error returned when bytes cannot be booked as sent. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SentError {
+    /// The stream has no open response. Closing it has returned its outstanding bytes.
+    #[error("the stream has no open response, so none of its bytes are outstanding: forget the stream")]
+    Unknown,
+    /// The bytes exceed those outstanding.
+    #[error("only {outstanding} of the response are outstanding: report each byte once")]
+    MoreThanOutstanding {
+        /// Bytes granted and not yet reported.
+        outstanding: Bytes,
+    },
+}
+
+/// Error returned when a grant cannot be taken back. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum RefuseError {
+    /// It is not the latest grant, has been refused before, or its response has since been closed.
+    #[error("only the latest grant can be refused, once, and only while its response is open")]
+    NotTheLatest,
+    /// The bytes taken exceed the grant.
+    #[error("{taken} is more than the grant of {granted}: refuse with the bytes that the transport took")]
+    TakenExceedsGrant {
+        /// Bytes that the transport took, according to the caller.
+        taken: Bytes,
+        /// Length of the grant.
+        granted: Bytes,
+    },
+    /// Bytes to be taken back have been reported as sent.
+    #[error("bytes of the grant have been reported as sent: refuse a grant before that")]
+    Sent,
+}

@@ -1,0 +1,56 @@
+//! Grants of an exchange, and what it tells of a response.
+
+use marcato_units::{Bytes, Priority};
+
+use super::parameters::Parameters;
+use crate::order::StreamId;
+
+/// One chunk of one response, to be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// Stream of the response.
+    pub stream: StreamId,
+    /// Offset of the first byte in the response.
+    pub offset: Bytes,
+    /// Number of bytes. Zero only with [`fin`](Self::fin), for a response whose end became known
+    /// after its last byte was granted.
+    pub len: Bytes,
+    /// True if the response ends with these bytes.
+    pub fin: bool,
+    /// Level that the bytes are charged to.
+    pub priority: Priority,
+}
+
+/// Response that has been opened and not closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Response {
+    /// Stream of the response.
+    pub stream: StreamId,
+    /// Present priority parameters.
+    pub parameters: Parameters,
+    /// Bytes supplied and not yet granted.
+    pub staged: Bytes,
+    /// Bytes granted so far.
+    pub granted: Bytes,
+    /// Bytes granted that the transport has not yet sent.
+    pub outstanding: Bytes,
+    /// True while the response is held.
+    pub held: bool,
+    /// True if no byte will be added.
+    pub finished: bool,
+    /// True once its end has been granted.
+    pub ended: bool,
+}
+
+/// State of a response when it was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Closed {
+    /// Bytes granted.
+    pub granted: Bytes,
+    /// Bytes supplied that will never be granted.
+    pub dropped: Bytes,
+    /// Bytes granted that had not been sent. They no longer count as outstanding.
+    pub returned: Bytes,
+    /// True if its end had been granted.
+    pub ended: bool,
+}

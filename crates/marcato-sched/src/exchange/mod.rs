@@ -1,0 +1,549 @@
+//! The exchange: responses of unknown length, and the choice of the response that sends next.
+//!
+//! The [`Conductor`](crate::Conductor) orders messages whose length is known when they are offered.
+//! A response of HTTP often has no known length: its bytes arrive from a file or an origin while it
+//! waits. An [`Exchange`] knows only how many bytes of it have arrived. HTTP/2 and HTTP/3 use the
+//! same type.
+//!
+//! # Order
+//! 1. The level: each [`Urgency`] belongs to one ([`LevelTable`]). Levels take precedence and owe each
+//!    other by the same debts as in the Conductor (CATS §II-E).
+//! 2. Within the level, the exact urgency (RFC 9218 §4.1).
+//! 3. Within an urgency, responses follow the ids of their streams, which is the order of the
+//!    requests. Incremental ones take turns instead. If both kinds wait, they alternate. First turns
+//!    of incremental responses come before later ones (RFC 9218 §10).
+//!
+//! Debts bound the wait of each level. Within a level nothing does: an endless response delays the
+//! less urgent ones of its level, as the client has asked. Mark it as incremental, or give it another
+//! level.
+//!
+//! A response waits only while it can send. It cannot while nothing of it is staged, or while it is
+//! [held](Exchange::hold), for example because its stream has no credit. It then delays no other
+//! response, and its level does not count as waiting.
+//!
+//! # Outstanding bytes
+//! Granted bytes pass the queue of a transport, which is first in, first out. The exchange counts those
+//! that have not [left](Exchange::sent) it. Closing a response returns what a reset stream never
+//! sends, so the count is zero once every response is closed.
+//!
+//! # Cost
+//! Every call takes time logarithmic in the open responses. A grant never allocates. Other calls do
+//! where a table grows. Tables do not shrink: they take at most about 700 bytes for each response of the
+//! [limit](Config::max_responses).
+//!
+//! ```
+//! use marcato_sched::exchange::{Config, Exchange, Parameters, Urgency};
+//! use marcato_sched::order::StreamId;
+//! use marcato_units::Bytes;
+//!
+//! let mut exchange = Exchange::new(Config::default())?;
+//! let (photo, style) = (StreamId(1), StreamId(3));
+//!
+//! exchange.open(photo, Parameters::incremental(Urgency::DEFAULT))?;
+//! exchange.supply(photo, Bytes::kb(60))?;
+//! exchange.open(style, Parameters::sequential(Urgency::MOST))?;
+//!
+//! // Nothing of the stylesheet has arrived, so the photo goes on.
+//! let grant = exchange.grant(Bytes::new(1400)).expect("the photo waits");
+//! assert_eq!((grant.stream, grant.len), (photo, Bytes::new(1400)));
+//!
+//! // The stylesheet overtakes it. Its length is known only now.
+//! exchange.supply(style, Bytes::new(900))?;
+//! exchange.finish(style)?;
+//! let grant = exchange.grant(Bytes::new(1400)).expect("both wait");
+//! assert_eq!((grant.stream, grant.len, grant.fin), (style, Bytes::new(900), true));
+//!
+//! // Its stream has credit for 500 bytes only. It steps aside until there is more.
+//! exchange.refuse(grant, Bytes::new(500))?;
+//! exchange.hold(style)?;
+//! assert_eq!(exchange.grant(Bytes::new(1400)).map(|grant| grant.stream), Some(photo));
+//! exchange.release(style)?;
+//! let grant = exchange.grant(Bytes::new(1400)).expect("both wait");
+//! assert_eq!((grant.stream, grant.offset, grant.len), (style, Bytes::new(500), Bytes::new(400)));
+//!
+//! // The client cancels the photo.
+//! assert_eq!(exchange.close(photo)?.dropped, Bytes::new(57_200));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod config;
+mod counter;
+pub mod error;
+mod grant;
+mod parameters;
+mod ready;
+mod table;
+mod urgency;
+
+use marcato_units::{Bytes, Priority, PrioritySet, Rate};
+
+pub use config::{Config, Rules};
+pub use counter::Counters;
+pub use error::{
+    CloseError, ConfigError, FinishError, HoldError, OpenError, RefuseError, ReleaseError, ReprioritiseError,
+    SentError, SupplyError,
+};
+pub use grant::{Closed, Grant, Response};
+pub use parameters::Parameters;
+pub use urgency::{LevelTable, Urgency};
+
+use crate::conductor::Debt;
+use crate::ledger::{Ledger, Levels};
+use crate::order::StreamId;
+use ready::{Group, Ready, Slot};
+use table::Table;
+
+/// State needed to replay the latest grant with fewer bytes.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    grant: Grant,
+    slot: Slot,
+    /// Debts before the choice.
+    ledger: Ledger,
+    /// Levels that waited at that time.
+    waiting: Levels,
+    redistributed: bool,
+    /// Turn of the response before the grant.
+    turn: u64,
+    /// Urgencies whose incremental responses were next before the grant.
+    incremental_next: u8,
+}
+
+/// Holds the responses of a connection and grants one chunk at a time to the response whose turn it is.
+///
+/// It stores lengths, never bytes. See the [module](self) for the order.
+///
+/// A stream takes part from [`open`](Self::open) to [`close`](Self::close). Close every response, also
+/// one whose end has been granted, when its stream is over.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    config: Config,
+    /// Rules at the present rate.
+    rules: Debt,
+    ledger: Ledger,
+    /// Urgencies of each level: bit i for urgency i.
+    urgencies: [u8; Priority::COUNT],
+    /// Levels with a response that can send.
+    waiting: Levels,
+    table: Table,
+    ready: Ready,
+    /// Urgencies whose incremental responses are next, if both kinds wait.
+    incremental_next: u8,
+    /// Number of the latest turn of an incremental response.
+    turn: u64,
+    staged: Bytes,
+    outstanding: Bytes,
+    latest: Option<Latest>,
+    counters: Counters,
+}
+
+impl Exchange {
+    /// Most responses of any configuration.
+    const MOST: usize = 1 << 24;
+    /// Ids of streams are below this number (RFC 9000 §2.1).
+    const IDS: u64 = 1 << 62;
+
+    /// Creates an exchange without responses.
+    ///
+    /// # Errors
+    /// If the rules of debt would starve a level, or a turn has no bytes.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let rules = config.debt()?;
+        let mut urgencies = [0; Priority::COUNT];
+        for urgency in (0..=Urgency::LEAST.get()).filter_map(Urgency::new) {
+            urgencies[config.levels.level(urgency).index()] |= 1 << urgency.get();
+        }
+        Ok(Self {
+            config: Config { max_responses: config.max_responses.min(Self::MOST), ..config },
+            rules,
+            ledger: Ledger::CLEAR,
+            urgencies,
+            waiting: 0,
+            table: Table::new(),
+            ready: Ready::new(),
+            incremental_next: 0,
+            turn: 0,
+            staged: Bytes::ZERO,
+            outstanding: Bytes::ZERO,
+            latest: None,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Adopts the rate that the connection carries, and the largest budget that will be requested.
+    /// Watermarks [follow](Rules::FollowRate) them. A debt stays the same part of its watermark.
+    ///
+    /// Call it whenever the size of chunks is computed anew. [`Rules::Fixed`] ignores it.
+    pub fn set_rate(&mut self, rate: Rate, chunk: Bytes) {
+        let rules = self.config.rules.at(rate, chunk);
+        if rules != self.rules {
+            self.ledger.convert(&self.rules, &rules);
+            if let Some(latest) = &mut self.latest {
+                latest.ledger.convert(&self.rules, &rules);
+            }
+            self.rules = rules;
+        }
+    }
+}
+
+/// Calls of the application and of the stream.
+impl Exchange {
+    /// Opens a response, of which nothing is staged yet.
+    ///
+    /// # Errors
+    /// If the stream has an open response, the limit of open responses is reached, or the id of the
+    /// stream is invalid. Responses that are not opened are counted.
+    pub fn open(&mut self, stream: StreamId, parameters: Parameters) -> Result<(), OpenError> {
+        let limit = self.config.max_responses;
+        let opened = if stream.0 >= Self::IDS {
+            Err(OpenError::IdTooLarge)
+        } else if self.table.find(stream).is_some() {
+            Err(OpenError::AlreadyOpen)
+        } else if self.table.len() >= limit {
+            Err(OpenError::TooMany { limit })
+        } else {
+            Ok(())
+        };
+        match opened {
+            Ok(()) => {
+                if self.table.add(stream, parameters) {
+                    self.ready.grow();
+                }
+                self.counters.opened += 1;
+            }
+            Err(_) => self.counters.not_opened += 1,
+        }
+        opened
+    }
+
+    /// Adds `bytes` to what is staged of a response.
+    ///
+    /// # Errors
+    /// If the stream has no open response, the response is finished, or too much would be staged.
+    pub fn supply(&mut self, stream: StreamId, bytes: Bytes) -> Result<(), SupplyError> {
+        let slot = self.table.find(stream).ok_or(SupplyError::Unknown)?;
+        let record = &mut self.table[slot];
+        if record.finished {
+            return Err(SupplyError::Finished);
+        }
+        let limit = self.config.max_staged;
+        let staged = record.staged.checked_add(bytes).filter(|staged| *staged <= limit);
+        let Some(staged) = staged else {
+            self.counters.not_supplied += bytes;
+            return Err(SupplyError::TooMuch { limit });
+        };
+        record.staged = staged;
+        self.staged += bytes;
+        self.counters.supplied += bytes;
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Declares that the response ends with the bytes supplied so far. Finishing it again changes
+    /// nothing.
+    ///
+    /// If its last byte has been granted already, a grant without bytes announces the end. Finish a
+    /// response before that wherever the end is known.
+    ///
+    /// # Errors
+    /// If the stream has no open response.
+    pub fn finish(&mut self, stream: StreamId) -> Result<(), FinishError> {
+        let slot = self.table.find(stream).ok_or(FinishError::Unknown)?;
+        self.table[slot].finished = true;
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Takes a response out of the order until it is [released](Self::release), for example while
+    /// its stream has no credit. No other response is affected.
+    ///
+    /// # Errors
+    /// If the stream has no open response.
+    pub fn hold(&mut self, stream: StreamId) -> Result<(), HoldError> {
+        let slot = self.table.find(stream).ok_or(HoldError::Unknown)?;
+        self.table[slot].held = true;
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Returns a held response to its place in the order.
+    ///
+    /// # Errors
+    /// If the stream has no open response.
+    pub fn release(&mut self, stream: StreamId) -> Result<(), ReleaseError> {
+        let slot = self.table.find(stream).ok_or(ReleaseError::Unknown)?;
+        self.table[slot].held = false;
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Changes the priority parameters of the bytes that have not been granted.
+    ///
+    /// # Errors
+    /// If the stream has no open response.
+    pub fn reprioritise(
+        &mut self,
+        stream: StreamId,
+        parameters: Parameters,
+    ) -> Result<(), ReprioritiseError> {
+        let slot = self.table.find(stream).ok_or(ReprioritiseError::Unknown)?;
+        self.table[slot].parameters = parameters;
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Closes a response at any time: its stream is over or was reset. What is staged is dropped, and
+    /// what is outstanding is returned.
+    ///
+    /// # Errors
+    /// If the stream has no open response.
+    pub fn close(&mut self, stream: StreamId) -> Result<Closed, CloseError> {
+        let slot = self.table.find(stream).ok_or(CloseError::Unknown)?;
+        if self.latest.is_some_and(|latest| latest.slot == slot) {
+            self.latest = None;
+        }
+        let record = &mut self.table[slot];
+        let closed = Closed {
+            granted: record.granted,
+            dropped: record.staged,
+            returned: record.outstanding,
+            ended: record.ended,
+        };
+        record.held = true;
+        self.place(slot);
+        self.table.remove(slot);
+        self.staged -= closed.dropped;
+        self.outstanding -= closed.returned;
+        self.counters.dropped += closed.dropped;
+        self.counters.closed += 1;
+        Ok(closed)
+    }
+
+    /// Puts the response in `slot` where its state belongs, after any change of it.
+    #[inline]
+    fn place(&mut self, slot: Slot) {
+        let record = &mut self.table[slot];
+        let (from, to, rank) = (record.place, record.group(), record.rank());
+        if let Some(group) = to
+            && from == to
+        {
+            self.ready.rank(group, slot, rank);
+            return;
+        }
+        record.place = to;
+        if let Some(group) = from {
+            self.ready.remove(group, slot);
+        }
+        if let Some(group) = to {
+            self.ready.insert(group, slot, rank);
+        }
+        let urgencies = self.ready.urgencies();
+        self.waiting = 0;
+        for (level, of_level) in self.urgencies.iter().enumerate() {
+            self.waiting |= Levels::from(of_level & urgencies != 0) << level;
+        }
+    }
+}
+
+/// Calls of the transport.
+impl Exchange {
+    /// Grants the next chunk: at most `budget` bytes of one response. Returns `None` if no response
+    /// can send or the budget is zero.
+    ///
+    /// If a response can send and the budget is not zero, something is granted.
+    pub fn grant(&mut self, budget: Bytes) -> Option<Grant> {
+        if budget.is_zero() {
+            return None;
+        }
+        let (ledger, waiting) = (self.ledger, self.waiting);
+        let (priority, redistributed) = self.ledger.choose(&self.rules, waiting)?;
+        let (slot, group) = self.next(priority)?;
+        self.counters.redistributions += u64::from(redistributed);
+
+        let most = if self.takes_turns(group) { budget.min(self.config.turn) } else { budget };
+        let record = &mut self.table[slot];
+        let offset = record.granted;
+        let len = record.staged.min(most);
+        record.staged -= len;
+        record.granted += len;
+        record.outstanding += len;
+        let fin = record.finished && record.staged.is_zero();
+        record.ended = fin;
+        let grant = Grant { stream: record.stream, offset, len, fin, priority };
+        let latest = Latest {
+            grant,
+            slot,
+            ledger,
+            waiting,
+            redistributed,
+            turn: record.turn,
+            incremental_next: self.incremental_next,
+        };
+
+        let urgency = 1 << record.parameters.urgency.get();
+        if record.parameters.incremental {
+            self.turn += 1;
+            record.turn = self.turn;
+            self.incremental_next &= !urgency;
+        } else {
+            self.incremental_next |= urgency;
+        }
+        self.place(slot);
+        self.staged -= len;
+        self.outstanding += len;
+        self.counters.granted[priority.index()] += len;
+        self.ledger.charge(&self.rules, priority, len, waiting);
+        self.latest = Some(latest);
+        Some(grant)
+    }
+
+    /// Takes the latest grant back except for its first `taken` bytes. The state is then as if exactly
+    /// these had been granted. If `taken` is zero, it is as if there had been no grant; a grant
+    /// without bytes is taken back as well. If `taken` is the whole grant, nothing changes.
+    ///
+    /// Other calls may come between the grant and its refusal, except the closing of its response. A
+    /// new rate counts as if it had come before the grant.
+    ///
+    /// # Errors
+    /// If it is not the latest grant, was refused before, or its response has been closed. Also if
+    /// `taken` exceeds it, or bytes of it have been reported as [sent](Self::sent).
+    pub fn refuse(&mut self, grant: Grant, taken: Bytes) -> Result<(), RefuseError> {
+        let latest = self.latest.filter(|latest| latest.grant == grant).ok_or(RefuseError::NotTheLatest)?;
+        if taken > grant.len {
+            return Err(RefuseError::TakenExceedsGrant { taken, granted: grant.len });
+        }
+        if taken == grant.len && !taken.is_zero() {
+            self.latest = None;
+            return Ok(());
+        }
+        let returned = grant.len - taken;
+        let record = &mut self.table[latest.slot];
+        if returned > record.outstanding {
+            return Err(RefuseError::Sent);
+        }
+        self.latest = None;
+        record.staged += returned;
+        record.granted -= returned;
+        record.outstanding -= returned;
+        record.ended = false;
+        self.ledger = latest.ledger;
+        if taken.is_zero() {
+            record.turn = latest.turn;
+            self.incremental_next = latest.incremental_next;
+            self.counters.redistributions -= u64::from(latest.redistributed);
+        } else {
+            // The same choice from the same debts, redistribution included.
+            let _ = self.ledger.choose(&self.rules, latest.waiting);
+            self.ledger.charge(&self.rules, grant.priority, taken, latest.waiting);
+        }
+        self.place(latest.slot);
+        self.staged += returned;
+        self.outstanding -= returned;
+        self.counters.granted[grant.priority.index()] -= returned;
+        self.counters.refusals += 1;
+        Ok(())
+    }
+
+    /// Books `bytes` of a response as sent: they have left the queue of the transport, and are no
+    /// longer outstanding.
+    ///
+    /// # Errors
+    /// If the stream has no open response, or fewer bytes are outstanding.
+    pub fn sent(&mut self, stream: StreamId, bytes: Bytes) -> Result<(), SentError> {
+        let slot = self.table.find(stream).ok_or(SentError::Unknown)?;
+        let record = &mut self.table[slot];
+        let outstanding = record.outstanding;
+        if bytes > outstanding {
+            return Err(SentError::MoreThanOutstanding { outstanding });
+        }
+        record.outstanding -= bytes;
+        self.outstanding -= bytes;
+        Ok(())
+    }
+
+    /// Returns the response that the next grant would serve. Reserve credit for it before that.
+    pub fn peek(&self) -> Option<Response> {
+        let (priority, _) = { self.ledger }.choose(&self.rules, self.waiting)?;
+        let (slot, _) = self.next(priority)?;
+        Some(self.table[slot].view())
+    }
+
+    /// Returns the response of `level` whose turn it is, and its group.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a byte has at most 8 zeros")]
+    fn next(&self, level: Priority) -> Option<(Slot, Group)> {
+        let urgencies = self.urgencies[level.index()] & self.ready.urgencies();
+        // Bit 0 is the most urgent.
+        let urgency = Urgency::new(urgencies.trailing_zeros() as u8)?;
+        let sequential = Group::of(Parameters::sequential(urgency));
+        let incremental = Group::of(Parameters::incremental(urgency));
+        let first = |group| self.ready.first(group).map(|slot| (slot, group));
+        if self.incremental_next >> urgency.get() & 1 == 1 {
+            first(incremental).or_else(|| first(sequential))
+        } else {
+            first(sequential).or_else(|| first(incremental))
+        }
+    }
+
+    /// True if a response of this group shares its urgency with others, and any of them is
+    /// incremental.
+    #[inline]
+    fn takes_turns(&self, group: Group) -> bool {
+        let incremental = self.ready.len(group.incremental());
+        incremental > 0 && incremental + self.ready.len(group.sequential()) > 1
+    }
+}
+
+/// State queries.
+impl Exchange {
+    /// True if no response can send.
+    pub const fn is_idle(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Levels with a response that can send.
+    pub fn waiting(&self) -> PrioritySet {
+        let waits = |level: &Priority| self.waiting >> level.index() & 1 == 1;
+        Priority::ALL.into_iter().filter(waits).fold(PrioritySet::EMPTY, PrioritySet::with)
+    }
+
+    /// Returns an open response; `None` if the stream has none.
+    pub fn response(&self, stream: StreamId) -> Option<Response> {
+        self.table.find(stream).map(|slot| self.table[slot].view())
+    }
+
+    /// Number of open responses.
+    pub fn responses(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Bytes supplied and not yet granted, of all open responses.
+    pub const fn staged(&self) -> Bytes {
+        self.staged
+    }
+
+    /// Bytes granted that the transport has not yet [sent](Self::sent), of all open responses.
+    pub const fn outstanding(&self) -> Bytes {
+        self.outstanding
+    }
+
+    /// Counters since the exchange was made.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Rules of debt at the present rate.
+    pub const fn rules(&self) -> &Debt {
+        &self.rules
+    }
+
+    /// Returns D, the debt of `level`.
+    pub const fn debt(&self, level: Priority) -> Bytes {
+        self.ledger.debts[level.index()]
+    }
+
+    /// True if `level` is in debt; otherwise it is eligible.
+    pub const fn is_in_debt(&self, level: Priority) -> bool {
+        self.ledger.in_debt >> level.index() & 1 == 1
+    }
+}

@@ -1,0 +1,143 @@
+//! Open responses, by slot and by stream.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+use marcato_units::Bytes;
+
+use super::grant::Response;
+use super::parameters::Parameters;
+use super::ready::{Group, Rank, Slot};
+use crate::order::StreamId;
+
+/// Bit of the ranks of responses that have had a turn. Ids of streams are below it.
+const BEGUN: u64 = 1 << 63;
+
+/// State of one response.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) stream: StreamId,
+    pub(super) staged: Bytes,
+    pub(super) granted: Bytes,
+    pub(super) outstanding: Bytes,
+    /// Number of its latest turn as an incremental response, counted over all of them. Zero before
+    /// the first.
+    pub(super) turn: u64,
+    pub(super) parameters: Parameters,
+    pub(super) held: bool,
+    pub(super) finished: bool,
+    pub(super) ended: bool,
+    /// Group that it is in; `None` while it cannot send.
+    pub(super) place: Option<Group>,
+}
+
+impl Record {
+    const fn new(stream: StreamId, parameters: Parameters) -> Self {
+        Self {
+            stream,
+            staged: Bytes::ZERO,
+            granted: Bytes::ZERO,
+            outstanding: Bytes::ZERO,
+            turn: 0,
+            parameters,
+            held: false,
+            finished: false,
+            ended: false,
+            place: None,
+        }
+    }
+
+    /// Returns the group that it belongs to; `None` if it cannot send.
+    #[inline]
+    pub(super) fn group(&self) -> Option<Group> {
+        let sends = !self.held && (!self.staged.is_zero() || self.finished && !self.ended);
+        sends.then(|| Group::of(self.parameters))
+    }
+
+    /// Returns its place within its group.
+    #[inline]
+    pub(super) const fn rank(&self) -> Rank {
+        // RFC 9218 §10: responses that are not incremental follow the ids of their streams, which
+        // is the order of the requests. First turns of incremental ones do too: the beginning of an
+        // image tells its size. Later turns follow the latest turn.
+        if self.parameters.incremental && self.turn > 0 {
+            Rank(BEGUN | self.turn)
+        } else {
+            Rank(self.stream.0)
+        }
+    }
+
+    pub(super) const fn view(&self) -> Response {
+        Response {
+            stream: self.stream,
+            parameters: self.parameters,
+            staged: self.staged,
+            granted: self.granted,
+            outstanding: self.outstanding,
+            held: self.held,
+            finished: self.finished,
+            ended: self.ended,
+        }
+    }
+}
+
+/// Table of the open responses. It grows with their number and never shrinks.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    records: Vec<Record>,
+    free: Vec<Slot>,
+    slots: BTreeMap<StreamId, Slot>,
+}
+
+impl Table {
+    pub(super) const fn new() -> Self {
+        Self { records: Vec::new(), free: Vec::new(), slots: BTreeMap::new() }
+    }
+
+    /// Number of open responses.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns the slot of a stream; `None` if it has no open response.
+    pub(super) fn find(&self, stream: StreamId) -> Option<Slot> {
+        self.slots.get(&stream).copied()
+    }
+
+    /// Adds a response. Returns true if the table has grown by a slot.
+    #[expect(clippy::cast_possible_truncation, reason = "at most `Exchange::MOST` responses are open")]
+    pub(super) fn add(&mut self, stream: StreamId, parameters: Parameters) -> bool {
+        let record = Record::new(stream, parameters);
+        let free = self.free.pop();
+        let slot = free.unwrap_or(self.records.len() as Slot);
+        match self.records.get_mut(slot as usize) {
+            Some(unused) => *unused = record,
+            None => self.records.push(record),
+        }
+        self.slots.insert(stream, slot);
+        free.is_none()
+    }
+
+    /// Removes the response in `slot`.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        let stream = self[slot].stream;
+        self.slots.remove(&stream);
+        self.free.push(slot);
+    }
+}
+
+impl Index<Slot> for Table {
+    type Output = Record;
+    #[inline]
+    fn index(&self, slot: Slot) -> &Record {
+        &self.records[slot as usize]
+    }
+}
+
+impl IndexMut<Slot> for Table {
+    #[inline]
+    fn index_mut(&mut self, slot: Slot) -> &mut Record {
+        &mut self.records[slot as usize]
+    }
+}

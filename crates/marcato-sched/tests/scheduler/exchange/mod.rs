@@ -1,0 +1,29 @@
+//! The exchange.
+
+mod scenarios;
+
+use marcato_sched::exchange::{Config, Exchange, Parameters, Rules, Urgency};
+use marcato_units::Bytes;
+
+use crate::common::CHUNK;
+
+/// Creates an exchange with these rules, for grants of up to [`CHUNK`] and turns of half of it.
+fn exchange(rules: Rules) -> Exchange {
+    Exchange::new(config(rules)).expect("valid rules")
+}
+
+fn config(rules: Rules) -> Config {
+    Config { rules, chunk: CHUNK, turn: CHUNK / 2, max_staged: Bytes::kb(100), ..Config::default() }
+}
+
+fn urgency(urgency: u8) -> Urgency {
+    Urgency::new(urgency).expect("0 to 7")
+}
+
+fn sequential(u: u8) -> Parameters {
+    Parameters::sequential(urgency(u))
+}
+
+fn incremental(u: u8) -> Parameters {
+    Parameters::incremental(urgency(u))
+}
