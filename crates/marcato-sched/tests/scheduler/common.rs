@@ -40,3 +40,32 @@ pub(crate) fn rules() -> impl Strategy<Value = Debt> {
 pub(crate) fn cases() -> ProptestConfig {
     ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() }
 }
+
+/// Bytes of others granted while each level waited.
+#[derive(Default)]
+pub(crate) struct Waits {
+    pub(crate) eligible: [u64; 5],
+    pub(crate) any: [u64; 5],
+    pub(crate) worst_eligible: [u64; 5],
+}
+
+impl Waits {
+    /// Counts a grant of `len` bytes to `level`. Per level, `before` has two flags at the time of the
+    /// grant: waiting, and eligible.
+    pub(crate) fn count(&mut self, level: Priority, len: Bytes, before: [(bool, bool); 5]) {
+        for (l, (waiting, eligible)) in before.into_iter().enumerate() {
+            let passed_over = waiting && l != level.index();
+            self.any[l] = if passed_over { self.any[l] + len.get() } else { 0 };
+            self.eligible[l] = if passed_over && eligible { self.eligible[l] + len.get() } else { 0 };
+            self.worst_eligible[l] = self.worst_eligible[l].max(self.eligible[l]);
+        }
+    }
+
+    /// Ends the waits of levels that no longer wait, or are no longer eligible.
+    pub(crate) fn stop(&mut self, now: [(bool, bool); 5]) {
+        for (l, (waiting, eligible)) in now.into_iter().enumerate() {
+            self.any[l] *= u64::from(waiting);
+            self.eligible[l] *= u64::from(waiting && eligible);
+        }
+    }
+}

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use marcato_sched::conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
+use marcato_sched::conductor::{Conductor, Config, Debt, Message, MessageId};
 use marcato_units::{Bytes, Priority, Seed, Time};
 use proptest::prelude::*;
 
-use crate::common::{CHUNK, level, rules};
+use crate::common::{CHUNK, Waits, level, rules};
 
 const NOW: Time = Time::ZERO;
 
@@ -29,27 +29,6 @@ fn conductor(rules: Debt) -> Conductor {
 
 fn waits(conductor: &Conductor, level: Priority) -> bool {
     conductor.counters().level(level).queued.messages > 0
-}
-
-/// Bytes of others granted while each level waited.
-#[derive(Default)]
-struct Waits {
-    eligible: [u64; 5],
-    any: [u64; 5],
-    worst_eligible: [u64; 5],
-}
-
-impl Waits {
-    /// Counts `grant`. Per level, `before` has two flags at the time of the grant: waiting, and
-    /// eligible.
-    fn count(&mut self, grant: &Grant, before: [(bool, bool); 5]) {
-        for (l, (waiting, eligible)) in before.into_iter().enumerate() {
-            let passed_over = waiting && l != grant.priority.index();
-            self.any[l] = if passed_over { self.any[l] + grant.len.get() } else { 0 };
-            self.eligible[l] = if passed_over && eligible { self.eligible[l] + grant.len.get() } else { 0 };
-            self.worst_eligible[l] = self.worst_eligible[l].max(self.eligible[l]);
-        }
-    }
 }
 
 fn standing(conductor: &Conductor) -> [(bool, bool); 5] {
@@ -113,7 +92,7 @@ proptest! {
                 Op::Grant(budget) => {
                     let before = standing(&conductor);
                     let Some(grant) = conductor.grant(NOW, Bytes::new(budget)) else { continue };
-                    measured.count(&grant, before);
+                    measured.count(grant.priority, grant.len, before);
                     for (l, (eligible, any)) in bounds.iter().enumerate() {
                         prop_assert!(eligible.is_none_or(|bound| measured.eligible[l] <= bound.get()), "P{l} eligible");
                         prop_assert!(any.is_none_or(|bound| measured.any[l] <= bound.get()), "P{l}");
@@ -183,7 +162,7 @@ fn worst_wait_of_p4(steps: usize, mut keep: impl FnMut(usize, Priority) -> bool)
         }
         let before = standing(&conductor);
         let grant = conductor.grant(NOW, CHUNK).expect("P4 always waits");
-        measured.count(&grant, before);
+        measured.count(grant.priority, grant.len, before);
     }
     assert_eq!(conductor.counters().redistributions, 0, "P4 is never in debt");
     measured.worst_eligible[Priority::P4.index()]

@@ -1,8 +1,10 @@
 //! The exchange.
 
+mod invariants;
+mod model;
 mod scenarios;
 
-use marcato_sched::exchange::{Config, Exchange, Parameters, Rules, Urgency};
+use marcato_sched::exchange::{Config, Exchange, Parameters, Response, Rules, Urgency};
 use marcato_units::Bytes;
 
 use crate::common::CHUNK;
@@ -26,4 +28,9 @@ fn sequential(u: u8) -> Parameters {
 
 fn incremental(u: u8) -> Parameters {
     Parameters::incremental(urgency(u))
+}
+
+/// Tells whether a response can send, by what it shows of itself.
+fn can_send(response: &Response) -> bool {
+    !response.held && (!response.staged.is_zero() || response.finished && !response.ended)
 }

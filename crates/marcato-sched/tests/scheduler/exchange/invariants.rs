@@ -1,0 +1,318 @@
+//! Invariants for every valid configuration and every sequence of calls.
+
+use std::collections::BTreeMap;
+
+use marcato_sched::Debt;
+use marcato_sched::conductor::{Conductor, Config as ConductorConfig, Message, MessageId};
+use marcato_sched::exchange::{Exchange, Grant, Parameters, Response, Rules, SentError};
+use marcato_sched::order::StreamId;
+use marcato_units::{Bytes, Priority, Rate, Time};
+use proptest::prelude::*;
+
+use super::{can_send, exchange, urgency};
+use crate::common::{CHUNK, Waits, cases, rules};
+
+const STREAMS: u64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Open(u64, Parameters),
+    Supply(u64, u64),
+    Finish(u64),
+    Hold(u64),
+    Release(u64),
+    Reprioritise(u64, Parameters),
+    Close(u64),
+    Grant(u64),
+    Refuse(prop::sample::Index),
+    Sent(u64, u64),
+}
+
+fn parameters() -> impl Strategy<Value = Parameters> {
+    (0u8..8, any::<bool>()).prop_map(|(u, incremental)| Parameters { urgency: urgency(u), incremental })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let stream = || 0..STREAMS;
+    prop_oneof![
+        4 => (stream(), parameters()).prop_map(|(s, p)| Op::Open(s, p)),
+        6 => (stream(), prop_oneof![0u64..20, 1u64..6000]).prop_map(|(s, n)| Op::Supply(s, n)),
+        1 => stream().prop_map(Op::Finish),
+        1 => stream().prop_map(Op::Hold),
+        2 => stream().prop_map(Op::Release),
+        1 => (stream(), parameters()).prop_map(|(s, p)| Op::Reprioritise(s, p)),
+        1 => stream().prop_map(Op::Close),
+        12 => prop_oneof![2 => Just(CHUNK.get()), 1 => 1..=CHUNK.get()].prop_map(Op::Grant),
+        1 => any::<prop::sample::Index>().prop_map(Op::Refuse),
+        2 => (stream(), 0u64..3000).prop_map(|(s, n)| Op::Sent(s, n)),
+    ]
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(), 1..500)
+}
+
+/// Applies `op` to the exchange, whatever comes of it. Returns the grant if there was one.
+fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>) -> Option<Grant> {
+    match op {
+        Op::Open(stream, parameters) => _ = exchange.open(StreamId(stream), parameters),
+        Op::Supply(stream, bytes) => _ = exchange.supply(StreamId(stream), Bytes::new(bytes)),
+        Op::Finish(stream) => _ = exchange.finish(StreamId(stream)),
+        Op::Hold(stream) => _ = exchange.hold(StreamId(stream)),
+        Op::Release(stream) => _ = exchange.release(StreamId(stream)),
+        Op::Reprioritise(stream, parameters) => _ = exchange.reprioritise(StreamId(stream), parameters),
+        Op::Close(stream) => _ = exchange.close(StreamId(stream)),
+        Op::Sent(stream, bytes) => _ = exchange.sent(StreamId(stream), Bytes::new(bytes)),
+        Op::Grant(budget) => {
+            let grant = exchange.grant(Bytes::new(budget));
+            *latest = grant.or(*latest);
+            return grant;
+        }
+        Op::Refuse(taken) => {
+            if let Some(grant) = latest.take() {
+                let taken = taken.index(usize::try_from(grant.len.get()).expect("a chunk") + 1);
+                _ = exchange.refuse(grant, Bytes::new(taken as u64));
+            }
+        }
+    }
+    None
+}
+
+fn open(exchange: &Exchange) -> Vec<Response> {
+    (0..STREAMS).filter_map(|stream| exchange.response(StreamId(stream))).collect()
+}
+
+fn standing(exchange: &Exchange) -> [(bool, bool); 5] {
+    Priority::ALL.map(|level| (exchange.waiting().contains(level), !exchange.is_in_debt(level)))
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn it_never_stands_while_something_can_leave(rules in rules(), ops in ops()) {
+        let mut exchange = exchange(Rules::Fixed(rules));
+        let mut latest = None;
+        for op in ops {
+            let sends = open(&exchange).iter().any(can_send);
+            prop_assert_eq!(exchange.is_idle(), !sends);
+            prop_assert_eq!(exchange.peek().is_some(), sends);
+            let grant = apply(&mut exchange, op, &mut latest);
+            if matches!(op, Op::Grant(_)) {
+                prop_assert_eq!(grant.is_some(), sends);
+            }
+        }
+    }
+
+    /// The held responses are those of every third stream. The other exchange never knows them.
+    #[test]
+    fn a_held_response_changes_nothing_for_the_others(rules in rules(), ops in ops()) {
+        let (mut with, mut without) = (exchange(Rules::Fixed(rules)), exchange(Rules::Fixed(rules)));
+        let (mut latest, mut latest_without) = (None, None);
+        for op in ops {
+            let stream = match op {
+                Op::Open(s, _) | Op::Supply(s, _) | Op::Finish(s) | Op::Hold(s) | Op::Release(s)
+                | Op::Reprioritise(s, _) | Op::Close(s) | Op::Sent(s, _) => Some(s),
+                Op::Grant(_) | Op::Refuse(_) => None,
+            };
+            if stream.is_some_and(|stream| stream % 3 == 0) {
+                if !matches!(op, Op::Release(_)) {
+                    apply(&mut with, op, &mut latest);
+                }
+                if let Op::Open(stream, _) = op {
+                    with.hold(StreamId(stream)).unwrap();
+                }
+                continue;
+            }
+            let expected = apply(&mut without, op, &mut latest_without);
+            prop_assert_eq!(apply(&mut with, op, &mut latest), expected);
+        }
+    }
+
+    #[test]
+    fn debts_bound_the_wait_of_every_level(rules in rules(), ops in ops()) {
+        let mut exchange = exchange(Rules::Fixed(rules));
+        let (mut measured, mut latest) = (Waits::default(), None);
+        let bounds = Priority::ALL.map(|level| (rules.wait_bound(level, CHUNK), rules.wait_bound_in_debt(level, CHUNK)));
+        // A refusal takes back what was counted. The bounds hold for what is granted.
+        for op in ops.into_iter().filter(|op| !matches!(op, Op::Refuse(_))) {
+            let before = standing(&exchange);
+            match apply(&mut exchange, op, &mut latest) {
+                Some(grant) => measured.count(grant.priority, grant.len, before),
+                // A level that can no longer send, between grants, does not wait.
+                None => measured.stop(standing(&exchange)),
+            }
+            for (l, (eligible, any)) in bounds.iter().enumerate() {
+                prop_assert!(eligible.is_none_or(|bound| measured.eligible[l] <= bound.get()), "P{l} eligible");
+                prop_assert!(any.is_none_or(|bound| measured.any[l] <= bound.get()), "P{l}");
+            }
+        }
+    }
+
+    /// Every level always has bytes, and the rate changes all the time.
+    #[test]
+    fn waits_stay_bounded_while_the_rate_changes(
+        rates in prop::collection::vec((1u64..50, 1u64..400), 1..20),
+        levels in prop::collection::vec(0u8..8, 2..5),
+    ) {
+        let mut exchange = exchange(Rules::FollowRate);
+        for &u in &levels {
+            _ = exchange.open(StreamId(u.into()), Parameters::sequential(urgency(u)));
+        }
+        let most = rates.iter().map(|(rate, _)| *rate).max().expect("at least one");
+        let chunk = Bytes::kb(20);
+        let largest = Debt::web_at(Rate::from_mbps(most), chunk);
+        // A conversion truncates a debt by less than a byte. At a rate 50 times higher that may be 50 bytes
+        // of each level, which pay back at most twice as many.
+        let slack = rates.len() as u64 * 50 * 5 * 2;
+        let mut measured = Waits::default();
+        for (rate, grants) in rates {
+            exchange.set_rate(Rate::from_mbps(rate), chunk);
+            for _ in 0..grants {
+                for &u in &levels {
+                    _ = exchange.supply(StreamId(u.into()), chunk);
+                }
+                let before = standing(&exchange);
+                let grant = exchange.grant(chunk).expect("every level waits");
+                measured.count(grant.priority, grant.len, before);
+                for (l, level) in Priority::ALL.into_iter().enumerate() {
+                    let bound = largest.wait_bound(level, chunk).expect("all have watermarks");
+                    prop_assert!(measured.eligible[l] <= bound.get() + slack, "P{l} eligible");
+                    let bound = largest.wait_bound_in_debt(level, chunk).expect("all have watermarks");
+                    prop_assert!(measured.any[l] <= bound.get() + slack, "P{l}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn outstanding_returns_to_zero_after_any_resets(rules in rules(), ops in ops(), last in any::<u64>()) {
+        let mut exchange = exchange(Rules::Fixed(rules));
+        let mut latest = None;
+        for op in ops {
+            apply(&mut exchange, op, &mut latest);
+            let responses = open(&exchange);
+            prop_assert_eq!(exchange.outstanding(), responses.iter().map(|r| r.outstanding).sum());
+            prop_assert_eq!(exchange.staged(), responses.iter().map(|r| r.staged).sum());
+            prop_assert_eq!(exchange.responses(), responses.len());
+            let counters = exchange.counters();
+            prop_assert_eq!(counters.supplied, counters.total_granted() + counters.dropped + exchange.staged());
+        }
+        for i in 0..STREAMS {
+            let stream = StreamId((i + last % STREAMS) % STREAMS);
+            _ = exchange.close(stream);
+            // The transport drops its buffer late.
+            prop_assert_eq!(exchange.sent(stream, Bytes::new(1)), Err(SentError::Unknown));
+        }
+        prop_assert_eq!((exchange.outstanding(), exchange.staged()), (Bytes::ZERO, Bytes::ZERO));
+        prop_assert!(exchange.is_idle() && exchange.grant(CHUNK).is_none());
+        prop_assert_eq!(exchange.counters().opened, exchange.counters().closed);
+    }
+
+    #[test]
+    fn bytes_leave_in_the_order_in_which_they_were_supplied(rules in rules(), ops in ops()) {
+        let mut exchange = exchange(Rules::Fixed(rules));
+        let (mut latest, mut sent) = (None, BTreeMap::new());
+        for op in ops {
+            let refused = latest;
+            if let Some(grant) = apply(&mut exchange, op, &mut latest) {
+                let offset: &mut Bytes = sent.entry(grant.stream).or_default();
+                prop_assert_eq!(grant.offset, *offset);
+                *offset += grant.len;
+                prop_assert!(!grant.len.is_zero() || grant.fin);
+                let response = exchange.response(grant.stream).expect("it is open");
+                prop_assert_eq!(grant.fin, response.finished && response.staged.is_zero());
+            }
+            match (op, refused) {
+                (Op::Close(stream), _) => _ = sent.remove(&StreamId(stream)),
+                (Op::Refuse(_), Some(grant)) => if let Some(response) = exchange.response(grant.stream) {
+                    sent.insert(grant.stream, response.granted);
+                },
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn urgency_and_request_order_hold_within_a_level(rules in rules(), ops in ops()) {
+        let mut exchange = exchange(Rules::Fixed(rules));
+        let mut latest = None;
+        for op in ops {
+            let before: Vec<Response> = open(&exchange).into_iter().filter(can_send).collect();
+            let level = |r: &Response| marcato_sched::exchange::LevelTable::DEFAULT.level(r.parameters.urgency);
+            let Some(grant) = apply(&mut exchange, op, &mut latest) else { continue };
+            let served = before.iter().find(|r| r.stream == grant.stream).expect("it could send");
+            prop_assert_eq!(grant.priority, level(served));
+            let (urgency, incremental) = (served.parameters.urgency, served.parameters.incremental);
+            for other in before.iter().filter(|r| level(r) == grant.priority && r.stream != grant.stream) {
+                prop_assert!(other.parameters.urgency >= urgency);
+                if other.parameters == Parameters::sequential(urgency) && !incremental {
+                    prop_assert!(other.stream > served.stream);
+                }
+            }
+        }
+    }
+
+    /// Responses of one urgency that always have bytes.
+    #[test]
+    fn incremental_responses_get_every_other_turn(
+        sequential in 0u64..3,
+        incremental in 1u64..8,
+        budgets in prop::collection::vec(1..=CHUNK.get(), 100),
+    ) {
+        let mut exchange = exchange(Rules::Fixed(Debt::strict()));
+        for stream in 0..sequential + incremental {
+            exchange.open(StreamId(stream), Parameters { urgency: urgency(3), incremental: stream >= sequential }).unwrap();
+            exchange.supply(StreamId(stream), Bytes::kb(100)).unwrap();
+        }
+        let (mut turns, mut previous) = (Vec::new(), None);
+        for budget in budgets {
+            let grant = exchange.grant(Bytes::new(budget)).unwrap();
+            let is_incremental = grant.stream.0 >= sequential;
+            if sequential > 0 {
+                prop_assert_ne!(previous.replace(is_incremental), Some(is_incremental));
+            }
+            if sequential + incremental > 1 {
+                prop_assert!(grant.len <= CHUNK / 2);
+            }
+            if is_incremental {
+                turns.push(grant.stream.0 - sequential);
+            } else {
+                prop_assert_eq!(grant.stream, StreamId(0));
+            }
+        }
+        prop_assert!(turns.iter().enumerate().all(|(i, turn)| *turn == i as u64 % incremental));
+    }
+
+    /// A Conductor that has a message at each level with a waiting response chooses the same level.
+    #[test]
+    fn levels_are_chosen_as_the_conductor_does(rules in rules(), ops in ops()) {
+        let mut exchange = exchange(Rules::Fixed(rules));
+        let mut conductor = Conductor::new(ConductorConfig { chunk: CHUNK, ..ConductorConfig::with_debt(rules) }).unwrap();
+        let mut messages: [Option<MessageId>; 5] = [None; 5];
+        let mut latest = None;
+        // A Conductor grants no end without bytes.
+        for op in ops.into_iter().filter(|op| !matches!(op, Op::Finish(_))) {
+            for level in Priority::ALL {
+                match (exchange.waiting().contains(level), &mut messages[level.index()]) {
+                    (true, message @ None) => {
+                        let endless = Message::new(Bytes::new(1 << 20), level);
+                        *message = Some(conductor.offer(Time::ZERO, endless).unwrap());
+                    }
+                    (false, message @ Some(_)) => _ = conductor.cancel(message.take().expect("there is one")),
+                    _ => {}
+                }
+            }
+            if matches!(op, Op::Refuse(_)) {
+                continue;
+            }
+            let Some(grant) = apply(&mut exchange, op, &mut latest) else { continue };
+            let expected = conductor.grant(Time::ZERO, grant.len).expect("a level waits");
+            prop_assert_eq!((grant.priority, grant.len), (expected.priority, expected.len));
+            for level in Priority::ALL {
+                prop_assert_eq!(exchange.debt(level), conductor.debt(level));
+                prop_assert_eq!(exchange.is_in_debt(level), conductor.is_in_debt(level));
+            }
+        }
+    }
+}
