@@ -1,0 +1,87 @@
+//! Time of the exchange's decisions.
+//!
+//! `cargo bench -p marcato-sched --bench exchange`; limit: a grant at 1000 open responses takes at most
+//! 100 ns.
+#![allow(missing_docs, reason = "criterion's macros generate undocumented items")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use marcato_sched::exchange::{Config, Exchange, Parameters, Urgency};
+use marcato_sched::order::StreamId;
+use marcato_units::Bytes;
+
+const CHUNK: Bytes = Bytes::new(1400);
+
+/// Returns an exchange with so many responses that never end.
+fn filled(responses: u64, parameters: impl Fn(u64) -> Parameters) -> Exchange {
+    let config = Config { max_responses: 10_001, max_staged: Bytes::MAX, ..Config::default() };
+    let mut exchange = Exchange::new(config).unwrap();
+    for stream in 0..responses {
+        exchange.open(StreamId(4 * stream), parameters(stream)).unwrap();
+        exchange.supply(StreamId(4 * stream), Bytes::new(1 << 40)).unwrap();
+    }
+    exchange
+}
+
+fn sequential(_: u64) -> Parameters {
+    Parameters::default()
+}
+
+fn incremental(_: u64) -> Parameters {
+    Parameters::incremental(Urgency::DEFAULT)
+}
+
+/// Returns parameters of all urgencies and both kinds.
+fn mixed(stream: u64) -> Parameters {
+    let urgency = u8::try_from(stream % 8).ok().and_then(Urgency::new).unwrap();
+    Parameters { urgency, incremental: stream / 8 % 2 == 1 }
+}
+
+fn exchange(c: &mut Criterion) {
+    type Fill = fn(u64) -> Parameters;
+    let kinds: [(&str, Fill); 3] =
+        [("sequential", sequential), ("incremental", incremental), ("mixed", mixed)];
+    for (kind, parameters) in kinds {
+        let mut group = c.benchmark_group(format!("grant/{kind}"));
+        for responses in [1, 100, 1000, 10_000] {
+            let mut exchange = filled(responses, parameters);
+            group.bench_function(BenchmarkId::new("responses", responses), |b| {
+                b.iter(|| exchange.grant(black_box(CHUNK)));
+            });
+        }
+        group.finish();
+    }
+
+    let mut refusing = filled(1000, mixed);
+    c.bench_function("grant and refuse half/1000 responses", |b| {
+        b.iter(|| {
+            let grant = refusing.grant(black_box(CHUNK)).unwrap();
+            refusing.refuse(grant, black_box(CHUNK / 2))
+        });
+    });
+
+    let mut steady = filled(1000, mixed);
+    c.bench_function("grant, sent and supply/1000 responses", |b| {
+        b.iter(|| {
+            let grant = steady.grant(black_box(CHUNK)).unwrap();
+            steady.sent(grant.stream, grant.len).unwrap();
+            steady.supply(grant.stream, grant.len)
+        });
+    });
+
+    let mut changing = filled(1000, mixed);
+    let stream = StreamId(2001);
+    c.bench_function("open, supply, finish and close/1000 responses", |b| {
+        b.iter(|| {
+            changing.open(stream, black_box(Parameters::default())).unwrap();
+            changing.supply(stream, black_box(CHUNK)).unwrap();
+            changing.finish(stream).unwrap();
+            changing.close(stream)
+        });
+    });
+}
+
+criterion_group!(benches, exchange);
+criterion_main!(benches);
