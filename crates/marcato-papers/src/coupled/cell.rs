@@ -76,6 +76,8 @@ pub(super) struct Cell {
     pub(super) congestion: &'static str,
     /// Value of the key `coupled`.
     pub(super) coupled: &'static str,
+    /// Time at which our flows begin.
+    pub(super) start: Duration,
     /// Number of our flows, and the time between their starts in ms.
     pub(super) flows: (u32, u32),
     /// Further keys of our flows, and tables of other flows.
@@ -115,6 +117,7 @@ impl Cell {
             queue: path.droptail(),
             congestion,
             coupled,
+            start: Duration::ZERO,
             flows: (1, 0),
             keys: "",
             others: String::new(),
@@ -151,6 +154,7 @@ impl Cell {
             congestion = "{congestion}"
             coupled = "{coupled}"
             chunk = "{SEGMENT} B"
+            start = "{start} s"
             count = {count}
             stagger = "{stagger} ms"
             bulk = "p3"
@@ -160,6 +164,7 @@ impl Cell {
             "#,
             duration = (self.warm_up + self.length).as_secs(),
             warm_up = self.warm_up.as_secs(),
+            start = self.start.as_secs(),
             delay = rtt * 500,
             seed = self.seeds_from + seed,
         )

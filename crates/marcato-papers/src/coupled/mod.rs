@@ -59,6 +59,7 @@ const QUESTIONS: &[Question] = &[
     alone::held_out,
     page::page,
     share::beside,
+    share::late,
     share::among,
     traffic::cross,
     traffic::support,

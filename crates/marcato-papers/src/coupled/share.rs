@@ -1,6 +1,7 @@
 //! Beside other flows, and coupled flows among themselves.
 
 use marcato_report::{Mean, Percentile, Row, Samples, Unit};
+use marcato_units::Duration;
 
 use super::cell::{Cell, Path, tcp};
 use super::{Answer, Ask, Plan, RULE, Ticket};
@@ -11,6 +12,9 @@ use crate::prose;
 const SEEDS: u64 = 3;
 /// Seconds measured beside others.
 const SECONDS: u64 = 90;
+
+/// Time at which a late flow begins.
+const LATE: Duration = Duration::from_secs(5);
 
 /// Cell beside others, without and with coupled mode, for each seed.
 struct Arms {
@@ -80,6 +84,43 @@ pub(super) fn beside(plan: &mut Plan) -> Ask {
         let row = Row::new("coupled.share.median", "median of the goodputs over plain's", Unit::Ratio);
         rows.push(scale.claim(row.measured(median), |row| row.at_least(0.97)));
         Answer::new("Beside other flows", prose::text(include_str!("share.md")), rows)
+    })
+}
+
+/// Share of a flow that begins when others already keep the queue full, so that it never sees the path's own
+/// round trip.
+pub(super) fn late(plan: &mut Plan) -> Ask {
+    let scale = plan.scale;
+    let (counts, buffers): (&[u32], &[f64]) =
+        if scale.claims { (&[1, 3], &[1.0, 4.0, 16.0]) } else { (&[1], &[1.0]) };
+    let seconds = if scale.claims { SECONDS } else { scale.seconds };
+    let mut all = Vec::new();
+    for other in ["cubic", "reno"] {
+        for &count in counts {
+            for &bdp in buffers {
+                for congestion in ["cubic", "reno"] {
+                    let path = Path { mbit: 10, rtt: 50, bdp };
+                    let mut add = |coupled| -> Vec<Ticket> {
+                        let cell = Cell::new(path, congestion, coupled, seconds);
+                        let cell = Cell { others: tcp(other, count), start: LATE, ..cell };
+                        let seeds = 0..if scale.claims { SEEDS } else { 1 };
+                        seeds.map(|seeds_from| plan.add(Cell { seeds_from, ..cell.clone() })).collect()
+                    };
+                    let id = format!("coupled.late.{count}-{other}.{bdp}.{congestion}");
+                    let what = format!("{congestion} after {count} of {other}, {bdp} BDP");
+                    all.push((id, what, add("off"), add(RULE)));
+                }
+            }
+        }
+    }
+    Box::new(move |runs: &Runs| {
+        let rows = all.iter().map(|(id, what, plain, coupled)| {
+            let sum = |tickets| mean(runs, tickets, super::cell::Seen::sum);
+            let row = Row::new(id.clone(), format!("goodput over plain's, {what}"), Unit::Ratio);
+            scale.claim(row.measured(sum(coupled) / sum(plain)), |row| row.at_least(0.9))
+        });
+        let rows = rows.collect();
+        Answer::new("After flows that already fill the queue", prose::text(include_str!("late.md")), rows)
     })
 }
 
