@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "This is test code.")]
 
 use marcato_sched::conductor::Removal;
+use marcato_sched::coupled::{AnyRule, CoupledConfig, Mode, Transition};
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
-    Collector, Conducted, Congestion, DelayedAck, FlowId, LinkConfig, Network, Planned, PriorityOption, Side,
-    Tag, TcpConfig, TcpFlow,
+    Collector, Conducted, Congestion, Coupled, DelayedAck, FlowId, LinkConfig, Network, Planned,
+    PriorityOption, Side, Tag, TcpConfig, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -68,6 +69,38 @@ fn an_urgent_message_waits_only_for_unsent_and_in_flight_data() {
     let last = log.last().unwrap().0;
     let carried = Rate::from_mbps(2).transmission_time(Bytes::new(602 * 1056));
     assert!(last - Time::ZERO < carried + Duration::from_millis(400), "{last}");
+}
+
+#[test]
+fn an_urgent_message_of_a_coupled_connection_finds_the_queue_empty() {
+    let run = |couple: fn(Conducted) -> Conducted| {
+        let mut net = Network::new(Seed::new(1));
+        let (sender, receiver) = (net.node("sender"), net.node("receiver"));
+        let link = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(25));
+        net.link(sender, receiver, link(), link());
+        let plan = vec![
+            Planned::now(Bytes::kb(1000), Priority::P4),
+            Planned::now(Bytes::kb(2), Priority::P0).after(Duration::from_millis(2000)),
+        ];
+        let config = Config { chunk: CHUNK, ..Config::with_debt(Debt::authors()) };
+        let app = couple(Conducted::new(Conductor::new(config).unwrap(), Feeder::lean(CHUNK), plan));
+        let flow = TcpFlow::new(sender, receiver, tcp(), app).server_app(Collector::logging());
+        let flow = net.tcp(flow).unwrap();
+        net.run_until(Time::from_secs(10));
+        let app: &Conducted = net.app(flow, Side::Client).unwrap();
+        let transitions = app.coupled().map(|coupled| coupled.transitions().to_vec());
+        let collector: &Collector = net.app(flow, Side::Server).unwrap();
+        (collector.complete(Tag(1), Bytes::kb(2)).unwrap() - Time::from_millis(2000), transitions)
+    };
+    let (plain, none) = run(|app| app);
+    let (coupled, transitions) =
+        run(|app| app.coupled_by(Coupled::new(CoupledConfig::new(Bytes::new(1000)), AnyRule::FAST)));
+    // One way, three packets of the queue, two of its own and the one that is being sent: 4.2 ms each.
+    assert!(coupled < Duration::from_millis(55), "{coupled:?}");
+    assert!(plain > coupled * 2, "{plain:?}, coupled {coupled:?}");
+    assert_eq!(none, None);
+    let first = transitions.unwrap()[0];
+    assert!(matches!(first, Transition { from: Mode::Startup, to: Mode::Steady, .. }), "{first:?}");
 }
 
 #[test]
