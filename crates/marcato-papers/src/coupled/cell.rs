@@ -80,6 +80,8 @@ pub(super) struct Cell {
     pub(super) start: Duration,
     /// Number of our flows, and the time between their starts in ms.
     pub(super) flows: (u32, u32),
+    /// True if background data fills our connections.
+    pub(super) bulk: bool,
     /// Further keys of our flows, and tables of other flows.
     pub(super) keys: &'static str,
     pub(super) others: String,
@@ -119,6 +121,7 @@ impl Cell {
             coupled,
             start: Duration::ZERO,
             flows: (1, 0),
+            bulk: true,
             keys: "",
             others: String::new(),
             warm_up: Duration::from_secs(8),
@@ -157,12 +160,13 @@ impl Cell {
             start = "{start} s"
             count = {count}
             stagger = "{stagger} ms"
-            bulk = "p3"
+            {bulk}
             sources = [{{ period = "1 s", jitter = "300 ms", size = "{URGENT} B", priority = "p0" }}]
             tcp = {{ send-buffer = "64 MB", receive-buffer = "64 MB"{keys} }}
             {others}
             "#,
             duration = (self.warm_up + self.length).as_secs(),
+            bulk = if self.bulk { r#"bulk = "p3""# } else { "" },
             warm_up = self.warm_up.as_secs(),
             start = self.start.as_secs(),
             delay = rtt * 500,

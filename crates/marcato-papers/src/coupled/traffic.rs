@@ -4,7 +4,7 @@
 use marcato_report::{Percentile, Row, Unit};
 
 use super::cell::{Cell, Path};
-use super::{Answer, Ask, Plan, RULE, Ticket};
+use super::{Answer, Ask, Plan, RULE, Scale, Ticket};
 use crate::plan::Runs;
 use crate::prose;
 
@@ -82,9 +82,63 @@ pub(super) fn cross(plan: &mut Plan) -> Ask {
     })
 }
 
-/// Queues that help: one for each flow, and one that marks early.
+/// Background data on a connection of its own in the low class of a strict queue, and urgent data in the high
+/// class, whose window is kept in pauses or not.
+struct Layers {
+    warm: Ticket,
+    cold: Ticket,
+    /// All data on one connection through a drop-tail queue.
+    plain: Ticket,
+}
+
+impl Layers {
+    fn add(plan: &mut Plan) -> Self {
+        let plain = Cell::new(PATH, "cubic", "off", plan.scale.seconds);
+        let class = PATH.droptail();
+        // Its name makes it one of ours, so that its goodput counts.
+        let background = r#"
+            [[flow]]
+            name = "ours-background"
+            kind = "tcp"
+            from = "sender"
+            to = "receiver"
+            layer = "low"
+            tcp = { send-buffer = "64 MB", receive-buffer = "64 MB" }
+        "#;
+        let cold = Cell {
+            queue: format!(r#"{{ kind = "strict", high = {class}, low = {class} }}"#),
+            bulk: false,
+            others: background.into(),
+            ..plain.clone()
+        };
+        // RFC 5681 §4.1 has a sender return to the initial window of ten segments; a message has fourteen.
+        let warm = Cell { keys: ", slow-start-after-idle = false", ..cold.clone() };
+        Self { warm: plan.add(warm), cold: plan.add(cold), plain: plan.add(plain) }
+    }
+
+    fn rows(&self, runs: &Runs, scale: Scale) -> Vec<Row> {
+        let id = |of: &str| format!("coupled.support.layers.{of}");
+        let ratio = |of: &str, words: &str, ticket, percentile| {
+            let samples = runs.each(ticket, |seen: &super::cell::Seen| seen.percentile(percentile));
+            Row::new(id(of), format!("{words} over the limit, two layers"), Unit::Ratio).samples(&samples)
+        };
+        let before = runs.mean(self.plain, |seen| seen.sum());
+        let share = runs.each(self.warm, |seen| seen.sum() / before);
+        let p50 = ratio("p50", "median with a warm window", self.warm, Percentile::P50);
+        vec![
+            scale.claim(p50, |row| row.at_most(1.05)),
+            ratio("p99", "99 % with a warm window", self.warm, Percentile::P99),
+            ratio("cold.p50", "median with a cold window", self.cold, Percentile::P50),
+            ratio("cold.p99", "99 % with a cold window", self.cold, Percentile::P99),
+            Row::new(id("share"), "goodput over plain's, two layers", Unit::Ratio).samples(&share),
+        ]
+    }
+}
+
+/// Queues that help: one for each flow, one that marks early, and one with two classes.
 pub(super) fn support(plan: &mut Plan) -> Ask {
-    let cell = Cell::new(PATH, "cubic", "off", plan.scale.seconds);
+    let scale = plan.scale;
+    let cell = Cell::new(PATH, "cubic", "off", scale.seconds);
     let fq = Cell { queue: r#""fq-codel""#.into(), ..cell.clone() };
     let marking = Cell {
         queue: r#"{ kind = "step-mark", threshold = "2 ms", limit = "400 kB" }"#.into(),
@@ -98,8 +152,10 @@ pub(super) fn support(plan: &mut Plan) -> Ask {
         ("support.fq-codel-beside", "FQ-CoDel beside a CUBIC flow", arms(plan, &beside)),
         ("support.marking", "DCTCP with marks at 2 ms", arms(plan, &marking)),
     ];
+    let layers = Layers::add(plan);
     Box::new(move |runs: &Runs| {
         let rows = all.iter().flat_map(|(id, what, tickets)| rows(runs, id, what, *tickets, None));
-        Answer::new("With support of the network", prose::text(include_str!("support.md")), rows.collect())
+        let rows = rows.chain(layers.rows(runs, scale)).collect();
+        Answer::new("With support of the network", prose::text(include_str!("support.md")), rows)
     })
 }
