@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use marcato_sched::conductor::Config as ConductorConfig;
-use marcato_sched::coupled::{AnyRule, Coupling};
+use marcato_sched::coupled::{AnyRule, CoupledConfig, Coupling};
 use marcato_sched::lane::MAX_LANES;
 use marcato_sched::lowprio::{Lcm, LcmConfigError};
 use marcato_sched::reserve::Framing;
@@ -286,6 +286,9 @@ pub struct SessionConfig {
     pub coupled: Coupling,
     /// Rule by which coupled mode moves its cap: [`AnyRule::FAST`] by default.
     pub coupled_rule: AnyRule,
+    /// Packets of background data that coupled mode lets stand in the queue
+    /// ([`CoupledConfig::aim`](marcato_sched::coupled::CoupledConfig)): 2 by default.
+    pub coupled_aim: u64,
 }
 
 impl Default for SessionConfig {
@@ -329,6 +332,7 @@ impl Default for SessionConfig {
             low_lanes: None,
             coupled: Coupling::Off,
             coupled_rule: AnyRule::FAST,
+            coupled_aim: CoupledConfig::AIM,
         }
     }
 }

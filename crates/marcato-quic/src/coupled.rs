@@ -23,6 +23,7 @@ pub struct LaneCoupling {
 pub(crate) struct Governed {
     governor: Governor<AnyRule>,
     rule: AnyRule,
+    aim: u64,
     mss: Bytes,
     /// Set once the cap applies.
     acts: bool,
@@ -38,11 +39,12 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    /// Governor whose cap moves by `rule`, which is as it begins.
-    pub(crate) fn new(mss: Bytes, rule: AnyRule) -> Self {
+    /// Governor whose cap moves by `rule`, which is as it begins, and lets `aim` packets stand in the queue.
+    pub(crate) fn new(mss: Bytes, rule: AnyRule, aim: u64) -> Self {
         Self {
-            governor: Governor::with_rule(CoupledConfig::new(mss), rule),
+            governor: Governor::with_rule(CoupledConfig { aim, ..CoupledConfig::new(mss) }, rule),
             rule,
+            aim,
             mss,
             acts: false,
             rtt: None,
@@ -60,7 +62,7 @@ impl Governed {
 
     /// Starts over: the path is another one.
     pub(crate) fn restart(&mut self) {
-        *self = Self { acts: self.acts, ..Self::new(self.mss, self.rule) };
+        *self = Self { acts: self.acts, ..Self::new(self.mss, self.rule, self.aim) };
     }
 
     /// Records an acknowledged packet, and its round trip if it carried `data`.
@@ -183,7 +185,7 @@ mod tests {
 
     /// Governor whose cap is its floor of four packets, after a train and a loss.
     fn at_floor(gate: &Gate) -> Governed {
-        let mut governed = Governed::new(MSS, AnyRule::FAST);
+        let mut governed = Governed::new(MSS, AnyRule::FAST, CoupledConfig::AIM);
         for packet in 1..=16 {
             let rtt = Duration::from_micros(packet * 500);
             governed.acked(rtt, MSS, true);
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
-        let mut governed = Governed::new(MSS, AnyRule::FAST);
+        let mut governed = Governed::new(MSS, AnyRule::FAST, CoupledConfig::AIM);
         governed.acked(Duration::from_millis(9), MSS / 2, true);
         governed.acked(Duration::from_millis(8), MSS, true);
         governed.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);

@@ -15,7 +15,7 @@ use crate::read::traffic::{
 };
 use crate::tcp::{Congestion, DelayedAck, GROWTH_BY_ACKS, GrowthByBytes, LowLayer, NO_LOW_LAYER, Tcp};
 use crate::topology::{ASYMMETRIC, DUMBBELL, MULTIPATH, MULTIPATH_PATH, PARKING_LOT};
-use crate::traffic::{Bulk, Message, Source};
+use crate::traffic::{Bulk, Coupling, Message, Source};
 
 /// Keys of a table.
 #[derive(Clone, Copy, Debug)]
@@ -137,5 +137,9 @@ pub fn tables() -> impl Iterator<Item = Schema> {
         T::KINDS.iter().map(|(.., schema)| **schema)
     }
     let plain = PLAIN.iter().copied().chain(kinds::<Transmitter, Queue>()).chain(kinds::<_, Loss>());
-    plain.chain(kinds::<_, Congestion>()).chain(kinds::<_, Scheduler>()).chain(kinds::<_, Controller>())
+    plain
+        .chain(kinds::<_, Congestion>())
+        .chain(kinds::<_, Scheduler>())
+        .chain(kinds::<_, Controller>())
+        .chain(kinds::<_, Coupling>())
 }

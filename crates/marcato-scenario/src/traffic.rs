@@ -7,9 +7,10 @@ use marcato_units::{Bytes, Duration, Priority};
 use crate::document::{Item, Key, Table, Value, quote};
 use crate::fault::Faults;
 use crate::form::{
-    Checked, Flag, Single, SomeSize, SomeSpan, Span, Tables, Urgency, one_of, priority_text, table_of, tables,
+    Checked, Flag, Single, Small, SomeSize, SomeSpan, Span, Tables, Urgency, kind_of, one_of, priority_text,
+    table_of, tables,
 };
-use crate::keyed::{Form, Keyed as _, keyed, words};
+use crate::keyed::{Form, Keyed as _, keyed, kinds, words};
 use crate::keys::{Keys, Word, check_name};
 use crate::limit::{MAX_LIST, MAX_SOURCES};
 use crate::pairs::{Pairs, array};
@@ -376,18 +377,31 @@ pub struct Messaging {
     pub bulk: Vec<Bulk>,
 }
 
-words! {
+kinds! {
     /// Coupled mode of a flow.
-    #[derive(Default)]
-    pub enum Coupling {
-        /// The congestion control alone decides how much is in flight.
-        #[default]
-        Off = "off",
-        /// A governor bounds what is in flight by a rule like FAST's.
-        Fast = "fast",
-        /// A governor bounds what is in flight by a rule like Copa's.
-        Copa = "copa",
-    }
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Coupling, (), plain "coupled mode":
+    /// The congestion control alone decides how much is in flight.
+    #[default]
+    "off" => Off,
+    /// A governor bounds what is in flight by a rule like FAST's.
+    "fast" => Fast(Aim),
+    /// A governor bounds what is in flight by a rule like Copa's.
+    "copa" => Copa,
+}
+
+/// Aim of a governor's rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// Packets of background data that may stand in the queue.
+    pub packets: u32,
+}
+
+keyed! {
+    Aim, "fast" kinded, |_of: ()|;
+    /// packets of background data that may stand in the bottleneck's queue: more of them cost urgent data delay,
+    /// and save goodput where the link's rate varies
+    "packets" => packets: Small(1..=1000), or(2);
 }
 
 /// Default chunk, which is also the Conductor's: the payload of a TCP segment without options.
@@ -403,8 +417,8 @@ keyed! {
     /// largest chunk that the Conductor grants, at most 6 kB
     "chunk" => chunk: Checked(SomeSize, is_below_the_least_watermark), or(CHUNK);
     /// keeps the flow's own background (P2 to P4) out of the bottleneck's queue, so that urgent data finds it
-    /// empty: `"fast"`, by a rule like FAST's, or `"copa"`, by one like Copa's
-    "coupled" => coupled: one_of::<Coupling>(), or(Coupling::Off);
+    /// empty: `"fast"`, by a rule like FAST's, or `"copa"`, by one like Copa's; or [a table](#coupled-mode-coupled-mode-fast)
+    "coupled" => coupled: kind_of::<Coupling>(), or(Coupling::Off; "`\"off\"`");
     /// [messages](#traffic) that are sent once
     "messages" => messages: InOrder, or(Vec::new(); "none");
     /// [sources](#traffic) of messages, at most 16

@@ -49,6 +49,29 @@ fn messages_have_names_that_are_written_and_explained() {
 }
 
 #[test]
+fn coupled_mode_is_a_word_or_a_table_with_packets() {
+    let of =
+        |coupled: &str| of_flow(&format!("{F}kind = \"messages\"\nbulk = \"p3\"\ncoupled = {coupled}\n"));
+    let written = |coupled| read(&of(coupled)).experiment().to_toml();
+    for (coupled, packets) in [(r#""fast""#, 2), (r#"{ kind = "fast", packets = 8 }"#, 8)] {
+        let text = written(coupled);
+        assert!(text.contains(&format!("packets = {packets}")), "{text}");
+        assert_eq!(read(&text).experiment().to_toml(), text);
+    }
+    assert!(written(r#""copa""#).contains(r#"coupled = "copa""#));
+    for (wrong, word) in [
+        (r#"{ kind = "fast", packets = 0 }"#, "packets"),
+        (r#"{ kind = "fast", packets = 1001 }"#, "packets"),
+        (r#"{ kind = "copa", packets = 8 }"#, "packets"),
+        (r#""slow""#, "slow"),
+    ] {
+        let faults = faults(&of(wrong));
+        assert!(faults.len() == 1 && faults[0].starts_with("15:"), "{wrong}: {faults:?}");
+        assert!(faults[0].contains(word), "{wrong}: {faults:?}");
+    }
+}
+
+#[test]
 fn a_message_has_a_name_that_nothing_else_has() {
     let named = |names: [&str; 2]| {
         let [one, two] = names;

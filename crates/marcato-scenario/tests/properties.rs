@@ -127,6 +127,7 @@ fn flow() -> impl Strategy<Value = String> {
         "kind = \"tcp-process\"\narrivals = \"3 /s\"\nsize = { kind = \"exponential\", mean = \"20 kB\" }\n",
         "kind = \"request-response\"\nresponse = { kind = \"log-normal\", mean = \"20 kB\", sigma = 0.7 }\nrequests = 4\n",
         "kind = \"request-response\"\nresponse = \"3 kB\"\nthink = \"20 ms\"\n",
+        "kind = \"messages\"\nbulk = \"p3\"\ncoupled = { kind = \"fast\", packets = 7 }\n",
         "kind = \"messages\"\nbulk = \"p4\"\nsources = [{ period = \"20 ms\", size = \"300 B\", jitter = \"3 ms\" }]\n",
         "kind = \"messages\"\nfeeder = \"writers\"\nmessages = [{ name = \"late\", after = \"1 s\", size = \"2 kB\" }, { size = \"1 MB\", lifetime = \"2 s\" }]\n",
     ]);

@@ -39,18 +39,30 @@ pub struct CoupledConfig {
     pub urgent: PrioritySet,
     /// Interval at which the engine is asked for samples; zero if there is one for each acknowledgement.
     pub poll: Duration,
+    /// Packets that our own data may keep in the queue, at least one. More of them cost delay, and save goodput
+    /// where the rate of the path varies.
+    pub aim: u64,
 }
 
 impl CoupledConfig {
-    /// P0 and P1 are urgent, and there is a sample for each acknowledgement.
+    /// Default of [`aim`](Self::aim).
+    pub const AIM: u64 = 2;
+
+    /// P0 and P1 are urgent, there is a sample for each acknowledgement, and two packets may stand in the queue.
     pub const fn new(mss: Bytes) -> Self {
-        Self { mss, urgent: PrioritySet::one(Priority::P0).with(Priority::P1), poll: Duration::ZERO }
+        let urgent = PrioritySet::one(Priority::P0).with(Priority::P1);
+        Self { mss, urgent, poll: Duration::ZERO, aim: Self::AIM }
     }
 
     /// Bytes that our own data may keep in the queue.
     fn alpha(&self, rate: Rate) -> Bytes {
+        self.least(rate) + self.mss * self.aim.max(1) - self.mss * Self::AIM
+    }
+
+    /// Bytes in the queue at the default aim: less would cost goodput at a constant rate.
+    fn least(&self, rate: Rate) -> Bytes {
         if self.poll.is_zero() {
-            return self.mss * 2;
+            return self.mss * Self::AIM;
         }
         // The queue shrinks until the next sample by what leaves it meanwhile, and the round trips seen
         // are those of packets in the middle of that. At rates at which it is several packets,
@@ -489,7 +501,8 @@ impl<R: Rule> Governor<R> {
         }
         if now.since(self.base_seen) > BASE_AGE {
             self.dip = Some(self.cap);
-            self.cut(self.cap - alpha * 2 - self.config.mss);
+            // Our own queue, and what its estimate may be wrong by.
+            self.cut(self.cap - alpha - self.config.least(round.rate) - self.config.mss);
             return;
         }
         match self.rule.step(round, self.config.mss, alpha) {

@@ -5,7 +5,7 @@ use marcato_scenario::plugin::Plugin;
 use marcato_scenario::queue::{QueueError, Site};
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
-use marcato_sched::coupled::AnyRule;
+use marcato_sched::coupled::{AnyRule, CoupledConfig};
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
 use marcato_units::{Bytes, Duration, Stream};
 
@@ -107,12 +107,12 @@ pub(super) const fn debt(preset: traffic::Preset) -> Debt {
     }
 }
 
-/// Rule of coupled mode; `None` if a flow is not coupled.
-pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<AnyRule> {
+/// Rule of coupled mode, and packets that it lets stand in the queue; `None` if a flow is not coupled.
+pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<(AnyRule, u64)> {
     match coupled {
         traffic::Coupling::Off => None,
-        traffic::Coupling::Fast => Some(AnyRule::FAST),
-        traffic::Coupling::Copa => Some(AnyRule::COPA),
+        traffic::Coupling::Fast(fast) => Some((AnyRule::FAST, fast.packets as u64)),
+        traffic::Coupling::Copa => Some((AnyRule::COPA, CoupledConfig::AIM)),
     }
 }
 

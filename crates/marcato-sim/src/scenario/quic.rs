@@ -46,7 +46,7 @@ fn reserving(reserving: spec::Reserving) -> Result<CwrConfig, BudgetError> {
 fn session(name: &str, quic: &spec::Quic, plugins: &Plugins) -> Result<SessionConfig, BuildError> {
     let default = SessionConfig::default();
     let refused = |source| BuildError::Budget { flow: name.to_owned(), source };
-    let rule = convert::coupling(quic.messaging.coupled);
+    let coupling = convert::coupling(quic.messaging.coupled);
     let packets = usize::try_from(quic.batch).unwrap_or(usize::MAX);
     let config = SessionConfig {
         conductor: convert::conductor(quic.messaging.preset, quic.messaging.chunk),
@@ -90,8 +90,9 @@ fn session(name: &str, quic: &spec::Quic, plugins: &Plugins) -> Result<SessionCo
         time_threshold: quic.time_threshold as f32,
         initial_rtt: quic.initial_rtt,
         // Over TCP, too, it acts from the beginning.
-        coupled: if rule.is_some() { Coupling::On } else { Coupling::Off },
-        coupled_rule: rule.unwrap_or(default.coupled_rule),
+        coupled: if coupling.is_some() { Coupling::On } else { Coupling::Off },
+        coupled_rule: coupling.map_or(default.coupled_rule, |(rule, _)| rule),
+        coupled_aim: coupling.map_or(default.coupled_aim, |(_, aim)| aim),
         max_lanes: u8::try_from(quic.paths.len()).unwrap_or(u8::MAX).max(default.max_lanes),
         ..default
     };

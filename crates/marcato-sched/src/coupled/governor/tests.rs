@@ -200,6 +200,26 @@ fn alone_the_queue_holds_a_few_packets_at_the_full_rate() {
 }
 
 #[test]
+fn the_aim_is_what_our_data_keeps_in_the_queue() {
+    for aim in [1, 2, 4, 8, 16, 32] {
+        let config = CoupledConfig { aim: aim.into(), ..CoupledConfig::new(MSS) };
+        let path = alone(10, 100, 4.0, Governor::new(config));
+        let packet = path.rate.transmission_time(MSS);
+        let worst = path.worst_delay(Duration::from_secs(10));
+        let (least, most): (Duration, Duration) = (packet * (aim - 1), packet * (2 * aim + 7) / 2);
+        assert!(least <= worst && worst <= most, "{aim} packets: {worst:?}, {packet:?} a packet");
+        assert!(goodput(&path) > 0.95, "{aim} packets: {}", goodput(&path));
+    }
+}
+
+#[test]
+fn an_aim_of_none_counts_as_one() {
+    let cap = |aim| alone(10, 40, 4.0, Governor::new(CoupledConfig { aim, ..CoupledConfig::new(MSS) }));
+    let caps = [0, 1].map(|aim| cap(aim).senders[0].governor.unwrap().cap());
+    assert_eq!(caps[0], caps[1]);
+}
+
+#[test]
 fn the_other_rule_keeps_the_queue_short_too() {
     for (mbps, rtt, bdp) in [(10, 20, 1.0), (10, 100, 4.0), (50, 100, 1.0)] {
         let path = alone(mbps, rtt, bdp, Governor::with_rule(CoupledConfig::new(MSS), Copa::default()));
