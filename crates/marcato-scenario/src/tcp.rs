@@ -124,7 +124,7 @@ impl Default for Tcp {
 
 keyed! {
     Tcp, "tcp's options", |_of: ()|, check tcp_can_work;
-    /// `"reno"`, `"cubic"`, `"dctcp"` (needs `ecn`), `"bbr"` (version 1)
+    /// `"reno"`, `"cubic"`, `"dctcp"` (needs `ecn`), `"bbr"` (version 1), `"ledbat++"` (for background data)
     "congestion" => congestion: kind_of::<Congestion>(), or(Congestion::CUBIC; "`\"cubic\"`");
     /// maximum payload of a segment; with its headers it must fit every `mtu` of the path
     "mss" => mss: Mss, or(1448);
@@ -355,6 +355,8 @@ kinds! {
     /// BBR version 1, as in Linux. It draws the gain phase in which it starts to probe for
     /// bandwidth.
     "bbr" => Bbr: random,
+    /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus), which yields to others. The kernel does not have it.
+    "ledbat++" => LedbatPlusPlus: not random,
 }
 
 impl<P> Congestion<P> {

@@ -94,6 +94,7 @@ pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> 
         Congestion::Cubic(_) => "cubic",
         Congestion::Dctcp => "dctcp",
         Congestion::Bbr => "bbr",
+        Congestion::LedbatPlusPlus => "ledbat++",
         Congestion::Plugin(never) => match never {},
     };
     socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {

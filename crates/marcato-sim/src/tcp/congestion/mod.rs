@@ -15,6 +15,7 @@ mod cubic;
 mod dctcp;
 mod factory;
 mod hystart;
+mod ledbat;
 mod max_filter;
 mod reno;
 
@@ -181,6 +182,7 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
         }
         Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(start.smss, start.window, stream)),
+        Congestion::LedbatPlusPlus => Box::new(ledbat::LedbatPlusPlus::new(start)),
         Congestion::Plugin(none) => match none {},
     }
 }
