@@ -1,6 +1,7 @@
 //! Over a cellular link, whose rate follows a trace.
 
-use marcato_report::{Percentile, Row, Samples, Unit};
+use marcato_report::chart::{Axis, LineChart, Series};
+use marcato_report::{Figure, Mean, Percentile, Row, Samples, Unit};
 use marcato_sim::scenario::{Traces, build};
 use marcato_sim::{Trace, TraceError};
 use marcato_units::Time;
@@ -23,7 +24,8 @@ const SEEDS: u64 = 6;
 #[derive(Clone, Debug, PartialEq)]
 struct Radio {
     congestion: &'static str,
-    coupled: &'static str,
+    /// Value of the key `coupled`, as in a scenario.
+    coupled: String,
     /// True if background data fills the connection.
     bulk: bool,
     seconds: u64,
@@ -63,7 +65,7 @@ impl Radio {
             from = "sender"
             to = "receiver"
             congestion = "{congestion}"
-            coupled = "{coupled}"
+            coupled = {coupled}
             chunk = "1448 B"
             {bulk}
             sources = [{{ period = "1 s", jitter = "300 ms", size = "20 kB", priority = "p0" }}]
@@ -105,6 +107,9 @@ impl crate::plan::Setup for Radio {
     }
 }
 
+/// Packets that background data may keep in the queue: the parameter that moves delay against goodput.
+const AIMS: [u32; 6] = [2, 4, 8, 16, 32, 64];
+
 /// Runs of a sender, one for each seed.
 type Tickets = Vec<Ticket<Radio>>;
 
@@ -118,8 +123,15 @@ fn each(runs: &Runs, tickets: &Tickets, beside: &Tickets, value: impl Fn(&Heard,
 /// Delay against goodput: senders that users have today, and both rules.
 pub(super) fn cellular(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
-    let mut add = |congestion, coupled, bulk| -> Tickets {
-        let radio = |seeds_from| Radio { congestion, coupled, bulk, seconds: scale.seconds, seeds_from };
+    let mut add = |congestion, coupled: &str, bulk| -> Tickets {
+        let coupled = if coupled.starts_with('{') { coupled.to_owned() } else { format!(r#""{coupled}""#) };
+        let radio = |seeds_from| Radio {
+            congestion,
+            coupled: coupled.clone(),
+            bulk,
+            seconds: scale.seconds,
+            seeds_from,
+        };
         (0..if scale.claims { SEEDS } else { 1 }).map(|seeds_from| plan.add(radio(seeds_from))).collect()
     };
     let alone = add("cubic", "off", false);
@@ -127,9 +139,14 @@ pub(super) fn cellular(plan: &mut Plan) -> Ask {
     let senders = [
         ("plain", "CUBIC", plain.clone()),
         ("bbr", "BBR", add("bbr", "off", true)),
+        ("ledbat", "LEDBAT++", add("ledbat++", "off", true)),
         ("fast", "CUBIC coupled by the rule like FAST's", add("cubic", "fast", true)),
         ("copa", "CUBIC coupled by the rule like Copa's", add("cubic", "copa", true)),
     ];
+    let aims = AIMS.map(|aim| {
+        let coupled = format!(r#"{{ kind = "fast", packets = {aim} }}"#);
+        (aim, add("cubic", &coupled, true))
+    });
     Box::new(move |runs: &Runs| {
         let p50 = |it: &Heard, alone: &Heard| it.p50 / alone.p50;
         let p99 = |it: &Heard, alone: &Heard| it.p99 / alone.p99;
@@ -155,6 +172,34 @@ pub(super) fn cellular(plan: &mut Plan) -> Ask {
                 }
             }
         }
-        Answer::new("Over a cellular link", prose::text(include_str!("cellular.md")), rows)
+        for (aim, tickets) in &aims {
+            let row = |of: &str, what: &str, unit, value: &dyn Fn(&Heard, &Heard) -> f64| {
+                let id = format!("coupled.cellular.aim.{aim}.{of}");
+                Row::new(id, format!("{what}, {aim} packets in the queue"), unit)
+                    .samples(&each(runs, tickets, &alone, value))
+            };
+            rows.push(row("p50", "median over that without background", Unit::Ratio, &p50));
+            rows.push(row("goodput", "goodput", Unit::MbitPerS, &|it, _| it.goodput));
+        }
+        let point = |tickets: &Tickets| {
+            let goodput = each(runs, tickets, &alone, |it, _| it.goodput);
+            (Mean::of(&goodput).value, Mean::of(&each(runs, tickets, &alone, p50)).value)
+        };
+        let goodput = Axis::new("goodput", "Mbit/s");
+        let delay = Axis::new("median over that without background", "ratio").log();
+        let curve = Series::line("CUBIC coupled, 2 to 64 packets", aims.iter().map(|(_, it)| point(it)));
+        let mut chart = LineChart::new("Delay against goodput over a cellular link", goodput, delay);
+        chart = chart.series(curve.marks());
+        for (_, name, tickets) in senders.iter().filter(|(id, ..)| *id != RULE) {
+            chart = chart.series(Series::line(*name, [point(tickets)]).marks());
+        }
+        let mut answer = Answer::new("Over a cellular link", prose::text(include_str!("cellular.md")), rows);
+        answer.section = answer.section.figure(Figure::new(
+            "cellular",
+            chart,
+            "Median of the times of urgent messages against goodput, by the packets that coupled background data may \
+             keep in the queue, beside other senders.",
+        ));
+        answer
     })
 }
