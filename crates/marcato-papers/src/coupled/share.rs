@@ -29,6 +29,12 @@ fn mean(runs: &Runs, tickets: &[Ticket], value: impl Fn(&super::cell::Seen) -> f
     Mean::of(&each).value
 }
 
+/// Plans a cell once for each seed.
+fn with_seeds(plan: &mut Plan, cell: &Cell) -> Vec<Ticket> {
+    let seeds = 0..if plan.scale.claims { SEEDS } else { 1 };
+    seeds.map(|seeds_from| plan.add(Cell { seeds_from, ..cell.clone() })).collect()
+}
+
 /// Share that a coupled flow gets of what it gets without coupled mode.
 pub(super) fn beside(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
@@ -41,11 +47,9 @@ pub(super) fn beside(plan: &mut Plan) -> Ask {
             for &bdp in buffers {
                 for congestion in ["cubic", "reno"] {
                     let path = Path { mbit: 10, rtt: 50, bdp };
-                    let mut add = |coupled| -> Vec<Ticket> {
+                    let mut add = |coupled| {
                         let cell = Cell::new(path, congestion, coupled, seconds);
-                        let cell = Cell { others: tcp(other, count), ..cell };
-                        let seeds = 0..if scale.claims { SEEDS } else { 1 };
-                        seeds.map(|seeds_from| plan.add(Cell { seeds_from, ..cell.clone() })).collect()
+                        with_seeds(plan, &Cell { others: tcp(other, count), ..cell })
                     };
                     all.push(Arms {
                         id: format!("{count}-{other}.{bdp}.{congestion}"),
@@ -100,11 +104,9 @@ pub(super) fn late(plan: &mut Plan) -> Ask {
             for &bdp in buffers {
                 for congestion in ["cubic", "reno"] {
                     let path = Path { mbit: 10, rtt: 50, bdp };
-                    let mut add = |coupled| -> Vec<Ticket> {
+                    let mut add = |coupled| {
                         let cell = Cell::new(path, congestion, coupled, seconds);
-                        let cell = Cell { others: tcp(other, count), start: LATE, ..cell };
-                        let seeds = 0..if scale.claims { SEEDS } else { 1 };
-                        seeds.map(|seeds_from| plan.add(Cell { seeds_from, ..cell.clone() })).collect()
+                        with_seeds(plan, &Cell { others: tcp(other, count), start: LATE, ..cell })
                     };
                     let id = format!("coupled.late.{count}-{other}.{bdp}.{congestion}");
                     let what = format!("{congestion} after {count} of {other}, {bdp} BDP");
