@@ -20,8 +20,8 @@ const CALM: (u32, Duration) = (20, Duration::from_secs(5));
 const FLAT: u32 = 3;
 /// Least time between tests, and the first and largest factor for it.
 ///
-/// Each test leaves our part of the queue to others. They keep some of it: beside one flow, a test costs
-/// a few percent of goodput over the next minute.
+/// Each test leaves our part of the queue to others, which keep some of it. docs/results.md has what more and
+/// fewer tests gave.
 const TEST_EVERY: Duration = Duration::from_secs(1);
 const BACKOFF_FROM: u32 = 4;
 const BACKOFF: u32 = 32;

@@ -248,9 +248,7 @@ impl CongestionControl for LedbatPlusPlus {
 
     fn on_idle_decay(&mut self, timeouts: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
-        let least = self.initial_window.min(self.cwnd);
-        // More halvings than this reach any initial window.
-        self.cwnd = (self.cwnd * 0.5_f64.powi(i32::try_from(timeouts.min(64)).unwrap_or(64))).max(least);
+        self.cwnd = super::decayed(self.cwnd, self.initial_window, timeouts);
     }
 
     fn on_established(&mut self, _now: Time, rtt: Option<Duration>) {

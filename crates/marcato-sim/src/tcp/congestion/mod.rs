@@ -162,6 +162,13 @@ impl Start {
 /// [`TcpConfig::own_congestion`] holds them.
 pub type Congestion = marcato_scenario::tcp::Congestion<Infallible>;
 
+/// Window in segments after so many idle retransmission timeouts: halved for each, down to the initial one.
+fn decayed(cwnd: f64, initial_window: f64, timeouts: u32) -> f64 {
+    // More halvings than this reach any initial window.
+    let halvings = i32::try_from(timeouts.min(64)).unwrap_or(64);
+    (cwnd * 0.5_f64.powi(halvings)).max(initial_window.min(cwnd))
+}
+
 /// Builds the congestion control of `config`, for a sender with a random stream of its own.
 pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
     if let Some(own) = &config.own_congestion {
