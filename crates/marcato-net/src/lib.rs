@@ -248,6 +248,8 @@ pub use stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats, LevelStats
 #[cfg(feature = "tcp")]
 pub use sys::TcpInfo;
 pub use target::{Named, Target};
+#[cfg(feature = "tcp")]
+pub use tcp::{Chunk, LeanSocket};
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).
 #[cfg(feature = "quic")]

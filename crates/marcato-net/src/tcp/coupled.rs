@@ -27,15 +27,6 @@ const TIMER: Duration = Duration::from_micros(100);
 /// Time for which a sample is used while the driver writes.
 const FRESH: Duration = Duration::from_micros(250);
 
-/// Messages of a connection, by level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Levels {
-    /// Levels at which a message was ever queued.
-    pub(super) used: PrioritySet,
-    /// Levels at which a message can be sent now.
-    pub(super) waiting: PrioritySet,
-}
-
 /// Coupled mode of a connection.
 #[derive(Debug)]
 pub(super) struct Coupled {
@@ -90,9 +81,15 @@ impl Coupled {
 
     /// Returns how many bytes may be written now, in whole segments: at most `size`. Zero means that
     /// data is held back, and that [`look`](Self::look) is the time to ask again.
-    pub(super) fn room(&mut self, now: Time, socket: &SockRef<'_>, levels: Levels, size: Bytes) -> Bytes {
+    pub(super) fn room(
+        &mut self,
+        now: Time,
+        socket: &SockRef<'_>,
+        waiting: PrioritySet,
+        size: Bytes,
+    ) -> Bytes {
         let Some(acting) = &mut self.acting else { return size };
-        let room = acting.room(now, socket, levels.waiting, size);
+        let room = acting.room(now, socket, waiting, size);
         self.look = room.is_zero().then(|| Instant::now() + TIMER);
         room
     }
@@ -296,8 +293,7 @@ mod tests {
                 let (now, size) = (Time::from_micros(100 * number), Bytes::new(1 + 7919 * number % 20_000));
                 coupled.release();
                 coupled.begin(now, &SockRef::from(&near), levels);
-                let levels_now = Levels { used: levels, waiting: levels };
-                let room = coupled.room(now, &SockRef::from(&near), levels_now, size);
+                let room = coupled.room(now, &SockRef::from(&near), levels, size);
                 coupled.chunk(levels);
                 coupled.wrote(usize::try_from(room.get()).unwrap());
                 timers += usize::from(coupled.look().is_some());

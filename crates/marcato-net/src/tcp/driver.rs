@@ -5,31 +5,27 @@ use std::sync::Arc;
 
 use marcato_identity::explain_alert;
 use marcato_sched::coupled::Coupling;
-use marcato_stream::{CloseReason, PeerError, Reader, chunk};
-use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_stream::{CloseReason, PeerError, Reader};
+use marcato_units::{Bytes, Time};
 use marcato_wire::Manner;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::coupled::{Coupled, Levels};
+use super::lean::LeanSocket;
 use super::liveness::{Liveness, Verdict};
 use super::pipe::Pipe;
-use super::{Phase, Tcp, low_water};
+use super::{Phase, Tcp};
 use crate::config::{Limits, TcpConfig};
 use crate::error::Closed;
 use crate::shared::{Transport, lock};
 use crate::sys;
 
-/// Time for which a measurement of the connection's rate is used.
-const FRESH: Duration = Duration::from_millis(10);
 /// Bytes read at once.
 const READ: usize = 64 << 10;
 /// Plaintext of the largest TLS record, and so of one decryption.
 const RECORD: usize = 16 << 10;
-/// Segments above which a chunk is that of a fast connection.
-const SLOW_SEGMENTS: u64 = 4;
 
 /// Reason for which driving ends early.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +83,7 @@ struct Progress {
 struct Driver {
     tcp: Arc<Tcp>,
     stream: Arc<TcpStream>,
-    pipe: Pipe,
+    socket: LeanSocket,
     reader: Reader,
     config: TcpConfig,
     limits: Limits,
@@ -95,13 +91,6 @@ struct Driver {
     input: Vec<u8>,
     plain: Vec<u8>,
     chunk: Vec<u8>,
-    /// Bytes of a chunk on the wire, and in `measured_at` the time of that measurement.
-    size: Bytes,
-    /// No urgent message has come for a while.
-    quiet: bool,
-    measured_at: Option<Time>,
-    low_water: u32,
-    coupled: Coupled,
     liveness: Liveness,
     times: Times,
     /// Set when the end of our direction is queued; `ended` when it has been handed to the socket.
@@ -122,19 +111,14 @@ pub(super) async fn drive(
     let check = Instant::now() + liveness.limit() / 2;
     let mut driver = Driver {
         tcp: Arc::clone(&tcp),
+        socket: LeanSocket::new(Arc::clone(&stream), pipe, config.chunk, coupled),
         stream,
-        pipe,
         reader: Reader::new(),
         config,
         limits,
         input: vec![0; READ],
         plain,
         chunk: Vec::new(),
-        size: Bytes::ZERO,
-        quiet: false,
-        measured_at: None,
-        low_water: 0,
-        coupled: Coupled::new(coupled),
         liveness,
         times: Times { check, linger: None, progress: None, patience: None },
         ending: false,
@@ -177,7 +161,7 @@ impl Driver {
             if lock(&self.tcp.state).phase == Phase::Aborted {
                 // Without TLS, the end of the stream between two frames would be a regular one. A
                 // reset is none.
-                if !self.pipe.is_tls() {
+                if !self.socket.is_tls() {
                     SockRef::from(&*self.stream).set_linger(Some(std::time::Duration::ZERO))?;
                 }
                 return Ok(Closed::Local);
@@ -225,8 +209,8 @@ impl Driver {
                 let state = lock(&self.tcp.state);
                 (state.sender.wants_write(), state.sender.next_expiry())
             };
-            let look = self.coupled.look();
-            let writing = self.pipe.is_pending() || (!self.ended && wants_write && look.is_none());
+            let look = self.socket.look();
+            let writing = self.socket.is_pending() || (!self.ended && wants_write && look.is_none());
             let expiry = expiry.map(|at| Instant::from(self.tcp.epoch + at.since(Time::ZERO)));
             let next = expiry.into_iter().chain(look).fold(self.times.next(), Instant::min);
             if timer.deadline() != next {
@@ -249,7 +233,7 @@ impl Driver {
     /// Returns the alert that the peer has sent before it closed the connection, if there is one: it
     /// says more than the failure of the write that met the closed connection.
     fn last_alert(&mut self) -> Option<Stop> {
-        if !self.pipe.is_tls() {
+        if !self.socket.is_tls() {
             return None;
         }
         // The runtime may not have seen yet that the socket is readable, so the kernel is asked.
@@ -357,21 +341,20 @@ impl Driver {
     /// Writes the rest of a chunk, or the next one if the kernel has little left. Returns whether
     /// anything was written.
     fn write(&mut self) -> Result<bool, Stop> {
-        let flushed = self.pipe.flush(&self.stream)?;
-        self.coupled.wrote(flushed);
-        self.coupled.release();
+        let flushed = self.socket.flush()?;
+        self.socket.release();
         let mut any = flushed > 0;
-        if self.pipe.is_pending() || self.ended {
+        if self.socket.is_pending() || self.ended {
             return Ok(any);
         }
         if self.ending {
-            SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write)?;
+            self.socket.shut_down()?;
             self.ended = true;
             return Ok(true);
         }
         self.queue_answers();
         let now = self.tcp.now();
-        let (wanted, levels, end, quiet) = {
+        let (wanted, used, waiting, end, quiet) = {
             let state = lock(&self.tcp.state);
             let end = match state.phase {
                 Phase::Finishing if state.sender.is_idle() => Some((Manner::Closed, state.reason.clone())),
@@ -379,45 +362,44 @@ impl Driver {
                 _ => None,
             };
             let sender = &state.sender;
-            let levels = Levels { used: sender.used(), waiting: sender.waiting() };
-            (sender.wants_write(), levels, end, sender.is_quiet(now, self.config.chunk.quiet_after))
+            let quiet = sender.is_quiet(now, self.config.chunk.quiet_after);
+            (sender.wants_write(), sender.used(), sender.waiting(), end, quiet)
         };
         if let Some((manner, reason)) = end {
             if manner == Manner::Aborted || !reason.is_none() {
                 self.chunk.clear();
                 reason.write(manner, &mut self.chunk);
-                self.pipe.queue(&mut self.chunk)?;
+                self.socket.queue(&mut self.chunk)?;
             }
-            self.pipe.queue_end();
+            self.socket.queue_end();
             self.ending = true;
             return Ok(true);
         }
         // The socket may be full for long: the governor sees what leaves it meanwhile.
-        if wanted && self.coupled.begin(now, &SockRef::from(&*self.stream), levels.used) {
-            lock(&self.tcp.state).coupled = self.coupled.stats();
+        if wanted && self.socket.couple(now, used) {
+            lock(&self.tcp.state).coupled = self.socket.coupled();
         }
-        if !wanted || !self.is_writable()? {
+        if !wanted || !self.socket.is_writable()? {
             return Ok(any);
         }
-        let size = self.measure(now, quiet)?;
-        let room = self.coupled.room(now, &SockRef::from(&*self.stream), levels, size);
-        let budget = chunk::plain(if room.is_zero() { size } else { room }, self.pipe.is_tls());
+        let size = self.socket.measure(now, quiet)?.wire;
+        let room = self.socket.room(now, waiting, size);
+        let budget = self.socket.payload(if room.is_zero() { size } else { room });
         self.chunk.clear();
         {
             let mut state = lock(&self.tcp.state);
-            state.coupled = self.coupled.stats();
+            state.coupled = self.socket.coupled();
             if room.is_zero() {
                 // The peer waits for these, and they are few.
                 state.sender.fill_answers(budget, &mut self.chunk);
             } else {
                 state.sender.fill(now, budget, &mut self.chunk);
-                self.coupled.chunk(levels.waiting);
+                self.socket.grant(waiting);
             }
         }
         if !self.chunk.is_empty() {
-            self.pipe.queue(&mut self.chunk)?;
-            let flushed = self.pipe.flush(&self.stream)?;
-            self.coupled.wrote(flushed);
+            self.socket.queue(&mut self.chunk)?;
+            self.socket.flush()?;
             any = true;
         } else if room.is_zero() {
             return Ok(any);
@@ -427,51 +409,12 @@ impl Driver {
         Ok(any)
     }
 
-    /// Returns whether the kernel has less unsent than the low-water mark. The runtime's own
-    /// readiness is that of the latest edge. A chunk granted on it would wait in the kernel while
-    /// more urgent data arrives.
-    fn is_writable(&self) -> io::Result<bool> {
-        let poll = || {
-            if sys::poll_writable(&SockRef::from(&*self.stream))? {
-                Ok(())
-            } else {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-        };
-        match self.stream.try_io(Interest::WRITABLE, poll) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns the bytes of a chunk on the wire, at the connection's present rate.
-    fn measure(&mut self, now: Time, quiet: bool) -> io::Result<Bytes> {
-        if quiet == self.quiet && self.measured_at.is_some_and(|at| now.since(at) < FRESH) {
-            return Ok(self.size);
-        }
-        self.measured_at = Some(now);
-        self.quiet = quiet;
-        let socket = SockRef::from(&*self.stream);
-        // Without measurements by the system, chunks are Ethernet segments.
-        let (mss, rate) = sys::tcp_info(&socket)
-            .map_or((Bytes::new(1448), Rate::ZERO), |info| (info.mss, info.delivery_rate));
-        self.size = self.config.chunk.on_wire(mss, rate, quiet);
-        let low_water = low_water(self.size, self.size > mss * SLOW_SEGMENTS);
-        if low_water != self.low_water {
-            self.low_water = low_water;
-            #[cfg(target_os = "linux")]
-            socket.set_tcp_notsent_lowat(low_water)?;
-        }
-        Ok(self.size)
-    }
-
     /// Processes the bytes read. Returns whether the peer has ended its direction.
     fn receive(&mut self, len: usize) -> Result<bool, Stop> {
-        let Self { pipe, reader, tcp, input, plain, ended, .. } = self;
+        let Self { socket, reader, tcp, input, plain, ended, .. } = self;
         let mut state = lock(&tcp.state);
         let mut inbound = lock(&tcp.shared.inbound);
-        let over = pipe.receive::<Stop>(&input[..len], plain, |bytes| {
+        let over = socket.receive::<Stop>(&input[..len], plain, |bytes| {
             // After our end we send no more receipts, so the bytes are ignored.
             if *ended { Ok(()) } else { Ok(reader.feed(bytes, &mut inbound, &mut state.sender)?) }
         })?;
@@ -501,7 +444,7 @@ impl Driver {
         // RFC 8446 §6.1: each side must send close_notify before it closes. Without it, the end of
         // the data may have been cut off.
         let aborted = matches!(self.reader.closed(), Some(Closed::Aborted(_)));
-        if self.pipe.is_tls() && !self.ended && !self.is_aborting() && !aborted {
+        if self.socket.is_tls() && !self.ended && !self.is_aborting() && !aborted {
             return Err(Stop::Truncated);
         }
         self.at_end()

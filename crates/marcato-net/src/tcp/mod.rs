@@ -6,6 +6,7 @@
 mod coupled;
 mod driver;
 mod hello;
+mod lean;
 mod listener;
 mod liveness;
 mod pipe;
@@ -40,6 +41,7 @@ use crate::stats::{ConnectionStats, CoupledStats, LaneStats};
 use crate::sys;
 use crate::tls;
 use hello::HelloError;
+pub use lean::{Chunk, LeanSocket};
 pub(crate) use listener::Listener;
 use liveness::Liveness;
 use pipe::Pipe;
@@ -412,11 +414,4 @@ fn of_tls(error: &io::Error) -> Option<&TlsError> {
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing {
     pub(crate) use super::pipe::Pipe;
-}
-
-/// Returns the kernel's low-water mark: the socket is writable once less than this is unsent.
-fn low_water(chunk: Bytes, fast: bool) -> u32 {
-    // A socket counts as writable while twice the unsent bytes are less than the mark. A mark of
-    // one byte therefore means: nothing unsent.
-    if fast { u32::try_from(chunk.get().saturating_mul(2)).unwrap_or(u32::MAX) } else { 1 }
 }

@@ -1,10 +1,11 @@
 //! Bytes of a connection, encrypted with TLS or plain.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, BufRead as _, IoSlice, Read, Write};
 use std::sync::{Arc, Mutex};
 
 use marcato_identity::PeerIdentity;
 use rustls::{Connection, HandshakeKind};
+use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
 use crate::shared::lock;
@@ -31,6 +32,12 @@ impl Write for Socket<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Read for Socket<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(bytes)
     }
 }
 
@@ -114,6 +121,39 @@ impl Pipe {
             }
         }
         Ok(all)
+    }
+
+    /// Reads decrypted bytes from the socket. None are added to `buf` if the peer has ended its
+    /// direction.
+    pub(crate) fn read(&mut self, stream: &TcpStream, buf: &mut ReadBuf<'_>) -> io::Result<()> {
+        let connection = match self {
+            Self::Plain { .. } => {
+                let read = stream.try_read(buf.initialize_unfilled())?;
+                buf.advance(read);
+                return Ok(());
+            }
+            Self::Tls(connection) => connection,
+        };
+        let mut connection = lock(connection);
+        loop {
+            let mut reader = connection.reader();
+            match reader.fill_buf() {
+                Ok(plain) => {
+                    let taken = plain.len().min(buf.remaining());
+                    buf.put_slice(&plain[..taken]);
+                    reader.consume(taken);
+                    return Ok(());
+                }
+                // RFC 8446 §6.1: without close_notify, the end of the data may have been cut off. Reading
+                // then fails with `UnexpectedEof`.
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                Err(_) => {}
+            }
+            connection.read_tls(&mut Socket(stream))?;
+            connection
+                .process_new_packets()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
     }
 
     /// Decrypts bytes from the wire and passes ours to `plain`. Returns whether the peer has ended
