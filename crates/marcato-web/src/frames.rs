@@ -15,6 +15,7 @@ const HEADER: usize = 9;
 const HEADERS: u8 = 0x1;
 const PRIORITY: u8 = 0x2;
 const SETTINGS: u8 = 0x4;
+const WINDOW_UPDATE: u8 = 0x8;
 /// Flag of SETTINGS (RFC 9113 §6.5).
 const FLAG_ACK: u8 = 0x1;
 /// Flags of HEADERS (RFC 9113 §6.2).
@@ -24,6 +25,8 @@ const FLAG_PRIORITY: u8 = 0x20;
 const DEPENDENCY: usize = 5;
 /// Length of one setting (RFC 9113 §6.5.1).
 const SETTING: usize = 6;
+/// Length of a WINDOW_UPDATE (RFC 9113 §6.9).
+const INCREMENT: usize = 4;
 /// Identifier of SETTINGS_NO_RFC7540_PRIORITIES (RFC 9218 §2.1).
 const NO_RFC7540_PRIORITIES: u16 = 0x9;
 
@@ -92,6 +95,7 @@ pub struct FrameReader {
     kept: [u8; KEPT],
     len: usize,
     first_settings: First,
+    credit: u64,
     counters: FrameCounters,
 }
 
@@ -129,6 +133,8 @@ enum Kind {
     },
     Priority,
     Update,
+    /// WINDOW_UPDATE of the connection.
+    Credit,
 }
 
 /// Progress towards the end of the first SETTINGS frame.
@@ -143,6 +149,9 @@ impl FrameReader {
     /// Largest frame of a client whose peer has not allowed larger ones (RFC 9113 §4.2): 16 384 bytes.
     pub const MAX_FRAME_SIZE: u32 = 16_384;
 
+    /// Window of a connection at its beginning (RFC 9113 §6.9.2). No setting changes it.
+    pub const INITIAL_WINDOW: u64 = 65_535;
+
     /// Creates a reader of a client that may send payloads up to `max_frame_size` bytes: the setting
     /// SETTINGS_MAX_FRAME_SIZE of this end.
     pub const fn new(max_frame_size: u32) -> Self {
@@ -152,6 +161,7 @@ impl FrameReader {
             kept: [0; KEPT],
             len: 0,
             first_settings: First::Awaited,
+            credit: 0,
             counters: FrameCounters { frames: 0, weighted: 0, priorities: 0, updates: 0, ignored: 0 },
         }
     }
@@ -224,6 +234,15 @@ impl FrameReader {
         self.counters
     }
 
+    /// Bytes by which the client has enlarged the window of the connection (RFC 9113 §6.9), beyond the
+    /// first [`Self::INITIAL_WINDOW`].
+    ///
+    /// Libraries hand the window out in the order in which streams asked for it. A server that knows it
+    /// hands it out in the order that matters.
+    pub const fn credit(&self) -> u64 {
+        self.credit
+    }
+
     fn next(&mut self, state: State) {
         self.state = state;
         self.len = 0;
@@ -262,6 +281,9 @@ impl FrameReader {
                 // RFC 9113 §6.3: an error of the stream, which the library resets.
                 self.counters.ignored += 1;
                 State::skip(len)
+            }
+            WINDOW_UPDATE if stream == 0 && len == INCREMENT => {
+                State::payload(Kind::Credit, stream, INCREMENT, len)
             }
             // A payload that is too long for its field is read as far as it decides about the
             // connection.
@@ -302,6 +324,10 @@ impl FrameReader {
             Kind::Priority => {
                 self.counters.priorities += 1;
                 report(Event::Priority { stream, dependency: self.dependency(0) });
+            }
+            Kind::Credit => {
+                let [i0, i1, i2, i3, ..] = self.kept;
+                self.credit += u64::from(u32::from_be_bytes([i0, i1, i2, i3]) & STREAM_BITS);
             }
             Kind::Update => match Update::from_http2(frame_stream, &self.kept[..self.len]) {
                 Ok(update) => {

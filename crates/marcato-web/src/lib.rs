@@ -1,8 +1,30 @@
-//! Signals of HTTP: the urgency of each response, and the source of that urgency.
+//! The web plane: HTTP/1.1 and HTTP/2 served in the order that matters.
 //!
-//! **There is no server yet.** This crate holds what servers of HTTP/2 and HTTP/3 need to know about
-//! a response before they can order it. It opens no socket, reads no clock and stores no content. The
-//! order itself is that of [`marcato_sched::exchange`].
+//! [`Server`] serves any tower service, such as a `Router` of axum. Responses of a connection of HTTP/2
+//! leave by their urgency, one chunk at a time (CATS §II-C). With coupled mode, less urgent ones stay out
+//! of the bottleneck's queue. Neither clients nor kernels change.
+//!
+//! ```no_run
+//! use axum::Router;
+//! use axum::routing::get;
+//! use marcato_identity::{Identity, ServerIdentity};
+//! use marcato_web::Server;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let router = Router::new().route("/", get(async || "hello"));
+//! let identity = ServerIdentity::new(&Identity::self_signed("localhost")?)?;
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:8443").await?;
+//! Server::new().identity(&identity)?.serve(listener, router).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Order holds within one connection. Several connections to one bottleneck do not know of each other.
+//!
+//! # Signals
+//! The signals of clients can be used without the server, by any implementation of HTTP/2 or HTTP/3
+//! (feature `server` off). They open no socket, read no clock and store no content. The order itself is
+//! that of [`marcato_sched::exchange`].
 //!
 //! | signal | reader |
 //! |---|---|
@@ -59,20 +81,58 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+#[cfg(feature = "server")]
+mod body;
+#[cfg(feature = "server")]
+mod clock;
+#[cfg(feature = "server")]
+mod config;
+#[cfg(feature = "server")]
+mod counters;
 mod decision;
+#[cfg(feature = "server")]
+mod early_hints;
 mod error_code;
 mod frames;
 mod guess;
+#[cfg(feature = "server")]
+mod h1;
+#[cfg(feature = "server")]
+mod h2;
+#[cfg(feature = "server")]
+mod handler;
+#[cfg(feature = "server")]
+mod peer_addr;
 mod priority;
+#[cfg(feature = "server")]
+mod record;
+#[cfg(feature = "server")]
+mod server;
 mod signals;
 mod tree;
 mod update;
 
+#[cfg(feature = "server")]
+pub use body::{Body, BodyError};
+#[cfg(feature = "server")]
+pub use config::{Config, Limits, Log};
+#[cfg(feature = "server")]
+pub use counters::ServerCounters;
 pub use decision::{Decision, Evidence, Source};
+#[cfg(feature = "server")]
+pub use early_hints::EarlyHints;
 pub use error_code::ErrorCode;
 pub use frames::{Event, FrameCounters, FrameReadError, FrameReader};
 pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
+#[cfg(feature = "server")]
+pub use handler::BoxError;
+#[cfg(feature = "server")]
+pub use peer_addr::PeerAddr;
 pub use priority::{FieldError, PriorityField};
+#[cfg(feature = "server")]
+pub use record::Record;
+#[cfg(feature = "server")]
+pub use server::Server;
 pub use signals::{Protocol, RequestError, SignalCounters, Signals, UnknownRequest, UpdateError};
 pub use tree::{Dependency, Tree, TreeChange, TreeCounters, Weight};
 pub use update::{Http2UpdateError, Http3UpdateError, Update, Updates};

@@ -1,0 +1,110 @@
+//! Body of a request.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use thiserror::Error;
+
+/// Error of a request's body.
+#[derive(Debug, Error)]
+pub enum BodyError {
+    /// The stream of HTTP/2 was reset, or its connection has ended.
+    #[error("the client did not send the whole body: {0}")]
+    Http2(#[from] h2::Error),
+    /// The connection of HTTP/1.1 is broken, or the body is malformed.
+    #[error("the client did not send the whole body: {0}")]
+    Http1(#[from] hyper::Error),
+}
+
+/// Body of a request, of HTTP/1.1 or HTTP/2.
+///
+/// It is read as the client sends it. Data that is not read makes the client stop, by flow control.
+#[derive(Debug, Default)]
+pub struct Body {
+    kind: Kind,
+}
+
+#[derive(Debug, Default)]
+enum Kind {
+    #[default]
+    Empty,
+    Http1(Incoming),
+    Http2 {
+        stream: RecvStream,
+        /// Bytes that the head has announced and that have not arrived.
+        announced: Option<u64>,
+        data_is_over: bool,
+    },
+}
+
+impl Body {
+    /// Creates a body without data.
+    pub const fn empty() -> Self {
+        Self { kind: Kind::Empty }
+    }
+
+    pub(crate) const fn http1(incoming: Incoming) -> Self {
+        Self { kind: Kind::Http1(incoming) }
+    }
+
+    /// Creates the body of a stream. `announced` is its length by the head.
+    pub(crate) fn http2(stream: RecvStream, announced: Option<u64>) -> Self {
+        if stream.is_end_stream() {
+            return Self::empty();
+        }
+        Self { kind: Kind::Http2 { stream, announced, data_is_over: false } }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let (stream, announced, data_is_over) = match &mut self.kind {
+            Kind::Empty => return Poll::Ready(None),
+            Kind::Http1(incoming) => return Pin::new(incoming).poll_frame(cx).map_err(BodyError::from),
+            Kind::Http2 { stream, announced, data_is_over } => (stream, announced, data_is_over),
+        };
+        if !*data_is_over {
+            match ready!(stream.poll_data(cx)) {
+                Some(Ok(data)) => {
+                    // The window follows the reader.
+                    stream.flow_control().release_capacity(data.len())?;
+                    *announced = announced.map(|left| left.saturating_sub(data.len() as u64));
+                    return Poll::Ready(Some(Ok(Frame::data(data))));
+                }
+                // RFC 9113 §8.1: a server may ask a client to stop sending, after its response.
+                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                None => *data_is_over = true,
+            }
+        }
+        let trailers: Option<HeaderMap> = ready!(stream.poll_trailers(cx))?;
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Http1(incoming) => incoming.is_end_stream(),
+            Kind::Http2 { stream, .. } => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Http1(incoming) => incoming.size_hint(),
+            Kind::Http2 { announced, .. } => announced.map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Configuration of a server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use marcato_net::{ChunkRule, Coupling};
+use marcato_sched::exchange::{self, LevelTable};
+use marcato_units::Bytes;
+
+use crate::guess::GuessTable;
+use crate::record::Record;
+
+/// Receiver of the records of requests.
+pub type Log = Arc<dyn Fn(&Record) + Send + Sync>;
+
+/// Configuration of a server.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Size of the chunks that are granted to responses.
+    pub chunk: ChunkRule,
+    /// Coupled mode: our own background stays out of the bottleneck's queue, so that urgent responses
+    /// that come late do not wait behind it.
+    pub coupled: Coupling,
+    /// Order of the responses. The limits of responses and of staged bytes are those of
+    /// [`limits`](Self::limits).
+    pub exchange: exchange::Config,
+    /// Guesses for clients that signal nothing.
+    pub guess: GuessTable,
+    /// Bounds of what clients may use.
+    pub limits: Limits,
+    /// Accepts extended CONNECT (RFC 8441), which carries WebSockets over HTTP/2. The service sees
+    /// such a request with the extension `h2::ext::Protocol`.
+    pub extended_connect: bool,
+    /// Receiver of a record for each request.
+    pub log: Option<Log>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("chunk", &self.chunk)
+            .field("coupled", &self.coupled)
+            .field("exchange", &self.exchange)
+            .field("guess", &self.guess)
+            .field("limits", &self.limits)
+            .field("extended_connect", &self.extended_connect)
+            .field("log", &self.log.is_some())
+            .finish()
+    }
+}
+
+/// Bounds of what clients may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Connections at once (10 000).
+    pub connections: usize,
+    /// Requests at once on a connection of HTTP/2 (128).
+    pub streams: u32,
+    /// Bytes of the fields of a request (16 KiB).
+    pub header_list: Bytes,
+    /// Bytes staged for a response before its handler waits (64 KiB).
+    pub staged: Bytes,
+    /// Bytes of a request's body that a client of HTTP/2 may send ahead of its reader (256 KiB). A
+    /// connection may send four times as many.
+    pub upload_window: u32,
+    /// Time for a handshake, and of HTTP/1.1 for the head of a request (10 s).
+    pub handshake: Duration,
+    /// Time after which a connection without requests ends (75 s).
+    pub idle: Duration,
+    /// Time for which a client may take nothing of what waits for it (30 s).
+    pub stall: Duration,
+    /// Time for open requests after the server was told to end (30 s).
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            streams: 128,
+            header_list: Bytes::new(16 << 10),
+            staged: Bytes::new(64 << 10),
+            upload_window: 256 << 10,
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(30),
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Config {
+    /// Coupled mode on connections that carry urgent and other responses, and no log.
+    fn default() -> Self {
+        Self {
+            chunk: ChunkRule::default(),
+            coupled: Coupling::default(),
+            exchange: exchange::Config::default(),
+            guess: GuessTable::default(),
+            limits: Limits::default(),
+            extended_connect: false,
+            log: None,
+        }
+    }
+}
+
+impl Config {
+    /// Level of each urgency.
+    pub(crate) const fn levels(&self) -> &LevelTable {
+        &self.exchange.levels
+    }
+
+    /// Bytes staged for a response before its handler waits.
+    pub(crate) fn staged(&self) -> usize {
+        usize::try_from(self.limits.staged.get()).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Configuration of the exchange of a connection with this many streams.
+    pub(crate) fn exchange_for(&self, streams: u32) -> exchange::Config {
+        exchange::Config {
+            max_responses: streams as usize,
+            // The stage bounds a handler, by more than this for a single piece.
+            max_staged: Bytes::new(u64::MAX),
+            ..self.exchange
+        }
+    }
+}

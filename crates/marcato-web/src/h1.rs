@@ -1,0 +1,192 @@
+//! HTTP/1.1: a connection with one response at a time.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context as Poller, Poll, ready};
+
+use bytes::Buf as _;
+use http::header::{HOST, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use marcato_sched::exchange::Parameters;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::decision::{Decision, Source};
+use crate::early_hints::EarlyHints;
+use crate::handler::BoxError;
+use crate::priority::PriorityField;
+use crate::record::Record;
+use crate::server::{Context, Shutdown};
+
+/// Serves a connection of HTTP/1.1 until it ends.
+///
+/// # Errors
+/// If the connection breaks, or the client violates the protocol.
+pub(crate) async fn serve<I, S, B>(
+    io: I,
+    is_tls: bool,
+    service: S,
+    context: Arc<Context>,
+    shutdown: Shutdown,
+) -> Result<(), hyper::Error>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: HttpBody + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let limits = context.config.limits;
+    let scheme = if is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+    let respond = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (mut service, context, scheme) = (service.clone(), Arc::clone(&context), scheme.clone());
+        async move {
+            context.counters.requested();
+            let (mut head, body) = request.into_parts();
+            let record = Record::begin(&head, decide(&head.headers), context.peer);
+            head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
+            let mut request = Request::from_parts(head, Body::http1(body));
+            request.extensions_mut().insert(context.peer);
+            request.extensions_mut().insert(record.decision);
+            request.extensions_mut().insert(EarlyHints::default());
+            let mut response = match call(&mut service, request).await {
+                Ok(response) => response.map(|body| Logged::new(Some(body), record, context)),
+                Err(error) => {
+                    tracing::warn!(%error, "the service failed");
+                    context.counters.failed();
+                    let mut response = Response::new(Logged::new(None, record, context));
+                    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                    response
+                }
+            };
+            response.body_mut().record.status = Some(response.status());
+            Ok::<_, Infallible>(response)
+        }
+    });
+    // hyper counts the time between two requests as that for the head of the next one.
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .max_buf_size(usize::try_from(limits.header_list.get()).unwrap_or(usize::MAX).max(8192))
+        .serve_connection(TokioIo::new(io), respond)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let mut shutdown = Some(shutdown);
+    let mut grace = None;
+    poll_fn(|cx| {
+        if let Some(ending) = &mut shutdown
+            && ending.as_mut().poll(cx).is_ready()
+        {
+            shutdown = None;
+            grace = Some(Box::pin(tokio::time::sleep(limits.grace)));
+            connection.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+            return Poll::Ready(result);
+        }
+        match &mut grace {
+            Some(grace) => grace.as_mut().poll(cx).map(Ok),
+            None => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Calls a service once it is ready.
+async fn call<S, B>(service: &mut S, request: Request<Body>) -> Result<Response<B>, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+    service.call(request).await.map_err(Into::into)
+}
+
+/// Returns the priority that the client asks for. There is nothing to order on this connection, but
+/// the log and an origin may use it.
+fn decide(headers: &http::HeaderMap) -> Decision {
+    let lines = headers.get_all("priority").iter().map(HeaderValue::as_bytes);
+    match PriorityField::combine(lines) {
+        Ok(field) if headers.contains_key("priority") => {
+            Decision { parameters: field.parameters(), source: Source::Header }
+        }
+        _ => Decision { parameters: Parameters::default(), source: Source::Default },
+    }
+}
+
+/// Returns the target of a request as HTTP/2 has it: with scheme and authority.
+fn absolute(uri: Uri, method: &Method, host: Option<&HeaderValue>, scheme: Scheme) -> Uri {
+    if *method == Method::CONNECT || uri.authority().is_some() {
+        return uri;
+    }
+    let authority = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let mut parts = uri.clone().into_parts();
+    if let Some(authority) = authority {
+        parts.scheme = Some(scheme);
+        parts.authority = Some(authority);
+        parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
+    }
+    Uri::from_parts(parts).unwrap_or(uri)
+}
+
+/// Body of a response whose end is recorded.
+struct Logged<B> {
+    /// Body of the service; `None` if that failed.
+    body: Option<Pin<Box<B>>>,
+    record: Record,
+    context: Arc<Context>,
+}
+
+impl<B: HttpBody> Logged<B> {
+    fn new(body: Option<B>, record: Record, context: Arc<Context>) -> Self {
+        Self { body: body.map(Box::pin), record, context }
+    }
+}
+
+impl<B: HttpBody> HttpBody for Logged<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Poller<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(body.as_mut().poll_frame(cx));
+        let is_end = body.is_end_stream();
+        match &frame {
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, |data| data.remaining());
+                self.record.bytes += marcato_units::Bytes::new(bytes as u64);
+                self.record.complete = is_end;
+            }
+            Some(Err(_)) => self.context.counters.failed(),
+            None => self.record.complete = true,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
+    }
+}
+
+impl<B> Drop for Logged<B> {
+    fn drop(&mut self) {
+        self.context.log(&self.record);
+    }
+}

@@ -1,0 +1,643 @@
+//! HTTP/2: a connection whose responses leave in the order that matters.
+//!
+//! One task drives a connection. It takes all requests that have arrived, lets their handlers run in
+//! tasks of their own, and grants chunks of the responses one at a time. A chunk passes three queues
+//! that are first in, first out: that of the library, that of TLS, and the kernel's. So the next one is
+//! granted only once little is left in them (CATS §II-C).
+
+mod granted;
+mod inbox;
+mod stage;
+mod stream;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Poller, Poll};
+
+use ::h2::server::{Connection, SendResponse};
+use ::h2::{Reason, RecvStream};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use marcato_net::LeanSocket;
+use marcato_sched::exchange::{Exchange, Grant};
+use marcato_sched::order::StreamId;
+use marcato_units::{Bytes as Amount, Priority, PrioritySet, Rate, Time};
+use tokio::time::{Instant, Sleep};
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::decision::Decision;
+use crate::early_hints::EarlyHints;
+use crate::guess::{RequestHints, ResponseHints};
+use crate::handler::{BoxError, answer};
+use crate::record::Record;
+use crate::server::{Context, Shutdown};
+use crate::signals::{Protocol, Signals};
+use granted::{Books, Granted};
+use inbox::{Bell, Inbox};
+pub(crate) use stage::Stage;
+use stage::{End, Head};
+use stream::{Sender, Stream};
+pub(crate) use wire::Violation;
+use wire::Wire;
+
+/// Length of a frame's header (RFC 9113 §4.1).
+const FRAME_HEADER: usize = 9;
+/// Least bytes for which a frame is worth its header, unless the response ends with them.
+const LEAST: usize = 64;
+/// Rounds after which other tasks of the thread have their turn.
+const ROUNDS: usize = 64;
+/// Time for the client to end its direction after ours.
+const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Serves a connection of HTTP/2 until it ends.
+///
+/// # Errors
+/// If the connection breaks, or the client violates the protocol.
+pub(crate) async fn serve<S, B>(
+    socket: LeanSocket,
+    service: S,
+    context: Arc<Context>,
+    shutdown: Shutdown,
+) -> Result<(), End2>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: HttpBody + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    let limits = context.config.limits;
+    let streams = limits.streams;
+    let wire = Wire::new(socket, Signals::new(Protocol::Http2, streams as usize));
+    let mut builder = ::h2::server::Builder::new();
+    builder
+        .max_concurrent_streams(streams)
+        .max_header_list_size(u32::try_from(limits.header_list.get()).unwrap_or(u32::MAX))
+        .initial_window_size(limits.upload_window)
+        .initial_connection_window_size(limits.upload_window.saturating_mul(4));
+    if context.config.extended_connect {
+        builder.enable_connect_protocol();
+    }
+    let mut handshake = Box::pin(builder.handshake::<_, Granted>(wire.clone()));
+    let greeting = poll_fn(|cx| {
+        let polled = handshake.as_mut().poll(cx);
+        wire.inner().flush()?;
+        polled.map_err(End2::from)
+    });
+    let greeted = tokio::time::timeout(limits.handshake, greeting).await;
+    let connection = greeted.map_err(|_| End2::Silent)??;
+    drop(handshake);
+    let exchange = Exchange::new(context.config.exchange_for(streams)).map_err(|_| End2::Configuration)?;
+    let now = Instant::now();
+    let mut driver = Driver {
+        connection,
+        wire,
+        books: Books::new(exchange),
+        inbox: Arc::default(),
+        streams: BTreeMap::new(),
+        ending: Vec::new(),
+        service,
+        context,
+        epoch: now,
+        rate: Rate::ZERO,
+        chunk: Amount::ZERO,
+        used: PrioritySet::EMPTY,
+        urgent_at: Time::ZERO,
+        blocked: false,
+        progress_at: now,
+        idle_since: now,
+        timer: Box::pin(tokio::time::sleep_until(now)),
+        shutdown: Some(shutdown),
+        grace_until: None,
+    };
+    let result = poll_fn(|cx| driver.poll(cx)).await;
+    driver.finish(result).await
+}
+
+/// Reason for which a connection of HTTP/2 ends early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum End2 {
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+    #[error("http/2 failed: {0}")]
+    Http(#[from] ::h2::Error),
+    #[error("the client violated the protocol: {0:?}")]
+    Violation(Violation),
+    #[error("the client did not begin with HTTP/2 in time")]
+    Silent,
+    #[error("the client took nothing for the time allowed")]
+    Stuck,
+    #[error("the connection did not end in time after it was told to")]
+    Late,
+    #[error("the configuration of the exchange is invalid")]
+    Configuration,
+}
+
+struct Driver<S> {
+    connection: Connection<Wire, Granted>,
+    wire: Wire,
+    books: Books,
+    inbox: Arc<Inbox>,
+    streams: BTreeMap<StreamId, Stream>,
+    /// Streams whose end has been granted, and of which bytes may be outstanding.
+    ending: Vec<StreamId>,
+    service: S,
+    context: Arc<Context>,
+    epoch: Instant,
+    /// Rate and chunk that the exchange knows.
+    rate: Rate,
+    chunk: Amount,
+    /// Levels at which a response was ever opened.
+    used: PrioritySet,
+    /// Time at which urgent data last waited.
+    urgent_at: Time,
+    /// True if the kernel has to send something before the next chunk.
+    blocked: bool,
+    /// Time since which nothing that waits has left.
+    progress_at: Instant,
+    /// Time since which there is no stream.
+    idle_since: Instant,
+    timer: Pin<Box<Sleep>>,
+    /// Future that ends when the server shuts down; `None` after that.
+    shutdown: Option<Shutdown>,
+    grace_until: Option<Instant>,
+}
+
+impl<S, B> Driver<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: HttpBody + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    fn poll(&mut self, cx: &mut Poller<'_>) -> Poll<Result<(), End2>> {
+        self.inbox.register(cx.waker());
+        if let Some(shutdown) = &mut self.shutdown
+            && shutdown.as_mut().poll(cx).is_ready()
+        {
+            self.shutdown = None;
+            self.grace_until = Some(Instant::now() + self.context.config.limits.grace);
+            self.connection.graceful_shutdown();
+        }
+        for _ in 0..ROUNDS {
+            self.wire.inner().socket.release();
+            // All requests that have arrived are taken before any is answered: their heads then leave
+            // together.
+            if self.take_requests(cx)? {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(violation) = self.wire.inner().take_violation() {
+                return Poll::Ready(Err(End2::Violation(violation)));
+            }
+            let attended = self.attend_all();
+            self.follow_changes();
+            let granted = self.grant_all()?;
+            if (attended || granted) && self.take_requests(cx)? {
+                return Poll::Ready(Ok(()));
+            }
+            self.close_ended();
+            let flushed = self.wire.inner().flush()?;
+            if flushed > 0 {
+                self.progress_at = Instant::now();
+            }
+            if attended || granted || flushed > 0 {
+                continue;
+            }
+            // Nothing can be done before something happens.
+            if self.wait(cx)?.is_pending() {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Waits for the socket and for the next time. Returns ready if there is something to be done.
+    fn wait(&mut self, cx: &mut Poller<'_>) -> Result<Poll<()>, End2> {
+        if !self.inbox.is_empty() {
+            return Ok(Poll::Ready(()));
+        }
+        let (pending, look) = {
+            let inner = self.wire.inner();
+            if (inner.is_pending() || self.blocked) && inner.socket.poll_write_ready(cx)?.is_ready() {
+                return Ok(Poll::Ready(()));
+            }
+            (inner.is_pending(), inner.socket.look())
+        };
+        let now = Instant::now();
+        let limits = &self.context.config.limits;
+        let waits = pending || !self.books.accounts().exchange.is_idle();
+        if !waits {
+            self.progress_at = now;
+        }
+        let stuck_at = (waits && look.is_none()).then(|| self.progress_at + limits.stall);
+        if stuck_at.is_some_and(|at| now >= at) {
+            self.context.counters.stuck();
+            return Err(End2::Stuck);
+        }
+        if self.grace_until.is_some_and(|at| now >= at) {
+            return Err(End2::Late);
+        }
+        let idle_until = if self.streams.is_empty() {
+            Some(self.idle_since + limits.idle).filter(|_| self.grace_until.is_none())
+        } else {
+            self.idle_since = now;
+            None
+        };
+        if idle_until.is_some_and(|at| now >= at) {
+            self.grace_until = Some(now + limits.grace);
+            self.connection.graceful_shutdown();
+            return Ok(Poll::Ready(()));
+        }
+        let far = now + limits.idle.max(limits.stall);
+        let next =
+            [look, stuck_at, self.grace_until, idle_until].into_iter().flatten().fold(far, Instant::min);
+        if self.timer.deadline() != next {
+            self.timer.as_mut().reset(next);
+        }
+        Ok(self.timer.as_mut().poll(cx))
+    }
+
+    /// Lets the library read and write, and takes the requests that have arrived. Returns true if the
+    /// connection is over.
+    fn take_requests(&mut self, cx: &mut Poller<'_>) -> Result<bool, End2> {
+        loop {
+            match self.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => self.request(request, respond),
+                Poll::Ready(Some(Err(error))) => return Err(error.into()),
+                Poll::Ready(None) => return Ok(true),
+                Poll::Pending => return Ok(false),
+            }
+        }
+    }
+
+    /// Takes a request: decides about its urgency, and lets its handler begin.
+    fn request(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Granted>) {
+        let id = StreamId(respond.stream_id().as_u32().into());
+        let config = &self.context.config;
+        let (head, body) = request.into_parts();
+        let hints = request_hints(&head.headers, head.uri.path());
+        let decision = {
+            let mut inner = self.wire.inner();
+            inner.requested();
+            let priority = head.headers.get_all("priority").iter().map(http::HeaderValue::as_bytes);
+            inner.signals.request(id, priority, config.guess.request(&hints))
+        };
+        let Ok(decision) = decision else {
+            // The library allows no more streams than the signals do, so this is never reached.
+            self.context.counters.refused();
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return;
+        };
+        self.context.counters.requested();
+        let bell = Bell::new(id, Arc::clone(&self.inbox));
+        let stage = Arc::new(Stage::new(bell.clone(), config.staged()));
+        let record = Record::begin(&head, decision, self.context.peer);
+        let mut stream = Stream::new(Sender::Head(respond), Arc::clone(&stage), bell, record);
+        if config.guess.declines(&hints) {
+            self.context.counters.declined();
+            stage.head(declined(&self.context), true);
+            stage.announce();
+        } else {
+            let announced =
+                head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+            let mut request = Request::from_parts(head, Body::http2(body, announced));
+            request.extensions_mut().insert(self.context.peer);
+            request.extensions_mut().insert(decision);
+            request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
+            let dates = Arc::clone(&self.context.dates);
+            stream.run(answer(self.service.clone(), request, stage, dates));
+        }
+        // The first look registers the stream for a reset by the client.
+        stream.ring();
+        self.streams.insert(id, stream);
+    }
+
+    /// Attends to all streams that need it now. Returns true if there was one.
+    fn attend_all(&mut self) -> bool {
+        let mut any = false;
+        // A handler on another thread may ring all the time: the rest comes in the next round.
+        for _ in 0..=self.streams.len() {
+            let Some(id) = self.inbox.take() else { break };
+            any = true;
+            if let Err(error) = self.attend(id) {
+                tracing::debug!(stream = id.0, %error, "a response ended early");
+                self.close(id, false);
+            }
+        }
+        any
+    }
+
+    /// Takes the progress of a stream's handler, and what the client has told of the stream.
+    fn attend(&mut self, id: StreamId) -> Result<(), ::h2::Error> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let progress = stream.stage.progress();
+        for interim in progress.interim {
+            stream.interim(interim)?;
+        }
+        if let Some(Head { response, is_end }) = progress.head {
+            let decision = {
+                let headers = response.headers();
+                let mut inner = self.wire.inner();
+                let guess = inner.signals.guess(id);
+                let guess = self.context.config.guess.response(guess, &response_hints(headers));
+                let priority = headers.get_all("priority").iter().map(http::HeaderValue::as_bytes);
+                inner.signals.response(id, priority, guess).ok()
+            };
+            if let Some(decision) = decision {
+                stream.record.decide(decision);
+            }
+            stream.record.status = Some(response.status());
+            stream.head(response, is_end)?;
+            if is_end {
+                self.close(id, true);
+                return Ok(());
+            }
+            let Decision { parameters, .. } = stream.record.decision;
+            let opened = self.books.accounts().exchange.open(id, parameters);
+            if opened.is_err() {
+                // As many may be open as there are streams, so this is never reached.
+                stream.reset(Reason::INTERNAL_ERROR);
+                self.close(id, false);
+                return Ok(());
+            }
+            self.used = self.used.with(self.context.config.levels().level(parameters.urgency));
+        }
+        if progress.bytes > 0 {
+            stream.record.supplied(Instant::now());
+            let _ = self.books.accounts().exchange.supply(id, Amount::new(progress.bytes as u64));
+        }
+        match progress.end {
+            None => {}
+            Some(End::Complete(trailers)) => {
+                stream.trailers = trailers;
+                let _ = self.books.accounts().exchange.finish(id);
+            }
+            Some(End::Failed) => {
+                self.context.counters.failed();
+                stream.fail();
+                self.close(id, false);
+                return Ok(());
+            }
+        }
+        if stream.poll_reset()? {
+            self.context.counters.cancelled();
+            self.close(id, false);
+            return Ok(());
+        }
+        if stream.held && stream.poll_credit()? {
+            stream.held = false;
+            let _ = self.books.accounts().exchange.release(id);
+        }
+        Ok(())
+    }
+
+    /// Follows signals that have changed the order.
+    fn follow_changes(&mut self) {
+        let mut inner = self.wire.inner();
+        while let Some((id, decision)) = inner.signals.next_change() {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.record.decide(decision);
+                // A response that has not begun is opened with it.
+                if self.books.accounts().exchange.reprioritise(id, decision.parameters).is_ok() {
+                    let level = self.context.config.levels().level(decision.parameters.urgency);
+                    self.used = self.used.with(level);
+                }
+            }
+        }
+    }
+
+    /// Grants chunks as long as the queues below have little left. Returns true if any was.
+    fn grant_all(&mut self) -> Result<bool, End2> {
+        self.blocked = false;
+        let mut frames = 0;
+        loop {
+            let (waiting, outstanding) = {
+                let exchange = &self.books.accounts().exchange;
+                (exchange.waiting(), exchange.outstanding())
+            };
+            if waiting.is_empty() {
+                break;
+            }
+            let budget = self.budget(waiting, outstanding, frames)?;
+            if budget == 0 {
+                break;
+            }
+            let Some(grant) = self.books.accounts().exchange.grant(Amount::new(budget as u64)) else { break };
+            self.wire.inner().socket.grant(waiting);
+            frames += 1;
+            if let Err(error) = self.send(grant) {
+                tracing::debug!(stream = grant.stream.0, %error, "a response ended early");
+                self.close(grant.stream, false);
+            }
+        }
+        Ok(frames > 0)
+    }
+
+    /// Returns the bytes of content that may be granted now; `frames` have been in this round.
+    fn budget(&mut self, waiting: PrioritySet, outstanding: Amount, frames: usize) -> Result<usize, End2> {
+        let now = Time::ZERO + self.epoch.elapsed();
+        let rule = self.context.config.chunk;
+        if !waiting.and(urgent()).is_empty() {
+            self.urgent_at = now;
+        }
+        let quiet = now.since(self.urgent_at) >= rule.quiet_after;
+        let mut inner = self.wire.inner();
+        // What TLS holds would stand before the chunk.
+        if inner.socket.is_pending() {
+            return Ok(0);
+        }
+        let chunk = inner.socket.measure(now, quiet)?;
+        if (inner.socket.rate(), chunk.wire) != (self.rate, self.chunk) {
+            (self.rate, self.chunk) = (inner.socket.rate(), chunk.wire);
+            inner.make_room(usize::try_from(chunk.wire.get()).unwrap_or(usize::MAX));
+            self.books.accounts().exchange.set_rate(self.rate, chunk.wire);
+        }
+        inner.socket.couple(now, self.used);
+        // A fast connection finds out by a write that blocks.
+        if chunk.slow && !inner.socket.is_writable()? {
+            self.blocked = true;
+            return Ok(0);
+        }
+        let room = inner.socket.room(now, waiting, chunk.wire);
+        if room.is_zero() {
+            return Ok(0);
+        }
+        let before = inner.collected()
+            + usize::try_from(outstanding.get()).unwrap_or(usize::MAX)
+            + frames * FRAME_HEADER;
+        let budget = inner.socket.payload(room).saturating_sub(before + FRAME_HEADER);
+        if budget < LEAST {
+            return Ok(0);
+        }
+        // The library hands the connection's window out in the order in which streams ask. So nothing
+        // is asked for beyond it: the window goes to the response whose turn it is when it opens.
+        let window = inner.allowed().saturating_sub(self.books.accounts().charged);
+        Ok(budget.min(usize::try_from(window).unwrap_or(usize::MAX)))
+    }
+
+    /// Gives the library the bytes of a grant, as far as the client has given credit for them.
+    fn send(&mut self, grant: Grant) -> Result<(), ::h2::Error> {
+        let Some(stream) = self.streams.get_mut(&grant.stream) else { return Ok(()) };
+        let wanted = usize::try_from(grant.len.get()).unwrap_or(usize::MAX);
+        let credit = stream.credit(wanted);
+        if credit < wanted {
+            {
+                let exchange = &mut self.books.accounts().exchange;
+                let _ = exchange.refuse(grant, Amount::new(credit as u64));
+                // The stream steps aside, and delays no other.
+                let _ = exchange.hold(grant.stream);
+            }
+            stream.held = true;
+            stream.ring();
+            if credit == 0 {
+                return Ok(());
+            }
+        }
+        let taken = credit.min(wanted);
+        let is_last = grant.fin && taken == wanted;
+        let content = stream.stage.take(taken);
+        stream.record.granted(Instant::now(), taken, grant.priority);
+        self.context.counters.granted(grant.priority, taken);
+        let ends = is_last && stream.trailers.is_none();
+        if taken > 0 || ends {
+            stream.send(Granted::new(content, grant.stream, self.books.clone()), ends)?;
+        }
+        if is_last {
+            if let Some(trailers) = stream.trailers.take() {
+                stream.send_trailers(trailers)?;
+            }
+            self.ending.push(grant.stream);
+        }
+        Ok(())
+    }
+
+    /// Closes the responses that have left the library.
+    fn close_ended(&mut self) {
+        let mut ending = std::mem::take(&mut self.ending);
+        ending.retain(|id| {
+            let response = self.books.accounts().exchange.response(*id);
+            let is_over = response.is_none_or(|response| response.outstanding.is_zero());
+            if is_over {
+                self.close(*id, true);
+            }
+            !is_over
+        });
+        self.ending = ending;
+    }
+
+    /// Forgets a stream.
+    fn close(&mut self, id: StreamId, complete: bool) {
+        let Some(mut stream) = self.streams.remove(&id) else { return };
+        stream.stage.close();
+        let _ = self.books.accounts().exchange.close(id);
+        let _ = self.wire.inner().signals.close(id);
+        stream.record.complete = complete;
+        self.context.log(&stream.record);
+    }
+
+    /// Ends the connection: what is left of it is sent.
+    async fn finish(mut self, result: Result<(), End2>) -> Result<(), End2> {
+        let reason = match &result {
+            Ok(()) => Some(Reason::NO_ERROR),
+            Err(End2::Violation(Violation::Frame(code))) => {
+                Some(Reason::from(u32::try_from(code.number()).unwrap_or(1)))
+            }
+            Err(End2::Violation(Violation::Flood)) => Some(Reason::ENHANCE_YOUR_CALM),
+            Err(End2::Http(_)) => None,
+            Err(_) => {
+                let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+                ids.into_iter().for_each(|id| self.close(id, false));
+                return result;
+            }
+        };
+        if let Err(End2::Violation(_)) = result
+            && let Some(reason) = reason
+        {
+            self.context.counters.violated();
+            self.connection.abrupt_shutdown(reason);
+        }
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.close(id, false));
+        let Self { connection, wire, .. } = &mut self;
+        let send = poll_fn(|cx| {
+            // The library writes GOAWAY, also after an error.
+            let _ = connection.poll_closed(cx);
+            let mut inner = wire.inner();
+            while inner.is_pending() {
+                if inner.flush()? == 0 && inner.socket.poll_write_ready(cx)?.is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Ready(io::Result::Ok(()))
+        });
+        let _ = tokio::time::timeout(LINGER, send).await;
+        {
+            let mut inner = wire.inner();
+            inner.socket.queue_end();
+            let _ = inner.flush();
+            let _ = inner.socket.shut_down();
+        }
+        // A socket that is closed with unread data resets the connection: what was just sent could be
+        // lost.
+        let mut scratch = [0; 1024];
+        let read = poll_fn(|cx| {
+            loop {
+                let mut buf = tokio::io::ReadBuf::new(&mut scratch);
+                match wire.inner().socket.poll_read(cx, &mut buf) {
+                    Poll::Ready(Ok(())) if !buf.filled().is_empty() => {}
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(_) => return Poll::Ready(()),
+                }
+            }
+        });
+        let _ = tokio::time::timeout(LINGER, read).await;
+        result
+    }
+}
+
+/// Levels whose data is urgent.
+fn urgent() -> PrioritySet {
+    PrioritySet::EMPTY.with(Priority::P0).with(Priority::P1)
+}
+
+fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    headers.get(name).map(http::HeaderValue::as_bytes)
+}
+
+fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> RequestHints<'a> {
+    RequestHints {
+        path,
+        destination: field(headers, "sec-fetch-dest"),
+        purpose: field(headers, "sec-purpose"),
+        save_data: field(headers, "save-data"),
+    }
+}
+
+fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    ResponseHints {
+        content_type: field(headers, "content-type"),
+        disposition: field(headers, "content-disposition"),
+        length: length.map(Amount::new),
+    }
+}
+
+/// Response to a prefetch of a client that saves data.
+fn declined(context: &Context) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let headers = response.headers_mut();
+    headers.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    context.dates.stamp(headers);
+    response
+}

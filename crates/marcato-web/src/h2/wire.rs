@@ -1,0 +1,190 @@
+//! Byte stream under the library of HTTP/2.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use marcato_net::LeanSocket;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::error_code::ErrorCode;
+use crate::frames::FrameReader;
+use crate::signals::Signals;
+
+/// Bytes that the library may write beyond a chunk: frames of its own, and HEADERS.
+const CONTROL: usize = 64 << 10;
+/// Most frames that carry signals between two requests. Browsers send six at the start and two for each
+/// request.
+const MAX_SIGNALS: u32 = 1000;
+
+/// Byte stream under the library of HTTP/2, shared with the task of the connection.
+///
+/// The library flushes after each frame. So what it writes is only collected here, and the task sends it
+/// when the library has been asked for all it has. What it reads passes the reader of signals.
+#[derive(Clone, Debug)]
+pub(super) struct Wire(Arc<Mutex<Inner>>);
+
+/// State of a wire.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) socket: LeanSocket,
+    /// Bytes that the library has written and the socket has not been given.
+    out: Vec<u8>,
+    /// Most of these.
+    limit: usize,
+    /// Library that waits for room.
+    writer: Option<Waker>,
+    reader: FrameReader,
+    pub(super) signals: Signals,
+    /// Frames of signals since the latest request.
+    frames: u32,
+    /// Error of the connection that the library does not see.
+    violation: Option<Violation>,
+}
+
+/// Violation of the protocol by signals, which the library does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// A frame is malformed, or prioritises too many streams.
+    Frame(ErrorCode),
+    /// Signals alone keep the server busy.
+    Flood,
+}
+
+impl Wire {
+    pub(super) fn new(socket: LeanSocket, signals: Signals) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            socket,
+            out: Vec::new(),
+            limit: CONTROL,
+            writer: None,
+            reader: FrameReader::new(FrameReader::MAX_FRAME_SIZE),
+            signals,
+            frames: 0,
+            violation: None,
+        })))
+    }
+
+    /// Returns the state. The library is not called while it is borrowed.
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Bytes that the library has written and the socket has not been given.
+    pub(super) const fn collected(&self) -> usize {
+        self.out.len()
+    }
+
+    /// True if something is left to be sent.
+    pub(super) fn is_pending(&self) -> bool {
+        self.socket.is_pending() || !self.out.is_empty()
+    }
+
+    /// Makes room for a chunk of this many bytes.
+    pub(super) fn make_room(&mut self, chunk: usize) {
+        self.limit = chunk.saturating_mul(2).saturating_add(CONTROL);
+    }
+
+    /// Gives the socket what the library has written, once it has taken all before. Returns the bytes
+    /// that the kernel has accepted.
+    pub(super) fn flush(&mut self) -> io::Result<usize> {
+        let mut flushed = self.socket.flush()?;
+        if !self.out.is_empty() && !self.socket.is_pending() {
+            self.socket.queue(&mut self.out)?;
+            flushed += self.socket.flush()?;
+            if let Some(writer) = self.writer.take() {
+                writer.wake();
+            }
+        }
+        Ok(flushed)
+    }
+
+    /// Bytes of content that the client has allowed on the connection so far.
+    pub(super) const fn allowed(&self) -> u64 {
+        FrameReader::INITIAL_WINDOW.saturating_add(self.reader.credit())
+    }
+
+    /// Counts a request: a client may send more signals.
+    pub(super) const fn requested(&mut self) {
+        self.frames = 0;
+    }
+
+    /// Returns the violation of the client, if there is one.
+    pub(super) const fn take_violation(&mut self) -> Option<Violation> {
+        self.violation.take()
+    }
+
+    /// Reads the signals in bytes that go to the library.
+    fn tap(&mut self, bytes: &[u8]) {
+        let Self { reader, signals, frames, violation, .. } = self;
+        let result = reader.feed(bytes, |event| {
+            *frames += 1;
+            if let Err(error) = signals.event(event) {
+                violation.get_or_insert(Violation::Frame(error.code()));
+            }
+        });
+        if let Err(error) = result {
+            violation.get_or_insert(Violation::Frame(error.code()));
+        }
+        if *frames > MAX_SIGNALS {
+            violation.get_or_insert(Violation::Flood);
+        }
+    }
+
+    fn poll_writer(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if self.out.len() < self.limit {
+            return Poll::Ready(());
+        }
+        self.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut inner = self.inner();
+        let before = buf.filled().len();
+        ready!(inner.socket.poll_read(cx, buf))?;
+        let read = &buf.filled()[before..];
+        inner.tap(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut inner = self.inner();
+        ready!(inner.poll_writer(cx));
+        inner.out.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut inner = self.inner();
+        ready!(inner.poll_writer(cx));
+        for part in parts {
+            inner.out.extend_from_slice(part);
+        }
+        Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The task ends the connection when all has left.
+        Poll::Ready(Ok(()))
+    }
+}

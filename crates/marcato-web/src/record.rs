@@ -1,0 +1,108 @@
+//! Record of a request, for the access log.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, StatusCode, Uri, Version};
+use marcato_units::{Bytes, Priority};
+use tokio::time::Instant;
+
+use crate::decision::Decision;
+use crate::peer_addr::PeerAddr;
+
+/// Record of a request and its response, for the access log.
+///
+/// It prints as one line of `key=value` pairs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Record {
+    /// Address of the client.
+    pub peer: PeerAddr,
+    /// Method of the request.
+    pub method: Method,
+    /// Target of the request.
+    pub uri: Uri,
+    /// Version of HTTP.
+    pub version: Version,
+    /// Parameters by which the response was ordered last, and their source.
+    pub decision: Decision,
+    /// Status of the response; `None` if there was none.
+    pub status: Option<StatusCode>,
+    /// Bytes of content that were granted.
+    pub bytes: Bytes,
+    /// Time from the first byte of content that could be sent to the first that was granted: the wait
+    /// for other responses, and for the queues below. `None` without content, and over HTTP/1.1.
+    pub waited: Option<Duration>,
+    /// Time from the request to the end of the response.
+    pub took: Duration,
+    /// Level of the latest bytes; `None` without content, and over HTTP/1.1.
+    pub level: Option<Priority>,
+    /// True if the response was sent as a whole.
+    pub complete: bool,
+    asked_at: Instant,
+    supplied_at: Option<Instant>,
+}
+
+impl Record {
+    pub(crate) fn begin(head: &Parts, decision: Decision, peer: PeerAddr) -> Self {
+        Self {
+            peer,
+            method: head.method.clone(),
+            uri: head.uri.clone(),
+            version: head.version,
+            decision,
+            status: None,
+            bytes: Bytes::ZERO,
+            waited: None,
+            took: Duration::ZERO,
+            level: None,
+            complete: false,
+            asked_at: Instant::now(),
+            supplied_at: None,
+        }
+    }
+
+    pub(crate) const fn decide(&mut self, decision: Decision) {
+        self.decision = decision;
+    }
+
+    /// Notes that content could be sent from now on.
+    pub(crate) fn supplied(&mut self, now: Instant) {
+        self.supplied_at.get_or_insert(now);
+    }
+
+    /// Notes that bytes of content have been granted.
+    pub(crate) fn granted(&mut self, now: Instant, bytes: usize, level: Priority) {
+        self.bytes += Bytes::new(bytes as u64);
+        self.level = Some(level);
+        if let Some(supplied_at) = self.supplied_at {
+            self.waited.get_or_insert(now - supplied_at);
+        }
+    }
+
+    /// Returns the record at its end.
+    pub(crate) fn ended(&self, now: Instant) -> Self {
+        Self { took: now - self.asked_at, ..self.clone() }
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, method, uri, version, decision, bytes, took, complete, .. } = self;
+        let Decision { parameters, source } = decision;
+        write!(f, "peer={} method={method} uri={uri} version={version:?}", peer.0)?;
+        match self.status {
+            Some(status) => write!(f, " status={}", status.as_u16())?,
+            None => write!(f, " status=-")?,
+        }
+        write!(f, " bytes={} priority=\"{parameters}\" source={source}", bytes.get())?;
+        if let Some(level) = self.level {
+            write!(f, " level={level}")?;
+        }
+        if let Some(waited) = self.waited {
+            write!(f, " waited={:.3}ms", waited.as_secs_f64() * 1e3)?;
+        }
+        write!(f, " took={:.3}ms complete={complete}", took.as_secs_f64() * 1e3)
+    }
+}

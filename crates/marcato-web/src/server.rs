@@ -1,0 +1,293 @@
+//! Server of HTTP/1.1 and HTTP/2.
+
+use std::future::{Future, pending};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body::Body as HttpBody;
+use marcato_identity::{IdentityError, ServerIdentity};
+use marcato_net::{LeanSocket, rustls};
+use rustls::ServerConfig;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_rustls::TlsAcceptor;
+use tower_service::Service;
+
+use crate::body::Body;
+use crate::clock::Dates;
+use crate::config::Config;
+use crate::counters::{Counters, ServerCounters};
+use crate::handler::BoxError;
+use crate::peer_addr::PeerAddr;
+use crate::record::Record;
+use crate::{h1, h2};
+
+/// First bytes of a client of HTTP/2 in cleartext (RFC 9113 §3.4). No method of HTTP/1.1 has them.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+/// Wait after an error of the listener, such as too many open files.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+/// Wait before a client that has sent less than [`PREFACE`] is asked again.
+const PEEK_AGAIN: std::time::Duration = std::time::Duration::from_millis(5);
+
+/// Future that ends when the server shuts down.
+pub(crate) type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// State that the requests of a connection share.
+pub(crate) struct Context {
+    pub(crate) config: Arc<Config>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) dates: Arc<Dates>,
+    pub(crate) peer: PeerAddr,
+}
+
+impl Context {
+    /// Logs a request that is over.
+    pub(crate) fn log(&self, record: &Record) {
+        if let Some(log) = &self.config.log {
+            log(&record.ended(Instant::now()));
+        }
+    }
+}
+
+/// Server of HTTP/1.1 and HTTP/2 that sends what matters first.
+///
+/// It serves any tower service, such as a `Router` of axum. With TLS, clients choose the version by
+/// ALPN. In cleartext they speak HTTP/1.1, or HTTP/2 with prior knowledge (RFC 9113 §3.3).
+///
+/// ```no_run
+/// use std::convert::Infallible;
+///
+/// use http::{Request, Response};
+/// use http_body_util::Full;
+/// use marcato_web::{Body, Server};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let hello = tower::service_fn(async |_: Request<Body>| {
+///     Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
+/// });
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// Server::new().serve(listener, hello).await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Server {
+    config: Arc<Config>,
+    tls: Option<Arc<ServerConfig>>,
+    counters: Arc<Counters>,
+    dates: Arc<Dates>,
+    connections: Arc<Semaphore>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Server {
+    /// Creates a server for cleartext, with the default configuration.
+    pub fn new() -> Self {
+        Self::with_config(Config::default())
+    }
+
+    /// Creates a server for cleartext.
+    pub fn with_config(config: Config) -> Self {
+        let connections = config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+        Self {
+            config: Arc::new(config),
+            tls: None,
+            counters: Arc::default(),
+            dates: Arc::default(),
+            connections: Arc::new(Semaphore::new(connections)),
+        }
+    }
+
+    /// Uses TLS 1.3 with an identity, which can be replaced while the server runs.
+    ///
+    /// # Errors
+    /// If the identity cannot be used.
+    pub fn identity(self, identity: &Arc<ServerIdentity>) -> Result<Self, IdentityError> {
+        Ok(self.tls(identity.server_tls(None)?))
+    }
+
+    /// Uses TLS as configured. A configuration that names no protocols offers HTTP/2 and HTTP/1.1.
+    #[must_use]
+    pub fn tls(mut self, mut tls: ServerConfig) -> Self {
+        if tls.alpn_protocols.is_empty() {
+            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        }
+        self.tls = Some(Arc::new(tls));
+        self
+    }
+
+    /// Returns the counters since the server was created. Its clones share them.
+    pub fn counters(&self) -> ServerCounters {
+        self.counters.snapshot()
+    }
+
+    /// Number of connections that are open.
+    pub fn open_connections(&self) -> usize {
+        let most = self.config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+        most.saturating_sub(self.connections.available_permits())
+    }
+
+    /// Serves connections until the future is dropped.
+    pub async fn serve<S, B>(&self, listener: TcpListener, service: S)
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: HttpBody + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        self.serve_until(listener, service, pending()).await;
+    }
+
+    /// Serves connections until `end` does. Open requests are then finished, within the
+    /// [grace](crate::Limits::grace).
+    pub async fn serve_until<S, B>(&self, listener: TcpListener, service: S, end: impl Future<Output = ()>)
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: HttpBody + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let (ending, ended) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let mut end = std::pin::pin!(end);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = tasks.join_next() => continue,
+                () = &mut end => break,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "no connection could be accepted");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            self.counters.accepted();
+            let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
+                self.counters.crowded();
+                continue;
+            };
+            let (server, service, mut ended) = (self.clone(), service.clone(), ended.clone());
+            let shutdown: Shutdown = Box::pin(async move {
+                // The sender outlives the connections, unless the server was dropped.
+                let _ = ended.wait_for(|ended| *ended).await;
+            });
+            tasks.spawn(async move {
+                server.connection(stream, PeerAddr(peer), service, shutdown).await;
+                drop(permit);
+            });
+        }
+        drop(listener);
+        let _ = ending.send(true);
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn connection<S, B>(&self, stream: TcpStream, peer: PeerAddr, service: S, shutdown: Shutdown)
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: HttpBody + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        if let Err(error) = self.prepare(&stream) {
+            tracing::debug!(%error, "a connection ended before it began");
+            self.counters.failed_handshake();
+            return;
+        }
+        let context = Arc::new(Context {
+            config: Arc::clone(&self.config),
+            counters: Arc::clone(&self.counters),
+            dates: Arc::clone(&self.dates),
+            peer,
+        });
+        let limit = self.config.limits.handshake;
+        let (chunk, coupled) = (self.config.chunk, self.config.coupled);
+        let result: Result<(), BoxError> = if let Some(tls) = &self.tls {
+            let handshake = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
+            let stream = match tokio::time::timeout(limit, handshake).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "tls handshake failed");
+                    self.counters.failed_handshake();
+                    return;
+                }
+                Err(_) => {
+                    self.counters.failed_handshake();
+                    return;
+                }
+            };
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            self.counters.connected(is_http2);
+            if is_http2 {
+                let (stream, connection) = stream.into_inner();
+                let socket = LeanSocket::tls(stream, connection, chunk, coupled);
+                h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
+            } else {
+                h1::serve(stream, true, service, context, shutdown).await.map_err(Into::into)
+            }
+        } else {
+            let is_http2 = match tokio::time::timeout(limit, has_preface(&stream)).await {
+                Ok(Ok(is_http2)) => is_http2,
+                _ => {
+                    self.counters.failed_handshake();
+                    return;
+                }
+            };
+            self.counters.connected(is_http2);
+            if is_http2 {
+                let socket = LeanSocket::plain(stream, chunk, coupled);
+                h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
+            } else {
+                h1::serve(stream, false, service, context, shutdown).await.map_err(Into::into)
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%error, peer = %peer.0, "a connection ended early");
+            self.counters.broken();
+        }
+    }
+
+    /// Sets the options of a connection: no delay, and the kernel finds dead peers.
+    fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(stream);
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.config.limits.idle))?;
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(self.config.limits.stall))?;
+        Ok(())
+    }
+}
+
+/// Returns whether a client begins with the preface of HTTP/2. Its bytes stay in the kernel.
+async fn has_preface(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let seen = stream.peek(&mut first).await?;
+        if seen == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if seen == PREFACE.len() || first[..seen] != PREFACE[..seen] {
+            return Ok(first[..seen] == *PREFACE);
+        }
+        // The kernel reports the same bytes again at once.
+        sleep(PEEK_AGAIN).await;
+    }
+}
