@@ -19,6 +19,8 @@
 //! # }
 //! ```
 //!
+//! [`files`] is a service for the files of a directory.
+//!
 //! Order holds within one connection. Several connections to one bottleneck do not know of each other.
 //!
 //! # Signals
@@ -93,6 +95,8 @@ mod decision;
 #[cfg(feature = "server")]
 mod early_hints;
 mod error_code;
+#[cfg(feature = "server")]
+pub mod files;
 mod frames;
 mod guess;
 #[cfg(feature = "server")]

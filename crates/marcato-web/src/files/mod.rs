@@ -1,0 +1,74 @@
+//! Files over HTTP: a tower service with a cache in memory, ranges and conditional requests.
+//!
+//! [`Files`] serves the regular files below one directory. It asks the operating system only for what
+//! memory lacks:
+//!
+//! | content | read by |
+//! |---|---|
+//! | small file, checked within [`FilesConfig::revalidate`] | the memory of this process |
+//! | file in the page cache of Linux | `openat2` and `preadv2`, neither of which waits for a disk |
+//! | everything else | a thread of tokio's blocking pool, 64 KiB at a time |
+//!
+//! | concern | rule |
+//! |---|---|
+//! | methods | GET, HEAD and OPTIONS; others get 405 |
+//! | paths | decoded once; `..`, backslashes, NUL, encoded slashes and invalid UTF-8 get 400 |
+//! | dot-files | 404, except `.well-known` in the root |
+//! | symbolic links | followed while their target is below the root |
+//! | directories | 308 to a trailing slash; then an index, then a listing if that is on |
+//! | conditions | RFC 9110 §13, in the order of §13.2.2 |
+//! | ranges | RFC 9110 §14: one, or at most 8 without overlap; other sets get the whole file |
+//! | encodings | `x.js.br`, `.zst` and `.gz` beside `x.js`, by the weights of `Accept-Encoding` |
+//!
+//! The `Location` of a directory is a relative reference. The service therefore works below any prefix
+//! that a router has removed.
+//!
+//! ```
+//! use http::{Request, StatusCode};
+//! use marcato_web::files::{Files, FilesConfig};
+//! use tower_service::Service;
+//!
+//! # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! # runtime.block_on(async {
+//! let mut files = Files::new(FilesConfig::new(env!("CARGO_MANIFEST_DIR")))?;
+//! let response = files.call(Request::get("/Cargo.toml").body(())?).await?;
+//! assert_eq!(response.status(), StatusCode::OK);
+//! assert_eq!(response.headers()["content-type"], "text/x-toml; charset=utf-8");
+//! assert_eq!(files.counters().misses, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Limits
+//! - A file that changes while it is sent yields a mixture of both. One that shrinks ends the body with
+//!   an error. Deploy by renaming files or directories.
+//! - A change in place that keeps length and modification time keeps the entity tag.
+//! - A precompressed file is used whatever its modification time: write it together with its original.
+//! - Systems without `openat2` (Linux before 5.6, macOS) check the canonical path before opening. A local
+//!   user who exchanges directories for links in between can make them leave the root.
+//! - File systems over a network may block in `open` itself. It runs on the caller's thread if the
+//!   kernel's cache has the path.
+
+mod body;
+mod cache;
+mod conditional;
+mod config;
+mod counters;
+mod encoding;
+mod etag;
+mod handler;
+mod listing;
+mod mime;
+mod path;
+mod range;
+mod read;
+mod representation;
+mod resource;
+mod response;
+mod root;
+
+pub use body::FileBody;
+pub use config::{FilesConfig, FilesError};
+pub use counters::FilesCounters;
+pub use handler::{Files, FilesFuture};
