@@ -19,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! [`files`] is a service for the files of a directory.
+//! [`files`] is a service for the files of a directory. [`proxy`] is one that passes requests to origins.
 //!
 //! Order holds within one connection. Several connections to one bottleneck do not know of each other.
 //!
@@ -108,6 +108,8 @@ mod handler;
 #[cfg(feature = "server")]
 mod peer_addr;
 mod priority;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 #[cfg(feature = "server")]
 mod record;
 #[cfg(feature = "server")]

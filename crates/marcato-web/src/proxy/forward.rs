@@ -1,0 +1,330 @@
+//! Way of a request through the proxy.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::{Body, SizeHint};
+use http_body_util::Empty;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::upgrade::OnUpgrade;
+use tokio::time::Instant;
+
+use super::activity::IdleTimer;
+use super::body::{Ends, ProxyBody};
+use super::choice::Chooser;
+use super::config::ProxyConfig;
+use super::connect::Purpose;
+use super::counters::{ProxyCounters, Totals};
+use super::exchange::{Answer, Route, Template, attempt};
+use super::forwarded::Forwarded;
+use super::guard::{self, Checked, Rejection};
+use super::headers::{accepts_trailers, add_via, join_cookies, strip_hop_by_hop};
+use super::origin::{Origin, Permit};
+use super::upload::{BoxError, Upload, UploadFault};
+use super::websocket::{self, Download, Handshake};
+use super::{retry::Fault, upgrade};
+use crate::early_hints::EarlyHints;
+use crate::peer_addr::PeerAddr;
+
+/// State that all requests share.
+pub(super) struct Shared {
+    config: ProxyConfig,
+    origins: Vec<Arc<Origin>>,
+    chooser: Mutex<Chooser>,
+    totals: Arc<Totals>,
+}
+
+impl Shared {
+    pub(super) fn new(config: ProxyConfig, origins: Vec<Arc<Origin>>) -> Self {
+        let chooser = Mutex::new(Chooser::new(origins.len()));
+        Self { config, origins, chooser, totals: Arc::default() }
+    }
+
+    pub(super) fn counters(&self) -> ProxyCounters {
+        self.totals.snapshot(self.origins.iter().map(|origin| origin.state()).collect())
+    }
+
+    /// Admits a request to an upstream; `None` if all that may be used are full.
+    fn admit(&self, tried: &[usize]) -> Option<(usize, Permit)> {
+        // The lock is held until the request is counted, so that no upstream exceeds its bound.
+        let mut chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let candidates: Vec<_> = self
+            .origins
+            .iter()
+            .enumerate()
+            .map(|(index, origin)| origin.candidate(now, tried.contains(&index)))
+            .collect();
+        let index = chooser.choose(&candidates)?;
+        self.origins.get(index).map(|origin| (index, origin.admit()))
+    }
+}
+
+/// Kind of exchange that a request begins.
+enum Kind {
+    Plain,
+    /// Upgrade of HTTP/1.1 to one of these protocols.
+    Upgrade {
+        client: OnUpgrade,
+        protocols: HeaderValue,
+    },
+    /// Extended CONNECT of HTTP/2 or HTTP/3.
+    WebSocket {
+        handshake: Handshake,
+        body: UnsyncBoxBody<Bytes, BoxError>,
+    },
+}
+
+/// Passes a request on, and returns the response to it.
+pub(super) async fn forward<B>(shared: &Arc<Shared>, request: Request<B>) -> Response<ProxyBody>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    shared.totals.requests.one();
+    let (mut head, body) = request.into_parts();
+    let reject = |rejection: Rejection| {
+        shared.totals.rejected.one();
+        tracing::debug!(error = %rejection, "request rejected");
+        text(rejection.status())
+    };
+    let hint = if body.is_end_stream() { SizeHint::with_exact(0) } else { body.size_hint() };
+    let checked = match guard::check(&head, &hint) {
+        Ok(checked) => checked,
+        Err(rejection) => return reject(rejection),
+    };
+    let idle = shared.config.body_idle_timeout;
+    let (kind, upload) = if head.method == Method::CONNECT {
+        let protocol = head.extensions.remove::<h2::ext::Protocol>();
+        // RFC 8441 §4: a CONNECT without a protocol asks for a tunnel to its authority.
+        if !protocol.is_some_and(|protocol| protocol.as_str().eq_ignore_ascii_case(websocket::PROTOCOL)) {
+            return reject(Rejection::Tunnel);
+        }
+        let Some(handshake) = Handshake::new() else { return text(StatusCode::SERVICE_UNAVAILABLE) };
+        let body = websocket::upload(body);
+        (Kind::WebSocket { handshake, body }, Upload::new(Empty::new(), idle))
+    } else {
+        let upload = Upload::new(body, idle);
+        let protocols =
+            if head.version == Version::HTTP_11 { upgrade::requested(&head.headers) } else { None };
+        match (head.extensions.remove::<OnUpgrade>(), protocols) {
+            (Some(client), Some(protocols)) => (Kind::Upgrade { client, protocols }, upload),
+            _ => (Kind::Plain, upload),
+        }
+    };
+    let version = head.version;
+    let template = match template(shared, head, checked, &kind) {
+        Ok(template) => template,
+        Err(rejection) => return reject(rejection),
+    };
+    let mut response = pass(shared, &template, &upload, kind).await;
+    *response.version_mut() = version;
+    response
+}
+
+/// Tries upstreams until one answers.
+async fn pass(
+    shared: &Arc<Shared>,
+    template: &Template,
+    upload: &Arc<Upload>,
+    kind: Kind,
+) -> Response<ProxyBody> {
+    let Shared { config, totals, .. } = &**shared;
+    let purpose = if matches!(kind, Kind::Plain) { Purpose::Requests } else { Purpose::Upgrade };
+    let mut route = Route { purpose, fresh: false };
+    let mut tried = Vec::new();
+    loop {
+        let Some((index, permit)) = shared.admit(&tried) else {
+            totals.overloaded.one();
+            return text(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let origin = &permit.origin;
+        let Some(outbound) = upload.renew(&origin.tally) else {
+            totals.bad_gateways.one();
+            return text(StatusCode::BAD_GATEWAY);
+        };
+        origin.tally.requests.one();
+        if !tried.is_empty() {
+            origin.tally.retries.one();
+        }
+        let fault = match attempt(origin, template, upload, outbound, route, config.response_timeout).await {
+            Ok(answer) => {
+                origin.success();
+                return accept(shared, answer, permit, upload, kind);
+            }
+            Err(fault) => fault,
+        };
+        if let Some(fault) = upload.fault() {
+            totals.client_faults.one();
+            return text(match fault {
+                UploadFault::Idle => StatusCode::REQUEST_TIMEOUT,
+                UploadFault::Broken => StatusCode::BAD_REQUEST,
+            });
+        }
+        tracing::debug!(upstream = origin.uri(), error = %fault, "attempt failed");
+        if fault.blames_upstream() {
+            origin.failure();
+        }
+        let again = tried.len() < usize::try_from(config.retries).unwrap_or(usize::MAX);
+        if !again || !fault.allows_retry(&template.method) || !upload.is_unbegun() {
+            return give_up(totals, &fault);
+        }
+        route.fresh = fault.distrusts_pool();
+        tried.push(index);
+    }
+}
+
+fn give_up(totals: &Totals, fault: &Fault) -> Response<ProxyBody> {
+    let status = fault.status();
+    match status {
+        StatusCode::GATEWAY_TIMEOUT => totals.timeouts.one(),
+        StatusCode::BAD_GATEWAY => totals.bad_gateways.one(),
+        _ => totals.rejected.one(),
+    }
+    text(status)
+}
+
+/// Writes the head of a request as upstreams see it.
+fn template(shared: &Shared, head: Parts, checked: Checked, kind: &Kind) -> Result<Template, Rejection> {
+    let Parts { mut method, uri, version, mut headers, extensions, .. } = head;
+    let path = match uri.path_and_query() {
+        Some(path) if path.as_str().starts_with('/') => path.clone(),
+        // RFC 9112 §3.2.4: a server-wide OPTIONS has the target "*".
+        Some(path) if path.as_str() == "*" && method == Method::OPTIONS => path.clone(),
+        // An absolute target may have no path, or a query alone.
+        Some(path) if path.as_str().starts_with('?') => {
+            PathAndQuery::try_from(format!("/{path}")).map_err(|_| Rejection::Target)?
+        }
+        Some(_) => return Err(Rejection::Target),
+        None => PathAndQuery::from_static("/"),
+    };
+    guard::count_forward(&method, &mut headers);
+    let trailers = accepts_trailers(&headers);
+    strip_hop_by_hop(&mut headers);
+    join_cookies(&mut headers);
+    // The checked length alone frames the body, and Connection cannot take it away.
+    headers.remove(header::CONTENT_LENGTH);
+    if let Some(length) = checked.length.filter(|_| !matches!(kind, Kind::WebSocket { .. })) {
+        headers.insert(header::CONTENT_LENGTH, length.into());
+    }
+    let peer = extensions.get::<PeerAddr>().map(|peer| peer.0.ip().to_canonical());
+    let scheme = match uri.scheme_str() {
+        Some(scheme) if scheme.eq_ignore_ascii_case("https") => "https",
+        _ => "http",
+    };
+    let trusted = shared.config.trusted_forwarders.trusts(peer);
+    Forwarded { peer, scheme, host: checked.host.as_ref() }.write(&mut headers, trusted);
+    add_via(&mut headers, version, &shared.config.via);
+    let upgrade = match kind {
+        Kind::Plain => None,
+        Kind::Upgrade { protocols, .. } => Some(protocols.clone()),
+        Kind::WebSocket { handshake, .. } => {
+            method = Method::GET;
+            handshake.write(&mut headers);
+            Some(HeaderValue::from_static(websocket::PROTOCOL))
+        }
+    };
+    let host = checked.host.filter(|_| shared.config.preserve_host);
+    let hints = extensions.get::<EarlyHints>().cloned();
+    Ok(Template { method, path, headers, host, trailers, upgrade, hints })
+}
+
+/// Turns an upstream's answer into the client's response.
+fn accept(
+    shared: &Shared,
+    answer: Answer,
+    permit: Permit,
+    upload: &Upload,
+    kind: Kind,
+) -> Response<ProxyBody> {
+    let Shared { config, totals, .. } = shared;
+    let Answer { mut response, lease } = answer;
+    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    let switched = if switches { response.extensions_mut().remove::<OnUpgrade>() } else { None };
+    let received = response.version();
+    let (mut head, incoming) = response.into_parts();
+    let bad_gateway = || {
+        tracing::debug!(upstream = permit.origin.uri(), "origin answered an upgrade with nonsense");
+        totals.bad_gateways.one();
+        text(StatusCode::BAD_GATEWAY)
+    };
+    let idle = config.tunnel_idle_timeout;
+    match (kind, switched) {
+        (Kind::Upgrade { client, protocols }, Some(origin)) => {
+            let Some(protocol) = upgrade::accepted(&head.headers, &protocols) else { return bad_gateway() };
+            clean(&mut head.headers, received, &config.via);
+            head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            head.headers.insert(header::UPGRADE, protocol);
+            tokio::spawn(upgrade::join(client, origin, idle, permit, Arc::clone(totals)));
+            with_head(head.status, head.headers, ProxyBody::text(""))
+        }
+        (Kind::WebSocket { handshake, body }, Some(origin)) => {
+            let protocol = HeaderValue::from_static(websocket::PROTOCOL);
+            if upgrade::accepted(&head.headers, &protocol).is_none() || !handshake.is_accepted(&head.headers)
+            {
+                return bad_gateway();
+            }
+            clean(&mut head.headers, received, &config.via);
+            // RFC 8441 §5: the field and the status 101 belong to HTTP/1.1.
+            head.headers.remove(header::SEC_WEBSOCKET_ACCEPT);
+            let download = Download::new(origin, body, idle, permit, Arc::clone(totals));
+            with_head(StatusCode::OK, head.headers, ProxyBody::tunnel(download))
+        }
+        // RFC 9110 §7.8: only a request for an upgrade is answered with 101. To an extended
+        // CONNECT, a status of 2xx would mean that the tunnel is open (RFC 8441 §5).
+        (kind, _) if switches || matches!(kind, Kind::WebSocket { .. }) && head.status.is_success() => {
+            bad_gateway()
+        }
+        _ => {
+            clean(&mut head.headers, received, &config.via);
+            let ends = Ends { permit, lease, totals: Arc::clone(totals) };
+            upload.activity.touch();
+            let timer = IdleTimer::new(Arc::clone(&upload.activity), config.body_idle_timeout);
+            let body = ProxyBody::relay(incoming, ends, timer, config.body_idle_timeout);
+            with_head(head.status, head.headers, body)
+        }
+    }
+}
+
+/// Removes the fields of a response that concern one connection only, and adds `Via`.
+fn clean(headers: &mut HeaderMap, received: Version, via: &str) {
+    // RFC 9112 §6.3: Transfer-Encoding overrides Content-Length, which MUST then be removed.
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    strip_hop_by_hop(headers);
+    add_via(headers, received, via);
+}
+
+fn with_head(status: StatusCode, headers: HeaderMap, body: ProxyBody) -> Response<ProxyBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// Response of the proxy itself, which names no internals.
+fn text(status: StatusCode) -> Response<ProxyBody> {
+    let body = ProxyBody::text(match status {
+        StatusCode::BAD_REQUEST => "bad request\n",
+        StatusCode::METHOD_NOT_ALLOWED => "method not allowed\n",
+        StatusCode::REQUEST_TIMEOUT => "request timeout\n",
+        StatusCode::NOT_IMPLEMENTED => "not implemented\n",
+        StatusCode::SERVICE_UNAVAILABLE => "service unavailable\n",
+        StatusCode::GATEWAY_TIMEOUT => "gateway timeout\n",
+        _ => "bad gateway\n",
+    });
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        // RFC 9110 §15.5.6: the response MUST have Allow. As the final recipient the proxy allows
+        // none.
+        headers.insert(header::ALLOW, HeaderValue::from_static(""));
+    }
+    with_head(status, headers, body)
+}
