@@ -22,6 +22,9 @@ pub struct Config {
     pub chunk: ChunkRule,
     /// Coupled mode: our own background stays out of the bottleneck's queue, so that urgent responses
     /// that come late do not wait behind it.
+    ///
+    /// With [`Coupling::Auto`] it acts for clients that signal an order or the destination of their
+    /// requests, as browsers do, from their first response on. Others need responses of both kinds.
     pub coupled: Coupling,
     /// Order of the responses. The limits of responses and of staged bytes are those of
     /// [`limits`](Self::limits).

@@ -7,8 +7,7 @@
 //! ```no_run
 //! use axum::Router;
 //! use axum::routing::get;
-//! use marcato_identity::{Identity, ServerIdentity};
-//! use marcato_web::Server;
+//! use marcato_web::{Identity, Server, ServerIdentity};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let router = Router::new().route("/", get(async || "hello"));
@@ -132,6 +131,8 @@ pub use frames::{Event, FrameCounters, FrameReadError, FrameReader};
 pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
 #[cfg(feature = "server")]
 pub use handler::BoxError;
+#[cfg(feature = "server")]
+pub use marcato_identity::{Identity, IdentityError, ServerIdentity};
 #[cfg(feature = "server")]
 pub use peer_addr::PeerAddr;
 pub use priority::{FieldError, PriorityField};

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Sleep};
 use tower_service::Service;
 
 use crate::body::Body;
-use crate::decision::Decision;
+use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
 use crate::guess::{RequestHints, ResponseHints};
 use crate::handler::{BoxError, answer};
@@ -154,7 +154,7 @@ struct Driver<S> {
     /// Rate and chunk that the exchange knows.
     rate: Rate,
     chunk: Amount,
-    /// Levels at which a response was ever opened.
+    /// Levels at which a response was ever opened, or will be.
     used: PrioritySet,
     /// Time at which urgent data last waited.
     urgent_at: Time,
@@ -299,6 +299,11 @@ where
             return;
         };
         self.context.counters.requested();
+        if is_of_ordering_client(decision.source) {
+            // Urgent data will come: what is in flight before it decides how long that takes. Coupled mode
+            // does not wait for the first of it.
+            self.used = self.used.with(Priority::P0);
+        }
         let bell = Bell::new(id, Arc::clone(&self.inbox));
         let stage = Arc::new(Stage::new(bell.clone(), config.staged()));
         let record = Record::begin(&head, decision, self.context.peer);
@@ -602,6 +607,19 @@ where
         });
         let _ = tokio::time::timeout(LINGER, read).await;
         result
+    }
+}
+
+/// True if a source shows a client that asks for some responses before others, as browsers do.
+const fn is_of_ordering_client(source: Source) -> bool {
+    match source {
+        Source::Update | Source::Header | Source::Weights | Source::Purpose | Source::Destination => true,
+        Source::Origin
+        | Source::Attachment
+        | Source::ContentType
+        | Source::Extension
+        | Source::Length
+        | Source::Default => false,
     }
 }
 
