@@ -48,6 +48,13 @@ pub(crate) fn run(
         Some(out) => options.kept_on(Shelf::new(out.join("runs"), program())),
         None => options,
     };
+    // All papers of a world are those that run in it, if any does.
+    let chosen =
+        if asked.paper == Registry::ALL && chosen.iter().any(|one| one.worlds().contains(&options.world)) {
+            chosen.into_iter().filter(|one| one.worlds().contains(&options.world)).collect()
+        } else {
+            chosen
+        };
     let kept = asked.out.as_ref().map(|out| out.join("runs"));
     let reports = {
         // Files written after this block take little time, and each is written atomically. An

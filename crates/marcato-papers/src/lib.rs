@@ -31,6 +31,8 @@ mod prose;
 mod registry;
 mod repeat;
 mod validate;
+#[cfg(target_os = "linux")]
+mod web;
 
 pub use cats::{Cats, page as cats_page};
 pub use coupled::Coupled;
@@ -42,3 +44,5 @@ pub use plt::Plt;
 pub use registry::{Registry, SelectError, registry};
 pub use repeat::over_seeds;
 pub use validate::Validate;
+#[cfg(target_os = "linux")]
+pub use web::Web;

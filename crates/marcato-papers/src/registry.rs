@@ -16,6 +16,8 @@ pub fn registry() -> Registry {
         Box::new(crate::Cwr),
         Box::new(crate::Crq),
         Box::new(crate::Coupled),
+        #[cfg(target_os = "linux")]
+        Box::new(crate::Web),
     ];
     Registry::new(papers)
 }

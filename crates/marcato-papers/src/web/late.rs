@@ -1,0 +1,205 @@
+//! Late stylesheets: the time that one takes that is asked for while less urgent files are being sent.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use marcato_lab::Lab;
+use marcato_net::Trust;
+use marcato_report::{Row, Unit};
+
+use super::client::{Loaded, load};
+use super::link::Link;
+use super::server::{Kind, PORT, identity, start};
+use crate::answer::{Answer, TOO_SHORT};
+use crate::error::SimulationError;
+use crate::lab::{failed, joined, on_host};
+use crate::{Progress, RunOptions, prose};
+
+/// Congestion controls of the kernel.
+const CONGESTION: [&str; 2] = ["bbr", "cubic"];
+/// Times between the first requests and that of the stylesheet, in ms.
+const DELAYS: [u64; 2] = [100, 500];
+/// Link from the server, and packets that a queue may drop.
+const DOWN: (usize, bool) = (0, false);
+/// Time for all loads of a case.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Loads of each case for each seed.
+pub(super) const fn loads(quick: bool) -> usize {
+    if quick { 1 } else { 5 }
+}
+
+/// Measurements of a case.
+struct Case {
+    loads: Vec<Loaded>,
+    dropped: u64,
+}
+
+/// Measures late stylesheets on every link, with every server that is installed.
+pub(super) fn late(options: &RunOptions, progress: &mut dyn Progress) -> Result<Answer, SimulationError> {
+    let links = if options.quick { &Link::ALL[..1] } else { &Link::ALL[..] };
+    let (installed, missing): (Vec<Kind>, Vec<Kind>) =
+        Kind::ALL.into_iter().partition(|kind| kind.is_installed());
+    let cases = links.len() * CONGESTION.len() * DELAYS.len() * installed.len() * options.seeds().len();
+    progress.begin("web, cases in the lab", Some(cases as u64));
+    let mut rows = Vec::new();
+    for link in links {
+        for congestion in CONGESTION {
+            for delay in DELAYS {
+                let mut plain = None;
+                // hyper is first: the others' time for everything is compared with its.
+                for &kind in installed.iter().rev() {
+                    let mut measured = Vec::new();
+                    for &seed in options.seeds() {
+                        measured.push(measure(kind, link, congestion, delay, loads(options.quick), seed)?);
+                        progress.advance(1);
+                    }
+                    let everything = everything(&measured);
+                    if kind == Kind::Hyper {
+                        plain = Some(everything);
+                    }
+                    let claims = !options.quick;
+                    rows.extend(rows_of(kind, link, congestion, delay, &measured, plain, claims));
+                }
+            }
+        }
+    }
+    let mut text = prose::text(include_str!("late.md"));
+    for kind in missing {
+        text += &format!("\n\n{} is not installed, so it is missing here.", kind.title());
+    }
+    Ok(Answer::new("Late stylesheets", text, rows))
+}
+
+/// Runs a case in a lab of its own.
+fn measure(
+    kind: Kind,
+    link: &Link,
+    congestion: &'static str,
+    delay: u64,
+    loads: usize,
+    seed: u64,
+) -> Result<Case, SimulationError> {
+    let experiment = crate::lab::experiment(&link.scenario(seed))?;
+    let lab = Lab::open(&experiment, &Default::default(), Default::default()).map_err(failed)?;
+    let identity = identity()?;
+    let trust = identity.certificate().cloned().ok_or(SimulationError::Missing("certificate"))?;
+    let (address, _) = lab.addresses("server").ok_or(SimulationError::Missing("server"))?;
+    let running = start(kind, &lab, &identity, congestion, PATIENCE)?;
+    let client = on_host(&lab, "client", PATIENCE, move || async move {
+        let mut tls = Trust::Certificate(trust).client_tls().map_err(failed)?;
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = Arc::new(tls);
+        let addr = SocketAddr::new(IpAddr::V4(address), PORT);
+        let mut loaded = Vec::new();
+        for _ in 0..loads {
+            loaded.push(load(addr, Arc::clone(&tls), Duration::from_millis(delay)).await?);
+            // What the server still has in flight for the connection before leaves.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        Ok(loaded)
+    })?;
+    let loads = joined(client)?;
+    let dropped = lab.counters(DOWN.0, DOWN.1).map_or(0, |counters| counters.dropped);
+    drop(running);
+    Ok(Case { loads, dropped })
+}
+
+/// Median time for everything, in ms.
+fn everything(measured: &[Case]) -> f64 {
+    median(measured.iter().flat_map(|case| &case.loads).map(|load| ms(load.all)))
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get((values.len().max(1) - 1) / 2), values.get(values.len() / 2));
+    low.zip(high).map_or(f64::NAN, |(low, high)| f64::midpoint(*low, *high))
+}
+
+fn rows_of(
+    kind: Kind,
+    link: &Link,
+    congestion: &str,
+    delay: u64,
+    measured: &[Case],
+    plain: Option<f64>,
+    claims: bool,
+) -> Vec<Row> {
+    let place = format!("{}.{congestion}.{delay}.{}", link.name, kind.name());
+    let where_ = format!("{} on {}, {congestion}, +{delay} ms", kind.title(), link.name);
+    let limit = link.limit().as_secs_f64() * 1e3;
+    let late: Vec<f64> =
+        measured.iter().map(|case| median(case.loads.iter().map(|load| ms(load.late))) / limit).collect();
+    let bound = match (kind, delay, link.name) {
+        (Kind::Marcato, 100, "10m") => Some(1.12),
+        (Kind::Marcato, 100, _) => Some(1.08),
+        (Kind::Marcato, _, _) => Some(1.15),
+        _ => None,
+    };
+    let bounded = |row: Row, bound: Option<f64>| match bound {
+        Some(_) if !claims => row.unclaimed_because(TOO_SHORT),
+        Some(most) => row.at_most(most),
+        None => row,
+    };
+    let row =
+        Row::new(format!("web.late.{place}"), format!("stylesheet over the limit: {where_}"), Unit::Ratio);
+    let mut rows = vec![bounded(row.samples(&late), bound)];
+    let row = Row::new(format!("web.all.{place}"), format!("everything: {where_}"), Unit::Ms);
+    rows.push(
+        row.samples(&measured.iter().map(|case| everything(std::slice::from_ref(case))).collect::<Vec<_>>()),
+    );
+    if let (Kind::Marcato, Some(plain)) = (kind, plain) {
+        let row = Row::new(
+            format!("web.cost.{}.{congestion}.{delay}", link.name),
+            format!("time for everything beyond hyper's: {where_}"),
+            Unit::Percent,
+        );
+        let bound = (delay == 500).then_some(3.0);
+        rows.push(bounded(row.measured(100.0 * (everything(measured) / plain - 1.0)), bound));
+    }
+    let per_load = |case: &Case| case.dropped as f64 / case.loads.len().max(1) as f64;
+    let row =
+        Row::new(format!("web.drops.{place}"), format!("packets dropped per load: {where_}"), Unit::Count);
+    let bound = (kind == Kind::Marcato && delay == 500).then_some(0.0);
+    rows.push(bounded(row.samples(&measured.iter().map(per_load).collect::<Vec<_>>()), bound));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a case of one load; `None` where there can be no lab.
+    fn case(kind: Kind, delay: u64) -> Option<Case> {
+        match measure(kind, &Link::ALL[0], "cubic", delay, 1, 1) {
+            Err(SimulationError::Lab(problem)) if problem.contains("run as root") => {
+                eprintln!("SKIPPED: {problem}");
+                None
+            }
+            case => Some(case.unwrap()),
+        }
+    }
+
+    #[test]
+    fn late_stylesheets_overtake_in_the_server_and_in_the_queue() {
+        let late = |kind, delay| case(kind, delay).map(|case| (case.loads[0].late, case.dropped));
+        let (Some(plain), Some(ordered)) = (late(Kind::Hyper, 100), late(Kind::Lean, 100)) else { return };
+        assert!(ordered.0 < plain.0 / 2, "{ordered:?} against {plain:?}");
+        // After slow start, the queue decides.
+        let (Some(lean), Some(coupled)) = (late(Kind::Lean, 500), late(Kind::Marcato, 500)) else { return };
+        assert!(coupled.0 < lean.0 * 2 / 3 && coupled.1 < lean.1, "{coupled:?} against {lean:?}");
+    }
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0].into_iter()), 2.5);
+        assert!(median(std::iter::empty()).is_nan());
+    }
+}

@@ -1,0 +1,70 @@
+//! Links of the web experiments.
+
+use marcato_units::{Bytes, Duration, Rate};
+
+use super::client::STYLE;
+
+/// Payload of a segment with timestamps, and what TCP and IP add to it.
+const SEGMENT: u64 = 1448;
+const HEADERS: u64 = 20 + 32;
+
+/// Link with a drop-tail queue, between a server and a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// Name in row ids.
+    pub(super) name: &'static str,
+    pub(super) rate: Rate,
+    /// Delay in one direction.
+    pub(super) delay: Duration,
+    /// Buffer in bandwidth-delay products.
+    pub(super) bdp: u64,
+}
+
+impl Link {
+    /// Links, each measured with two congestion controls.
+    pub(super) const ALL: [Self; 3] = [
+        Self { name: "2m", rate: Rate::from_mbps(2), delay: Duration::from_millis(50), bdp: 1 },
+        Self { name: "2m-10bdp", rate: Rate::from_mbps(2), delay: Duration::from_millis(50), bdp: 10 },
+        Self { name: "10m", rate: Rate::from_mbps(10), delay: Duration::from_millis(20), bdp: 1 },
+    ];
+
+    /// Least time from the request of the stylesheet to its last byte: a round trip, and its segments.
+    pub(super) fn limit(&self) -> Duration {
+        let bytes = STYLE + STYLE.div_ceil(SEGMENT) * HEADERS;
+        self.delay * 2 + self.rate.transmission_time(Bytes::new(bytes))
+    }
+
+    pub(super) fn scenario(&self, seed: u64) -> String {
+        let Self { rate, delay, bdp, .. } = self;
+        let queue = rate.bytes_in(*delay * 2).get() * bdp;
+        format!(
+            r#"
+            name = "web"
+            duration = "1 s"
+            seed = {seed}
+            nodes = ["server", "client"]
+            link = [{{ name = "bottleneck", between = ["server", "client"], rate = "{} Mbit/s",
+                      delay = "{} us", queue = {{ kind = "droptail", limit = "{queue} B" }} }}]
+            [[flow]]
+            name = "page"
+            kind = "tcp"
+            from = "server"
+            to = "client"
+            "#,
+            rate.as_bps() / 1_000_000,
+            delay.as_micros(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_a_round_trip_and_the_segments_of_the_stylesheet() {
+        // 25 kB in 18 segments of 52 B overhead: 25 936 B.
+        let limits = Link::ALL.map(|link| link.limit().as_micros());
+        assert_eq!(limits, [203_744, 203_744, 60_748]);
+    }
+}
