@@ -124,6 +124,18 @@ pub(crate) enum Command {
   marcato crq detach eth0")]
     Crq(Crq),
 
+    /// Serves a directory, or an origin behind it, over HTTP/1.1 and HTTP/2, in the order that matters
+    ///
+    /// What a page needs first leaves first: by the priorities that browsers send, or by the type of
+    /// the file where they send none. SIGINT and SIGTERM finish open requests; SIGHUP reads the
+    /// certificate again.
+    #[command(after_help = "Examples:
+  marcato serve site
+  marcato serve --to http://127.0.0.1:3000
+  marcato serve site --listen 0.0.0.0:443 --cert chain.pem --key key.pem
+  marcato serve site --plaintext --listen 127.0.0.1:8080 --listing")]
+    Serve(Serve),
+
     /// Prints a script that completes command lines in a shell
     ///
     /// The shell has to load it, for example from one of the files below.
@@ -132,6 +144,46 @@ pub(crate) enum Command {
   marcato completions zsh > ~/.zfunc/_marcato
   marcato completions fish > ~/.config/fish/completions/marcato.fish")]
     Completions(Completions),
+}
+
+/// Arguments of `marcato serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Directory whose files are served
+    #[arg(value_name = "DIR", required_unless_present = "to")]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// Origin that requests are passed to: http://, https:// or h2c://
+    #[arg(long, value_name = "URL", conflicts_with = "directory")]
+    pub(crate) to: Option<String>,
+
+    /// Address to listen at; repeated for more
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
+    pub(crate) listen: Vec<std::net::SocketAddr>,
+
+    /// Certificate chain (PEM) [default: a new self-signed certificate for localhost]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Serve without TLS. Browsers then use HTTP/1.1, which has no order
+    #[arg(long, conflicts_with_all = ["cert", "key"])]
+    pub(crate) plaintext: bool,
+
+    /// List directories that have no index.html
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) listing: bool,
+
+    /// Bound of less urgent responses in flight, which keeps the bottleneck's queue short
+    #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
+    pub(crate) coupled: CoupledName,
+
+    /// Print no line for each request
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Arguments of `marcato lab`.

@@ -16,6 +16,7 @@ mod output;
 mod papers;
 pub mod perf;
 mod progress;
+mod serve;
 mod sim;
 mod table;
 mod validate;
@@ -110,6 +111,7 @@ where
         },
         #[cfg(target_os = "linux")]
         arguments::Command::Crq(asked) => crq::run(&asked.action, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Serve(asked) => serve::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
             clap_complete::generate(asked.shell, &mut arguments::command(registry), "marcato", &mut script);
@@ -161,7 +163,7 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
         },
         #[cfg(target_os = "linux")]
         Command::Crq(_) => return Vec::new(),
-        Command::Sim(_) | Command::Completions(_) => return Vec::new(),
+        Command::Sim(_) | Command::Serve(_) | Command::Completions(_) => return Vec::new(),
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };
     match command {

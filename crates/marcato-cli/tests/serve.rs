@@ -1,0 +1,138 @@
+//! `marcato serve` as a process: files, the log, and its end.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Server that is killed if a test fails.
+struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    addr: String,
+    _site: TempDir,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts a server of a directory.
+    fn start(arguments: &[&str]) -> Self {
+        let site = tempfile::tempdir().unwrap();
+        std::fs::write(site.path().join("index.html"), "<h1>first</h1>").unwrap();
+        let directory = site.path().to_str().unwrap().to_owned();
+        Self::of(&directory, arguments, site)
+    }
+
+    fn of(site: &str, arguments: &[&str], kept: TempDir) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
+            .arg("serve")
+            .arg(site)
+            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let listening = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("listening on "));
+        let addr = listening.unwrap().rsplit('/').next().unwrap().to_owned();
+        Self { child, lines, addr, _site: kept }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+}
+
+/// Response to a request of HTTP/1.1.
+fn get(addr: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn an_origin_is_served_through_another() {
+    let origin = Running::start(&["--plaintext"]);
+    let to = format!("--to=http://{}", origin.addr);
+    let proxy = Running::of(&to, &["--plaintext", "--quiet"], tempfile::tempdir().unwrap());
+    let response = get(&proxy.addr);
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("<h1>first</h1>"),
+        "{response}"
+    );
+    assert!(response.contains("\r\nvia: "), "{response}");
+    drop(origin);
+    assert!(get(&proxy.addr).starts_with("HTTP/1.1 502 "));
+}
+
+#[test]
+fn files_are_served_and_logged_until_a_signal() {
+    let mut running = Running::start(&["--plaintext"]);
+    let response = get(&running.addr);
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("<h1>first</h1>"),
+        "{response}"
+    );
+    let logged = running.line();
+    assert!(logged.contains("method=GET uri=/ ") && logged.contains("status=200 bytes=14 "), "{logged}");
+    running.signal(Signal::TERM);
+    assert!(running.line().starts_with("ending: "));
+    assert_eq!(running.line(), "served 1 requests on 1 connections");
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_certificate_is_read_again_at_sighup() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    let write = || {
+        let identity = marcato_net::Identity::self_signed("localhost").unwrap();
+        std::fs::write(&cert, identity.chain_pem()).unwrap();
+        std::fs::write(&key, identity.key_pem()).unwrap();
+    };
+    write();
+    let arguments = ["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
+    let mut running = Running::start(&arguments);
+    write();
+    running.signal(Signal::HUP);
+    assert_eq!(running.line(), "certificate reloaded");
+    std::fs::write(&cert, "damaged").unwrap();
+    running.signal(Signal::HUP);
+    assert!(running.line().starts_with("certificate not reloaded: "));
+    // The one before is still presented.
+    TcpStream::connect(&running.addr).unwrap();
+    running.signal(Signal::INT);
+    assert!(running.line().starts_with("ending: "));
+}
+
+#[test]
+fn what_cannot_be_served_is_named() {
+    for (arguments, part) in [
+        (&["/nowhere/at/all"][..], "/nowhere/at/all"),
+        (&[".", "--listen", "192.0.2.1:1"], "192.0.2.1:1"),
+        (&[".", "--cert", "a.pem", "--key", "b.pem"], "a.pem"),
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_marcato")).arg("serve").args(arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+}
