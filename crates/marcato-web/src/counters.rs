@@ -31,7 +31,8 @@ pub struct ServerCounters {
     pub failed: u64,
     /// Connections closed because the client took nothing for too long.
     pub stuck: u64,
-    /// Connections closed because the client violated the protocol by its signals.
+    /// Connections closed because the client violated the protocol by its signals, or reset too many
+    /// responses.
     pub violations: u64,
     /// Bytes of content granted over HTTP/2, of each level, the most urgent first.
     pub granted: [Bytes; Priority::COUNT],

@@ -511,6 +511,62 @@ fn clients_that_violate_the_protocol_by_signals_are_told_so() {
     });
 }
 
+/// Fields of a request for `/bytes/1`, compressed (RFC 7541): three of the static table, and a path.
+const FIELDS: &[u8] = b"\x82\x86\x41\x04test\x44\x08/bytes/1";
+
+#[test]
+fn floods_of_requests_and_resets_end_the_connection() {
+    run(async {
+        let running = Running::start(Server::new()).await;
+        let pairs = |count: u32| -> Vec<u8> {
+            let pair =
+                |n: u32| [frame(1, 5, 2 * n + 1, FIELDS), frame(3, 0, 2 * n + 1, &[0, 0, 0, 8])].concat();
+            (0..count).flat_map(pair).collect()
+        };
+        assert_eq!(goaway(&running, &pairs(20_000)).await, Some(Reason::ENHANCE_YOUR_CALM));
+        // Others go on.
+        assert_eq!(text(&mut running.client().await, get("/bytes/3")).await, "xxx");
+    });
+}
+
+#[test]
+fn resets_that_are_spread_out_end_the_connection_as_well() {
+    run(async {
+        let running = Running::start(Server::new()).await;
+        let mut client = running.client().await;
+        let mut sent = 0_u64;
+        // Each response has begun before it is reset, so the library counts none of them.
+        loop {
+            if poll_fn(|cx| client.poll_ready(cx)).await.is_err() {
+                break;
+            }
+            let Ok((response, _)) = client.send_request(get("/bytes/10000000"), true) else { break };
+            let Ok(response) = response.await else { break };
+            drop(response);
+            sent += 1;
+            assert!(sent < 2000, "{:?}", running.server.counters());
+        }
+        assert!((450..700).contains(&sent), "{sent}");
+        assert_eq!(running.server.counters().violations, 1);
+    });
+}
+
+#[test]
+fn endless_continuations_end_the_connection() {
+    run(async {
+        let running = Running::start(Server::new()).await;
+        let mut frames = frame(1, 1, 1, FIELDS);
+        for number in 0..5000 {
+            // A field that is not indexed: "x-00001: y".
+            let field = [b"\x00\x07".as_slice(), format!("x-{number:05}").as_bytes(), b"\x01y"].concat();
+            frames.extend(frame(9, 0, 1, &field));
+        }
+        let reason = goaway(&running, &frames).await;
+        assert!(reason.is_some_and(|reason| reason != Reason::NO_ERROR), "{reason:?}");
+        assert_eq!(text(&mut running.client().await, get("/bytes/3")).await, "xxx");
+    });
+}
+
 #[test]
 fn a_router_of_axum_fits_as_it_is() {
     run(async {

@@ -52,6 +52,9 @@ const FRAME_HEADER: usize = 9;
 const LEAST: usize = 64;
 /// Rounds after which other tasks of the thread have their turn.
 const ROUNDS: usize = 64;
+/// Responses that a client may reset, beyond four for each that it takes. Someone who turns pages quickly
+/// stays far below; a client that only makes the server work does not (CVE-2023-44487).
+const MAX_RESETS: u64 = 500;
 /// Time for the client to end its direction after ours.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -108,6 +111,8 @@ where
         epoch: now,
         rate: Rate::ZERO,
         chunk: Amount::ZERO,
+        resets: 0,
+        completed: 0,
         used: PrioritySet::EMPTY,
         urgent_at: Time::ZERO,
         blocked: false,
@@ -154,6 +159,9 @@ struct Driver<S> {
     /// Rate and chunk that the exchange knows.
     rate: Rate,
     chunk: Amount,
+    /// Responses that the client has reset, and those that have been sent as a whole.
+    resets: u64,
+    completed: u64,
     /// Levels at which a response was ever opened, or will be.
     used: PrioritySet,
     /// Time at which urgent data last waited.
@@ -199,6 +207,9 @@ where
                 return Poll::Ready(Err(End2::Violation(violation)));
             }
             let attended = self.attend_all();
+            if self.resets > MAX_RESETS + 4 * self.completed {
+                return Poll::Ready(Err(End2::Violation(Violation::Flood)));
+            }
             self.follow_changes();
             let granted = self.grant_all()?;
             if (attended || granted) && self.take_requests(cx)? {
@@ -396,6 +407,7 @@ where
         }
         if stream.poll_reset()? {
             self.context.counters.cancelled();
+            self.resets += 1;
             self.close(id, false);
             return Ok(());
         }
@@ -547,6 +559,7 @@ where
         let _ = self.books.accounts().exchange.close(id);
         let _ = self.wire.inner().signals.close(id);
         stream.record.complete = complete;
+        self.completed += u64::from(complete);
         self.context.log(&stream.record);
     }
 

@@ -43,12 +43,12 @@ pub(super) struct Inner {
     violation: Option<Violation>,
 }
 
-/// Violation of the protocol by signals, which the library does not read.
+/// Violation of the protocol that the library does not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
     /// A frame is malformed, or prioritises too many streams.
     Frame(ErrorCode),
-    /// Signals alone keep the server busy.
+    /// Signals or resets alone keep the server busy.
     Flood,
 }
 
