@@ -73,7 +73,7 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time after which a connection without requests ends (75 s).
     pub idle: Duration,
-    /// Time for which a client may take nothing of what waits for it (30 s).
+    /// Time for which a client may take nothing of what waits for it (60 s).
     pub stall: Duration,
     /// Time for open requests after the server was told to end (30 s).
     pub grace: Duration,
@@ -89,7 +89,7 @@ impl Default for Limits {
             upload_window: 256 << 10,
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(75),
-            stall: Duration::from_secs(30),
+            stall: Duration::from_secs(60),
             grace: Duration::from_secs(30),
         }
     }
