@@ -480,8 +480,9 @@ where
             self.books.accounts().exchange.set_rate(self.rate, chunk.wire);
         }
         inner.socket.couple(now, self.used);
-        // A fast connection finds out by a write that blocks.
-        if chunk.slow && !inner.socket.is_writable()? {
+        // A fast connection finds out by a write that blocks. Within a round nothing is written, so the
+        // kernel is asked once.
+        if chunk.slow && frames == 0 && !inner.socket.is_writable()? {
             self.blocked = true;
             return Ok(0);
         }
