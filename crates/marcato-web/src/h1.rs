@@ -16,12 +16,11 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use marcato_sched::exchange::Parameters;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower_service::Service;
 
 use crate::body::Body;
 use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
-use crate::handler::BoxError;
+use crate::handler::{BoxError, WebService};
 use crate::priority::PriorityField;
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
@@ -30,7 +29,7 @@ use crate::server::{Context, Shutdown};
 ///
 /// # Errors
 /// If the connection breaks, or the client violates the protocol.
-pub(crate) async fn serve<I, S, B>(
+pub(crate) async fn serve<I, S>(
     io: I,
     is_tls: bool,
     service: S,
@@ -39,12 +38,7 @@ pub(crate) async fn serve<I, S, B>(
 ) -> Result<(), hyper::Error>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    S: WebService,
 {
     let limits = context.config.limits;
     let scheme = if is_tls { Scheme::HTTPS } else { Scheme::HTTP };
@@ -103,10 +97,9 @@ where
 }
 
 /// Calls a service once it is ready.
-async fn call<S, B>(service: &mut S, request: Request<Body>) -> Result<Response<B>, BoxError>
+async fn call<S>(service: &mut S, request: Request<Body>) -> Result<Response<S::Content>, BoxError>
 where
-    S: Service<Request<Body>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
+    S: WebService,
 {
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
     service.call(request).await.map_err(Into::into)

@@ -19,6 +19,34 @@ use crate::h2::Stage;
 /// Error of a handler or of the body of its response.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
+/// Service that a [`Server`](crate::Server) serves: any tower service that can be cloned for each
+/// request, such as a `Router` of axum. It has no methods of its own.
+pub trait WebService:
+    Service<Request<Body>, Response = Response<Self::Content>, Error: Into<BoxError>, Future: Send>
+    + Clone
+    + Send
+    + 'static
+{
+    /// Body of its responses.
+    type Content: Content;
+}
+
+impl<S, B> WebService for S
+where
+    S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + 'static,
+    B: Content,
+{
+    type Content = B;
+}
+
+/// Body of the responses of a [`WebService`]. It has no methods of its own.
+pub trait Content: HttpBody<Data: Send, Error: Into<BoxError>> + Send + 'static {}
+
+impl<B> Content for B where B: HttpBody<Data: Send, Error: Into<BoxError>> + Send + 'static {}
+
 /// Fields that belong to a connection (RFC 9113 §8.2.2). A response with them is malformed.
 const CONNECTION_FIELDS: [HeaderName; 5] = [
     http::header::CONNECTION,
@@ -38,13 +66,12 @@ impl Drop for Unfinished<'_> {
 }
 
 /// Lets a service answer a request, and puts the response on a stage.
-pub(crate) async fn answer<S, B>(mut service: S, request: Request<Body>, stage: Arc<Stage>, dates: Arc<Dates>)
-where
-    S: Service<Request<Body>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-    B: HttpBody,
-    B::Error: Into<BoxError>,
-{
+pub(crate) async fn answer<S: WebService>(
+    mut service: S,
+    request: Request<Body>,
+    stage: Arc<Stage>,
+    dates: Arc<Dates>,
+) {
     let unfinished = Unfinished(&stage);
     let method = request.method().clone();
     let ready: Result<(), BoxError> = poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into);
@@ -67,11 +94,7 @@ where
 }
 
 /// Puts a response on the stage, as far as there is room.
-async fn pump<B>(response: Response<B>, method: &Method, stage: &Stage, dates: &Dates)
-where
-    B: HttpBody,
-    B::Error: Into<BoxError>,
-{
+async fn pump<B: Content>(response: Response<B>, method: &Method, stage: &Stage, dates: &Dates) {
     let (mut parts, body) = response.into_parts();
     prepare(&mut parts.headers, dates);
     let has_content = has_content(method, parts.status);

@@ -130,7 +130,7 @@ pub use error_code::ErrorCode;
 pub use frames::{Event, FrameCounters, FrameReadError, FrameReader};
 pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
 #[cfg(feature = "server")]
-pub use handler::BoxError;
+pub use handler::{BoxError, Content, WebService};
 #[cfg(feature = "server")]
 pub use marcato_identity::{Identity, IdentityError, ServerIdentity};
 #[cfg(feature = "server")]

@@ -5,8 +5,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{Request, Response};
-use http_body::Body as HttpBody;
 use marcato_identity::{IdentityError, ServerIdentity};
 use marcato_net::{LeanSocket, rustls};
 use rustls::ServerConfig;
@@ -16,13 +14,11 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
-use tower_service::Service;
 
-use crate::body::Body;
 use crate::clock::Dates;
 use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
-use crate::handler::BoxError;
+use crate::handler::{BoxError, WebService};
 use crate::peer_addr::PeerAddr;
 use crate::record::Record;
 use crate::{h1, h2};
@@ -138,28 +134,18 @@ impl Server {
     }
 
     /// Serves connections until the future is dropped.
-    pub async fn serve<S, B>(&self, listener: TcpListener, service: S)
+    pub async fn serve<S>(&self, listener: TcpListener, service: S)
     where
-        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: HttpBody + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
+        S: WebService,
     {
         self.serve_until(listener, service, pending()).await;
     }
 
     /// Serves connections until `end` does. Open requests are then finished, within the
     /// [grace](crate::Limits::grace).
-    pub async fn serve_until<S, B>(&self, listener: TcpListener, service: S, end: impl Future<Output = ()>)
+    pub async fn serve_until<S>(&self, listener: TcpListener, service: S, end: impl Future<Output = ()>)
     where
-        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: HttpBody + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
+        S: WebService,
     {
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -198,14 +184,9 @@ impl Server {
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn connection<S, B>(&self, stream: TcpStream, peer: PeerAddr, service: S, shutdown: Shutdown)
+    async fn connection<S>(&self, stream: TcpStream, peer: PeerAddr, service: S, shutdown: Shutdown)
     where
-        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-        S::Error: Into<BoxError>,
-        S::Future: Send,
-        B: HttpBody + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
+        S: WebService,
     {
         if let Err(error) = self.prepare(&stream) {
             tracing::debug!(%error, "a connection ended before it began");

@@ -22,19 +22,17 @@ use ::h2::server::{Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Request, Response, StatusCode};
-use http_body::Body as HttpBody;
 use marcato_net::LeanSocket;
 use marcato_sched::exchange::{Exchange, Grant};
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes as Amount, Priority, PrioritySet, Rate, Time};
 use tokio::time::{Instant, Sleep};
-use tower_service::Service;
 
 use crate::body::Body;
 use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
 use crate::guess::{RequestHints, ResponseHints};
-use crate::handler::{BoxError, answer};
+use crate::handler::{WebService, answer};
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
 use crate::signals::{Protocol, Signals};
@@ -62,19 +60,14 @@ const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 ///
 /// # Errors
 /// If the connection breaks, or the client violates the protocol.
-pub(crate) async fn serve<S, B>(
+pub(crate) async fn serve<S>(
     socket: LeanSocket,
     service: S,
     context: Arc<Context>,
     shutdown: Shutdown,
 ) -> Result<(), End2>
 where
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    S: WebService,
 {
     let limits = context.config.limits;
     let streams = limits.streams;
@@ -178,14 +171,9 @@ struct Driver<S> {
     grace_until: Option<Instant>,
 }
 
-impl<S, B> Driver<S>
+impl<S> Driver<S>
 where
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: HttpBody + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    S: WebService,
 {
     fn poll(&mut self, cx: &mut Poller<'_>) -> Poll<Result<(), End2>> {
         self.inbox.register(cx.waker());
