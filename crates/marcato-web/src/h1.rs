@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::body::Body;
 use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
-use crate::handler::{BoxError, WebService};
+use crate::handler::{WebService, call};
 use crate::priority::PriorityField;
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
@@ -94,15 +94,6 @@ where
         }
     })
     .await
-}
-
-/// Calls a service once it is ready.
-async fn call<S>(service: &mut S, request: Request<Body>) -> Result<Response<S::Content>, BoxError>
-where
-    S: WebService,
-{
-    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-    service.call(request).await.map_err(Into::into)
 }
 
 /// Returns the priority that the client asks for. There is nothing to order on this connection, but

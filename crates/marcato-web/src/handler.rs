@@ -74,12 +74,7 @@ pub(crate) async fn answer<S: WebService>(
 ) {
     let unfinished = Unfinished(&stage);
     let method = request.method().clone();
-    let ready: Result<(), BoxError> = poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into);
-    let answered: Result<_, BoxError> = match ready {
-        Ok(()) => service.call(request).await.map_err(Into::into),
-        Err(error) => Err(error),
-    };
-    match answered {
+    match call(&mut service, request).await {
         Ok(response) => pump(response, &method, &stage, &dates).await,
         Err(error) => {
             tracing::warn!(%error, "the service failed");
@@ -91,6 +86,15 @@ pub(crate) async fn answer<S: WebService>(
         }
     }
     drop(unfinished);
+}
+
+/// Calls a service once it is ready.
+pub(crate) async fn call<S: WebService>(
+    service: &mut S,
+    request: Request<Body>,
+) -> Result<Response<S::Content>, BoxError> {
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+    service.call(request).await.map_err(Into::into)
 }
 
 /// Puts a response on the stage, as far as there is room.

@@ -312,8 +312,7 @@ where
             stage.head(declined(&self.context), true);
             stage.announce();
         } else {
-            let announced =
-                head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+            let announced = content_length(&head.headers);
             let mut request = Request::from_parts(head, Body::http2(body, announced));
             request.extensions_mut().insert(self.context.peer);
             request.extensions_mut().insert(decision);
@@ -552,6 +551,13 @@ where
         self.context.log(&stream.record);
     }
 
+    /// Forgets all streams.
+    fn close_all(&mut self) {
+        while let Some(id) = self.streams.keys().next().copied() {
+            self.close(id, false);
+        }
+    }
+
     /// Ends the connection: what is left of it is sent.
     async fn finish(mut self, result: Result<(), End2>) -> Result<(), End2> {
         let reason = match &result {
@@ -562,8 +568,7 @@ where
             Err(End2::Violation(Violation::Flood)) => Some(Reason::ENHANCE_YOUR_CALM),
             Err(End2::Http(_)) => None,
             Err(_) => {
-                let ids: Vec<StreamId> = self.streams.keys().copied().collect();
-                ids.into_iter().for_each(|id| self.close(id, false));
+                self.close_all();
                 return result;
             }
         };
@@ -573,8 +578,7 @@ where
             self.context.counters.violated();
             self.connection.abrupt_shutdown(reason);
         }
-        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.close(id, false));
+        self.close_all();
         let Self { connection, wire, .. } = &mut self;
         let send = poll_fn(|cx| {
             // The library writes GOAWAY, also after an error.
@@ -634,6 +638,10 @@ fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     headers.get(name).map(http::HeaderValue::as_bytes)
 }
 
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> RequestHints<'a> {
     RequestHints {
         path,
@@ -644,11 +652,10 @@ fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> RequestHints<'a> 
 }
 
 fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
-    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     ResponseHints {
         content_type: field(headers, "content-type"),
         disposition: field(headers, "content-disposition"),
-        length: length.map(Amount::new),
+        length: content_length(headers).map(Amount::new),
     }
 }
 
