@@ -15,9 +15,10 @@ pub(crate) struct Dates {
 impl Dates {
     /// Adds the date of now to the fields of a response (RFC 9110 §6.6.1).
     pub(crate) fn stamp(&self, headers: &mut HeaderMap) {
-        if let Some(date) = self.at(SystemTime::now()) {
-            headers.insert(DATE, date);
-        }
+        match self.at(SystemTime::now()) {
+            Some(date) => headers.insert(DATE, date),
+            None => headers.remove(DATE),
+        };
     }
 
     /// Returns a time as a field value; `None` before 1970 and from the year 10000 on.

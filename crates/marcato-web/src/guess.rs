@@ -136,6 +136,8 @@ pub struct GuessTable {
     decline_prefetch: bool,
     destinations: BTreeMap<String, Parameters>,
     types: BTreeMap<String, Parameters>,
+    /// Entries for all types of a family, such as `image/*`, by the family.
+    families: BTreeMap<String, Parameters>,
     extensions: BTreeMap<String, Parameters>,
 }
 
@@ -179,8 +181,7 @@ impl GuessTable {
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
         let essence = lower(token(value))?;
         let (main, _) = essence.split_once('/')?;
-        let exact = self.types.get(essence.as_ref());
-        exact.or_else(|| self.types.get(format!("{main}/*").as_str())).copied()
+        self.types.get(essence.as_ref()).or_else(|| self.families.get(main)).copied()
     }
 }
 
@@ -215,11 +216,10 @@ impl Default for GuessTable {
             types: table(&[
                 ("text/html application/xhtml+xml", parts0),
                 ("text/css", whole0),
-                ("text/javascript application/javascript font/*", whole1),
+                ("text/javascript application/javascript", whole1),
                 ("text/event-stream application/grpc application/grpc+proto", parts1),
-                ("image/*", parts2),
-                ("audio/* video/*", parts3),
             ]),
+            families: table(&[("font", whole1), ("image", parts2), ("audio video", parts3)]),
             extensions: table(&[
                 ("htm html xhtml", parts0),
                 ("css", whole0),
@@ -326,7 +326,18 @@ impl TryFrom<Entries> for GuessTable {
             |key| DESTINATIONS.contains(&key),
             |key| TableError::Destination { key },
         )?;
-        replace(&mut table.types, entries.types, is_type, |key| TableError::Type { key })?;
+        let (families, types) = entries.types.into_iter().partition(|(key, _)| key.ends_with("/*"));
+        replace(&mut table.types, types, is_type, |key| TableError::Type { key })?;
+        for (key, value) in BTreeMap::<String, String>::into_iter(families) {
+            if !is_type(&key) {
+                return Err(TableError::Type { key });
+            }
+            let family = key.trim_end_matches("/*").to_owned();
+            match parameters(&key, value)? {
+                Some(parameters) => table.families.insert(family, parameters),
+                None => table.families.remove(&family),
+            };
+        }
         replace(&mut table.extensions, entries.extensions, is_extension, |key| TableError::Extension {
             key,
         })?;

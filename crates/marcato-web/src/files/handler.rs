@@ -29,6 +29,7 @@ use super::representation::{Properties, Representation};
 use super::resource::{Resource, Stamp, read, variant};
 use super::response;
 use super::root::{Access, OpenError, Opened, Root};
+use crate::clock::Dates;
 
 /// Service that answers requests with the files of a directory. Clones share everything.
 ///
@@ -46,6 +47,7 @@ struct Shared {
     cache: Cache<Arc<Resource>>,
     counts: Arc<Counts>,
     start: Instant,
+    dates: Dates,
     /// Random keys for the boundaries of parts, and the number of boundaries so far.
     boundaries: (RandomState, AtomicU64),
 }
@@ -65,6 +67,7 @@ impl Files {
             cache: Cache::new(config.cache),
             counts: Arc::default(),
             start: Instant::now(),
+            dates: Dates::default(),
             boundaries: (RandomState::new(), AtomicU64::new(0)),
             config,
         };
@@ -146,6 +149,13 @@ struct Found {
 impl Shared {
     /// Answers a request; `None` if that would block.
     fn answer(&self, request: &Parts, access: Access) -> Option<Response<FileBody>> {
+        let mut response = self.find(request, access)?;
+        self.dates.stamp(response.headers_mut());
+        Some(response)
+    }
+
+    /// Returns the response to a request, without its date; `None` if that would block.
+    fn find(&self, request: &Parts, access: Access) -> Option<Response<FileBody>> {
         match request.method {
             Method::GET | Method::HEAD => {}
             Method::OPTIONS => return Some(response::options()),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG,
     LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
@@ -24,7 +24,8 @@ pub(super) struct Representation {
     tag: EntityTag,
     modified: u64,
     len: u64,
-    /// Fields of a response with all of the content.
+    /// Fields of a response with all of the content. They have an empty `Date`, so that a copy need not
+    /// grow for it.
     headers: HeaderMap,
 }
 
@@ -58,6 +59,7 @@ impl Representation {
         headers.insert(LAST_MODIFIED, date(modified));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(X_CONTENT_TYPE_OPTIONS, response::NOSNIFF);
+        headers.insert(DATE, HeaderValue::from_static(""));
         if let Some(name) = coding.name() {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
         }
