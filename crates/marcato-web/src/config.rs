@@ -36,6 +36,12 @@ pub struct Config {
     /// Accepts extended CONNECT (RFC 8441), which carries WebSockets over HTTP/2. The service sees
     /// such a request with the extension `h2::ext::Protocol`.
     pub extended_connect: bool,
+    /// Runs each handler of HTTP/2 in a task of its own from the beginning.
+    ///
+    /// Otherwise a handler begins in the task of its connection, and leaves it where it first waits. That
+    /// takes less time of the processor. Handlers that compute for long without waiting then delay the
+    /// other responses of their connection.
+    pub spawn: bool,
     /// Receiver of a record for each request.
     pub log: Option<Log>,
 }
@@ -49,6 +55,7 @@ impl fmt::Debug for Config {
             .field("guess", &self.guess)
             .field("limits", &self.limits)
             .field("extended_connect", &self.extended_connect)
+            .field("spawn", &self.spawn)
             .field("log", &self.log.is_some())
             .finish()
     }
@@ -105,6 +112,7 @@ impl Default for Config {
             guess: GuessTable::default(),
             limits: Limits::default(),
             extended_connect: false,
+            spawn: false,
             log: None,
         }
     }

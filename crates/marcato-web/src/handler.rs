@@ -1,10 +1,11 @@
-//! Handler of a request, in a task of its own.
+//! Handler of a request.
 
 use std::error::Error;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf as _;
 use http::header::{CONTENT_LENGTH, DATE};
@@ -15,6 +16,7 @@ use tower_service::Service;
 use crate::body::Body;
 use crate::clock::Dates;
 use crate::h2::Stage;
+use crate::place::Place;
 
 /// Error of a handler or of the body of its response.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -56,37 +58,202 @@ const CONNECTION_FIELDS: [HeaderName; 5] = [
     http::header::UPGRADE,
 ];
 
-/// Gives the response up if its handler ends without it: by a panic.
-struct Unfinished<'a>(&'a Stage);
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        self.0.fail();
-    }
-}
-
-/// Lets a service answer a request, and puts the response on a stage.
-pub(crate) async fn answer<S: WebService>(
-    mut service: S,
-    request: Request<Body>,
+/// Handler of a request: it lets a service answer, and puts the response on a stage.
+///
+/// It is a future that can move, so that it can begin in the task of its connection, and go on in a task
+/// of its own if it has to wait.
+pub(crate) struct Handling<S: WebService> {
+    state: State,
+    /// What the service is called with, until it is.
+    asked: Option<(S, Request<Body>)>,
+    method: Method,
     stage: Arc<Stage>,
     dates: Arc<Dates>,
-) {
-    let unfinished = Unfinished(&stage);
-    let method = request.method().clone();
-    match call(&mut service, request).await {
-        Ok(response) => pump(response, &method, &stage, &dates).await,
-        Err(error) => {
-            tracing::warn!(%error, "the service failed");
-            let mut response = Response::new(());
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            dates.stamp(response.headers_mut());
-            stage.head(response, true);
-            stage.announce();
+    memory: Memory<S>,
+}
+
+enum State {
+    /// The service has not been called.
+    Asked,
+    /// The service makes its response, in the place for it.
+    Called,
+    /// The content is put on the stage, from the place for it.
+    Answered,
+    Over,
+}
+
+/// Memory of a handler, which the next one of its connection uses again.
+pub(crate) struct Memory<S: WebService> {
+    call: Place<S::Future>,
+    content: Place<S::Content>,
+}
+
+impl<S: WebService> Default for Memory<S> {
+    fn default() -> Self {
+        Self { call: Place::default(), content: Place::default() }
+    }
+}
+
+impl<S: WebService> Handling<S> {
+    pub(crate) fn new(
+        service: S,
+        request: Request<Body>,
+        stage: Arc<Stage>,
+        dates: Arc<Dates>,
+        memory: Memory<S>,
+    ) -> Self {
+        let method = request.method().clone();
+        Self { state: State::Asked, asked: Some((service, request)), method, stage, dates, memory }
+    }
+
+    /// Runs the handler until it has to wait. Returns its memory if it has ended, also by a panic; if not,
+    /// it goes on in a task of its own.
+    pub(crate) fn begin(&mut self) -> Option<Memory<S>> {
+        // What wakes it is registered when its own task asks again.
+        let mut cx = Context::from_waker(Waker::noop());
+        // A panic ends the handler, and not the connection.
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut *self).poll(&mut cx))) {
+            Ok(Poll::Pending) => None,
+            Ok(Poll::Ready(())) => Some(std::mem::take(&mut self.memory)),
+            Err(_) => {
+                self.state = State::Over;
+                self.stage.fail();
+                Some(Memory::default())
+            }
         }
     }
-    drop(unfinished);
+
+    /// Answers in place of a service that failed.
+    fn apologise(&self, error: &BoxError) {
+        tracing::warn!(%error, "the service failed");
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        self.dates.stamp(response.headers_mut());
+        self.stage.head(response, true);
+        self.stage.announce();
+    }
+
+    /// Puts the head of a response on the stage, and its content into the place for it.
+    fn answer(&mut self, response: Response<S::Content>) -> State {
+        let (mut parts, content) = response.into_parts();
+        prepare(&mut parts.headers, &self.dates);
+        let has_content = has_content(&self.method, parts.status);
+        if let Some(length) = content.size_hint().exact()
+            && (has_content || self.method == Method::HEAD)
+            && !is_tunnel(&self.method, parts.status)
+            && !parts.headers.contains_key(CONTENT_LENGTH)
+            // RFC 9110 §8.6: a response to HEAD may omit it. Its handler may not know the length.
+            && (length > 0 || has_content)
+        {
+            parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        let is_end = !has_content || content.is_end_stream();
+        self.stage.head(Response::from_parts(parts, ()), is_end);
+        if is_end {
+            self.stage.announce();
+            return State::Over;
+        }
+        self.memory.content.put(content);
+        State::Answered
+    }
+
+    /// Puts content on the stage, as far as there is room.
+    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let stage = &self.stage;
+        loop {
+            if !ready!(stage.poll_room(cx)) {
+                return Poll::Ready(());
+            }
+            let Some(mut content) = self.memory.content.get() else { return Poll::Ready(()) };
+            let frame = match content.as_mut().poll_frame(cx) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    // The connection is told when there is nothing more at once: a head with its first
+                    // bytes, and the last bytes with the end.
+                    stage.announce();
+                    return Poll::Pending;
+                }
+            };
+            match frame {
+                None => stage.complete(None),
+                Some(Err(error)) => {
+                    let error: BoxError = error.into();
+                    tracing::debug!(%error, "the body of a response failed");
+                    stage.fail();
+                }
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(mut data) => {
+                        let len = data.remaining();
+                        stage.push(data.copy_to_bytes(len));
+                        if !content.is_end_stream() {
+                            continue;
+                        }
+                        stage.complete(None);
+                    }
+                    Err(frame) => match frame.into_trailers() {
+                        Ok(trailers) => stage.complete(Some(trailers)),
+                        Err(_) => continue,
+                    },
+                },
+            }
+            return Poll::Ready(());
+        }
+    }
 }
+
+impl<S: WebService> Future for Handling<S> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        loop {
+            this.state = match this.state {
+                State::Asked => {
+                    let Some((service, _)) = &mut this.asked else { return Poll::Ready(()) };
+                    let ready = ready!(service.poll_ready(cx));
+                    match (ready, this.asked.take()) {
+                        (Ok(()), Some((mut service, request))) => {
+                            this.memory.call.put(service.call(request));
+                            State::Called
+                        }
+                        (Err(error), _) => {
+                            this.apologise(&error.into());
+                            State::Over
+                        }
+                        (Ok(()), None) => State::Over,
+                    }
+                }
+                State::Called => {
+                    let Some(call) = this.memory.call.get() else { return Poll::Ready(()) };
+                    let response = ready!(call.poll(cx));
+                    this.memory.call.clear();
+                    match response {
+                        Ok(response) => this.answer(response),
+                        Err(error) => {
+                            this.apologise(&error.into());
+                            State::Over
+                        }
+                    }
+                }
+                State::Answered => {
+                    ready!(this.poll_content(cx));
+                    this.memory.content.clear();
+                    State::Over
+                }
+                State::Over => return Poll::Ready(()),
+            };
+        }
+    }
+}
+
+impl<S: WebService> Drop for Handling<S> {
+    fn drop(&mut self) {
+        // Nothing happens if the response is complete. It is not after a panic.
+        self.stage.fail();
+    }
+}
+
+impl<S: WebService> Unpin for Handling<S> {}
 
 /// Calls a service once it is ready.
 pub(crate) async fn call<S: WebService>(
@@ -97,69 +264,12 @@ pub(crate) async fn call<S: WebService>(
     service.call(request).await.map_err(Into::into)
 }
 
-/// Puts a response on the stage, as far as there is room.
-async fn pump<B: Content>(response: Response<B>, method: &Method, stage: &Stage, dates: &Dates) {
-    let (mut parts, body) = response.into_parts();
-    prepare(&mut parts.headers, dates);
-    let has_content = has_content(method, parts.status);
-    if let Some(length) = body.size_hint().exact()
-        && (has_content || *method == Method::HEAD)
-        && !is_tunnel(method, parts.status)
-        && !parts.headers.contains_key(CONTENT_LENGTH)
-        // RFC 9110 §8.6: a response to HEAD may omit it. Its handler may not know the length.
-        && (length > 0 || has_content)
-    {
-        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    let is_end = !has_content || body.is_end_stream();
-    stage.head(Response::from_parts(parts, ()), is_end);
-    if is_end {
-        stage.announce();
-        return;
-    }
-    let mut body = pin!(body);
-    loop {
-        // The connection is told when there is nothing more at once: a head with its first bytes, and
-        // the last bytes with the end.
-        let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
-            Poll::Pending => {
-                stage.announce();
-                Poll::Pending
-            }
-            ready => ready,
-        });
-        match frame.await {
-            None => return stage.complete(None),
-            Some(Err(error)) => {
-                let error: BoxError = error.into();
-                tracing::debug!(%error, "the body of a response failed");
-                return stage.fail();
-            }
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(mut data) => {
-                    let len = data.remaining();
-                    stage.push(data.copy_to_bytes(len));
-                    if body.is_end_stream() {
-                        return stage.complete(None);
-                    }
-                }
-                Err(frame) => {
-                    if let Ok(trailers) = frame.into_trailers() {
-                        return stage.complete(Some(trailers));
-                    }
-                }
-            },
-        }
-        if !poll_fn(|cx| stage.poll_room(cx)).await {
-            return;
-        }
-    }
-}
-
 /// Removes fields of a connection, and adds the date.
 fn prepare(headers: &mut HeaderMap, dates: &Dates) {
-    for field in &CONNECTION_FIELDS {
-        headers.remove(field);
+    if headers.keys().any(|name| CONNECTION_FIELDS.contains(name)) {
+        for field in &CONNECTION_FIELDS {
+            headers.remove(field);
+        }
     }
     if !headers.contains_key(DATE) {
         dates.stamp(headers);

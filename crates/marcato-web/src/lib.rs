@@ -106,6 +106,8 @@ mod h2;
 mod handler;
 #[cfg(feature = "server")]
 mod peer_addr;
+#[cfg(feature = "server")]
+mod place;
 mod priority;
 #[cfg(feature = "proxy")]
 pub mod proxy;
@@ -116,6 +118,8 @@ mod server;
 mod signals;
 mod tree;
 mod update;
+#[cfg(feature = "server")]
+mod workers;
 
 #[cfg(feature = "server")]
 pub use body::{Body, BodyError};
@@ -143,3 +147,5 @@ pub use server::Server;
 pub use signals::{Protocol, RequestError, SignalCounters, Signals, UnknownRequest, UpdateError};
 pub use tree::{Dependency, Tree, TreeChange, TreeCounters, Weight};
 pub use update::{Http2UpdateError, Http3UpdateError, Update, Updates};
+#[cfg(feature = "server")]
+pub use workers::Workers;

@@ -21,6 +21,7 @@ use crate::counters::{Counters, ServerCounters};
 use crate::handler::{BoxError, WebService};
 use crate::peer_addr::PeerAddr;
 use crate::record::Record;
+use crate::workers::Workers;
 use crate::{h1, h2};
 
 /// First bytes of a client of HTTP/2 in cleartext (RFC 9113 §3.4). No method of HTTP/1.1 has them.
@@ -78,6 +79,7 @@ pub struct Server {
     counters: Arc<Counters>,
     dates: Arc<Dates>,
     connections: Arc<Semaphore>,
+    workers: Option<Workers>,
 }
 
 impl Default for Server {
@@ -101,6 +103,7 @@ impl Server {
             counters: Arc::default(),
             dates: Arc::default(),
             connections: Arc::new(Semaphore::new(connections)),
+            workers: None,
         }
     }
 
@@ -119,6 +122,13 @@ impl Server {
             tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         }
         self.tls = Some(Arc::new(tls));
+        self
+    }
+
+    /// Carries connections on these threads. Otherwise they are tasks of the runtime that serves.
+    #[must_use]
+    pub fn workers(mut self, workers: Workers) -> Self {
+        self.workers = Some(workers);
         self
     }
 
@@ -174,10 +184,37 @@ impl Server {
                 // The sender outlives the connections, unless the server was dropped.
                 let _ = ended.wait_for(|ended| *ended).await;
             });
-            tasks.spawn(async move {
-                server.connection(stream, PeerAddr(peer), service, shutdown).await;
-                drop(permit);
-            });
+            let seat = self.workers.as_ref().and_then(Workers::seat);
+            let Some(seat) = seat else {
+                tasks.spawn(async move {
+                    server.connection(stream, PeerAddr(peer), service, shutdown).await;
+                    drop(permit);
+                });
+                continue;
+            };
+            // The socket is to wake the thread that carries it.
+            let stream = match stream.into_std() {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be handed to its thread");
+                    self.counters.failed_handshake();
+                    continue;
+                }
+            };
+            let runtime = seat.runtime().clone();
+            tasks.spawn_on(
+                async move {
+                    match TcpStream::from_std(stream) {
+                        Ok(stream) => server.connection(stream, PeerAddr(peer), service, shutdown).await,
+                        Err(error) => {
+                            tracing::warn!(%error, "a connection could not be handed to its thread");
+                            server.counters.failed_handshake();
+                        }
+                    }
+                    drop((seat, permit));
+                },
+                &runtime,
+            );
         }
         drop(listener);
         let _ = ending.send(true);

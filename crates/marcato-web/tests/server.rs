@@ -16,7 +16,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
 use marcato_identity::{Identity, ServerIdentity, Trust};
 use marcato_net::rustls::pki_types::ServerName;
-use marcato_web::{Body, Config, Decision, EarlyHints, PeerAddr, Record, Server, Source};
+use marcato_web::{Body, Config, Decision, EarlyHints, PeerAddr, Record, Server, Source, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -62,6 +62,12 @@ async fn answer(request: Request<Body>) -> Result<Response<Content>, &'static st
             let frames = [Frame::data(Bytes::from_static(b"message")), Frame::trailers(trailers)];
             let frames = frames.map(Ok::<_, Infallible>);
             *response.body_mut() = StreamBody::new(tokio_stream(frames)).boxed();
+        }
+        "/task" => *response.body_mut() = full(tokio::task::id().to_string()),
+        "/thread" => {
+            // What follows runs where the runtime goes on.
+            tokio::task::yield_now().await;
+            *response.body_mut() = full(std::thread::current().name().unwrap_or_default().to_owned());
         }
         "/fails" => return Err("it fails"),
         "/panics" => panic!("it panics, as the test wants"),
@@ -252,15 +258,54 @@ fn heads_are_complete_and_have_no_fields_of_a_connection() {
     });
 }
 
+fn spawning(spawn: bool) -> Config {
+    let mut config = Config::default();
+    config.spawn = spawn;
+    config
+}
+
+#[test]
+fn handlers_begin_in_the_task_of_their_connection_unless_told_otherwise() {
+    run(async {
+        for spawn in [true, false] {
+            let running = Running::start(Server::with_config(spawning(spawn))).await;
+            let client = &mut running.client().await;
+            let tasks = [text(client, get("/task")).await, text(client, get("/task")).await];
+            assert_eq!(tasks[0] != tasks[1], spawn, "{tasks:?}");
+        }
+    });
+}
+
+#[test]
+fn workers_carry_connections_and_what_their_handlers_wait_for() {
+    run(async {
+        let workers = Workers::new(2.try_into().unwrap()).unwrap();
+        let running = Running::start(Server::new().workers(workers)).await;
+        let mut clients = [running.client().await, running.client().await];
+        let mut threads = Vec::new();
+        for client in &mut clients {
+            let thread = text(client, get("/thread")).await;
+            assert_eq!(text(client, get("/thread")).await, thread, "a connection stays on its thread");
+            threads.push(thread);
+        }
+        threads.sort();
+        assert_eq!(threads, ["web-0", "web-1"]);
+    });
+}
+
 #[test]
 fn a_failing_handler_costs_its_own_response_only() {
     run(async {
-        let running = Running::start(Server::new()).await;
-        let client = &mut running.client().await;
-        for path in ["/fails", "/panics"] {
-            assert_eq!(fetch(client, get(path)).await.status(), StatusCode::INTERNAL_SERVER_ERROR, "{path}");
+        for spawn in [true, false] {
+            let running = Running::start(Server::with_config(spawning(spawn))).await;
+            let client = &mut running.client().await;
+            for path in ["/fails", "/panics"] {
+                let status = fetch(client, get(path)).await.status();
+                assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{path}, spawn {spawn}");
+            }
+            assert_eq!(text(client, get("/bytes/3")).await, "xxx");
         }
-        assert_eq!(text(client, get("/bytes/3")).await, "xxx");
+        let running = Running::start(Server::new()).await;
         let mut stream = TcpStream::connect(running.addr).await.unwrap();
         stream.write_all(b"GET /fails HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n").await.unwrap();
         let mut response = String::new();

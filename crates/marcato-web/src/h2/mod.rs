@@ -1,7 +1,7 @@
 //! HTTP/2: a connection whose responses leave in the order that matters.
 //!
-//! One task drives a connection. It takes all requests that have arrived, lets their handlers run in
-//! tasks of their own, and grants chunks of the responses one at a time. A chunk passes three queues
+//! One task drives a connection. It takes all requests that have arrived, lets their handlers run, in
+//! tasks of their own from where they wait, and grants chunks of the responses one at a time. A chunk passes three queues
 //! that are first in, first out: that of the library, that of TLS, and the kernel's. So the next one is
 //! granted only once little is left in them (CATS §II-C).
 
@@ -20,8 +20,8 @@ use std::task::{Context as Poller, Poll};
 
 use ::h2::server::{Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use marcato_net::LeanSocket;
 use marcato_sched::exchange::{Exchange, Grant};
 use marcato_sched::order::StreamId;
@@ -32,7 +32,7 @@ use crate::body::Body;
 use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
 use crate::guess::{RequestHints, ResponseHints};
-use crate::handler::{WebService, answer};
+use crate::handler::{Handling, Memory, WebService};
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
 use crate::signals::{Protocol, Signals};
@@ -100,6 +100,7 @@ where
         streams: BTreeMap::new(),
         ending: Vec::new(),
         service,
+        memory: Memory::default(),
         context,
         epoch: now,
         rate: Rate::ZERO,
@@ -138,15 +139,17 @@ pub(crate) enum End2 {
     Configuration,
 }
 
-struct Driver<S> {
+struct Driver<S: WebService> {
     connection: Connection<Wire, Granted>,
     wire: Wire,
     books: Books,
     inbox: Arc<Inbox>,
-    streams: BTreeMap<StreamId, Stream>,
+    streams: BTreeMap<StreamId, Box<Stream>>,
     /// Streams whose end has been granted, and of which bytes may be outstanding.
     ending: Vec<StreamId>,
     service: S,
+    /// Memory of the latest handler that did not wait.
+    memory: Memory<S>,
     context: Arc<Context>,
     epoch: Instant,
     /// Rate and chunk that the exchange knows.
@@ -288,7 +291,7 @@ where
         let decision = {
             let mut inner = self.wire.inner();
             inner.requested();
-            let priority = head.headers.get_all("priority").iter().map(http::HeaderValue::as_bytes);
+            let priority = head.headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
             inner.signals.request(id, priority, config.guess.request(&hints))
         };
         let Ok(decision) = decision else {
@@ -318,11 +321,17 @@ where
             request.extensions_mut().insert(decision);
             request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
             let dates = Arc::clone(&self.context.dates);
-            stream.run(answer(self.service.clone(), request, stage, dates));
+            let memory = std::mem::take(&mut self.memory);
+            let mut handling = Handling::new(self.service.clone(), request, stage, dates, memory);
+            let ended = if config.spawn { None } else { handling.begin() };
+            match ended {
+                Some(memory) => self.memory = memory,
+                None => stream.spawn(handling),
+            }
         }
         // The first look registers the stream for a reset by the client.
         stream.ring();
-        self.streams.insert(id, stream);
+        self.streams.insert(id, Box::new(stream));
     }
 
     /// Attends to all streams that need it now. Returns true if there was one.
@@ -353,7 +362,7 @@ where
                 let mut inner = self.wire.inner();
                 let guess = inner.signals.guess(id);
                 let guess = self.context.config.guess.response(guess, &response_hints(headers));
-                let priority = headers.get_all("priority").iter().map(http::HeaderValue::as_bytes);
+                let priority = headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
                 inner.signals.response(id, priority, guess).ok()
             };
             if let Some(decision) = decision {
@@ -634,7 +643,12 @@ fn urgent() -> PrioritySet {
     PrioritySet::EMPTY.with(Priority::P0).with(Priority::P1)
 }
 
-fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
+const SAVE_DATA: HeaderName = HeaderName::from_static("save-data");
+
+fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     headers.get(name).map(http::HeaderValue::as_bytes)
 }
 
@@ -645,16 +659,16 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> RequestHints<'a> {
     RequestHints {
         path,
-        destination: field(headers, "sec-fetch-dest"),
-        purpose: field(headers, "sec-purpose"),
-        save_data: field(headers, "save-data"),
+        destination: field(headers, &SEC_FETCH_DEST),
+        purpose: field(headers, &SEC_PURPOSE),
+        save_data: field(headers, &SAVE_DATA),
     }
 }
 
 fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
     ResponseHints {
-        content_type: field(headers, "content-type"),
-        disposition: field(headers, "content-disposition"),
+        content_type: field(headers, &CONTENT_TYPE),
+        disposition: field(headers, &CONTENT_DISPOSITION),
         length: content_length(headers).map(Amount::new),
     }
 }

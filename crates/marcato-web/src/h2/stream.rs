@@ -51,8 +51,8 @@ impl Stream {
         Self { sender, stage, bell, waker, handler: None, trailers: None, held: false, record }
     }
 
-    /// Lets the handler run.
-    pub(super) fn run(&mut self, handler: impl Future<Output = ()> + Send + 'static) {
+    /// Lets the handler run in a task of its own.
+    pub(super) fn spawn(&mut self, handler: impl Future<Output = ()> + Send + 'static) {
         self.handler = Some(tokio::spawn(handler).abort_handle());
     }
 
