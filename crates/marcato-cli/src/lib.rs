@@ -111,7 +111,7 @@ where
         },
         #[cfg(target_os = "linux")]
         arguments::Command::Crq(asked) => crq::run(&asked.action, stdout).map_err(|error| error.to_string()),
-        arguments::Command::Serve(asked) => serve::run(&asked, stdout).map_err(|error| error.to_string()),
+        arguments::Command::Serve(asked) => serve::run(asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
             clap_complete::generate(asked.shell, &mut arguments::command(registry), "marcato", &mut script);

@@ -3,16 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
-use marcato_net::{IdentityError, PemError};
+use marcato_identity::{IdentityError, PemError};
 use marcato_web::files::FilesError;
 use marcato_web::proxy::ProxyError;
 
 /// Error returned when nothing can be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServeError {
-    /// The command names nothing to serve.
-    #[error("nothing to serve: name a directory, or an origin with --to")]
-    Nothing,
+#[non_exhaustive]
+pub enum ServeError {
     /// The origin cannot be used.
     #[error(transparent)]
     Proxy(#[from] ProxyError),

@@ -14,13 +14,13 @@ use tower_service::Service;
 
 /// Source of the responses.
 #[derive(Clone, Debug)]
-pub(super) enum Site {
+pub(crate) enum Site {
     Files(Files),
     Origin(Proxy),
 }
 
 /// Response of a site that is being made.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Files(FilesFuture),
     Origin(ProxyFuture),
 }

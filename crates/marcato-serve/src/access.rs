@@ -12,20 +12,20 @@ const WAITING: usize = 10_000;
 
 /// Access log, on the side of the connections.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(crate) struct Access {
     lines: mpsc::Sender<String>,
     missed: Arc<AtomicU64>,
 }
 
 impl Access {
     /// Creates a log, and the lines to be printed.
-    pub(super) fn new() -> (Self, mpsc::Receiver<String>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<String>) {
         let (lines, printed) = mpsc::channel(WAITING);
         (Self { lines, missed: Arc::default() }, printed)
     }
 
     /// Returns the receiver of the records.
-    pub(super) fn log(&self) -> Log {
+    pub(crate) fn log(&self) -> Log {
         let Self { lines, missed } = self.clone();
         Arc::new(move |record: &Record| {
             if lines.try_send(format!("{record}\n")).is_err() {
@@ -35,7 +35,7 @@ impl Access {
     }
 
     /// Number of lines that were dropped.
-    pub(super) fn missed(&self) -> u64 {
+    pub(crate) fn missed(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
     }
 }
