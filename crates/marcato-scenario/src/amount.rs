@@ -1,12 +1,12 @@
 //! Capacities and thresholds of queues: packets, bytes, or the bytes that a link carries in a span.
 
+use marcato_document::quantity::{Of, is_of, size};
+use marcato_document::{Value, quote};
 use marcato_queue::Limit;
 use marcato_units::{Bytes, Duration, Rate};
 
-use crate::document::{Value, quote};
 use crate::form::Single;
 use crate::keys::{Keys, quantity_of};
-use crate::quantity::{Of, is_of, size};
 
 /// Transmitter behind a queue.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use marcato_document::quantity;
+use marcato_document::{Place, Table};
 use marcato_units::{Bytes, Duration, Time};
 
-use crate::document::{Place, Table};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind, Listed, Payload};
@@ -12,7 +13,6 @@ use crate::keys::check_known;
 use crate::limit::{MAX_CONNECTIONS, MAX_FLOWS, MAX_LINKS, MAX_NODES};
 use crate::link::Capacity;
 use crate::path::{Map, Route};
-use crate::quantity;
 use crate::tcp::Tcp;
 
 /// Length of IPv4 and UDP headers. RFC 791, RFC 768.
@@ -96,7 +96,7 @@ fn links(experiment: &Experiment, root: &Table, faults: &Faults) -> bool {
 fn list_places(table: &Table, key: &str) -> [Place; 2] {
     let list = table.place_of(key);
     match table.get(key).map(|item| &item.value) {
-        Some(crate::document::Value::Array(items)) => {
+        Some(marcato_document::Value::Array(items)) => {
             [0, 1].map(|index| items.get(index).map_or(list, |item| item.place))
         }
         _ => [list, list],
@@ -295,7 +295,7 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
         FlowKind::Quic(quic) if table.get("paths").is_some() => {
             let place = table.place_of("paths");
             let mut places = vec![[place; 2]; quic.paths.len()];
-            if let Some(crate::document::Value::Array(items)) = table.get("paths").map(|item| &item.value) {
+            if let Some(marcato_document::Value::Array(items)) = table.get("paths").map(|item| &item.value) {
                 for (places, item) in places.iter_mut().zip(items) {
                     *places = [item.place; 2];
                 }
@@ -378,7 +378,7 @@ fn ends(flow: &Flow, table: &Table, map: Option<&Map<'_>>, experiment: &Experime
 /// Returns the places of the nodes that `from` or `to` names.
 fn end_places(table: &Table, key: &str) -> Vec<Place> {
     match table.get(key).map(|item| &item.value) {
-        Some(crate::document::Value::Array(items)) => items.iter().map(|item| item.place).collect(),
+        Some(marcato_document::Value::Array(items)) => items.iter().map(|item| item.place).collect(),
         _ => vec![table.place_of(key)],
     }
 }

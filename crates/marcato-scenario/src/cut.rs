@@ -4,13 +4,13 @@
 //! sets it, the file was written for another duration, so such events are removed and reported as
 //! notes.
 
+use marcato_document::Table;
+use marcato_document::quantity::span;
 use marcato_units::{Duration, Time};
 
-use crate::document::Table;
 use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
-use crate::quantity::span;
 use crate::record::Series;
 
 /// Removes from `experiment` the events at or after its end, and returns a note for each kind

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use marcato_document::quantity::{rate, size, span};
 use marcato_queue::CodelConfig;
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 
@@ -15,7 +16,6 @@ use crate::link::{
 use crate::pairs::Pairs;
 use crate::path::{Map, Route};
 use crate::plugin::{Parameter, Plugin};
-use crate::quantity::{rate, size, span};
 use crate::queue::{Limit, Queue, Sharing, Standard, Strict, threshold_text, thresholds_text};
 use crate::quic::Scheduler;
 use crate::record::{Pcap, Series};
@@ -579,7 +579,7 @@ fn runs(scenario: &Scenario, out: &mut String) {
     let grid = scenario.grid();
     line!(out, "\n{}", plural(scenario.count(), "run"));
     for axis in &grid.axes {
-        let values: Vec<String> = axis.values.iter().map(crate::document::Item::spoken).collect();
+        let values: Vec<String> = axis.values.iter().map(marcato_document::Item::spoken).collect();
         line!(out, "  {}: {}", axis.key.name, list(&values));
     }
     let (first, last) = (grid.seeds.first().copied().unwrap_or(0), grid.seeds.last().copied().unwrap_or(0));

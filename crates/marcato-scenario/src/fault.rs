@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use crate::document::Place;
+use marcato_document::{Fault, NoText, Place, Sources};
+
 use crate::limit::MAX_FAULTS;
 use crate::plugin::{PluginNames, Position};
 
@@ -28,23 +29,6 @@ pub struct ScenarioError {
     faults: Vec<Fault>,
     /// Number of further faults that are not kept.
     more: usize,
-}
-
-/// One error, with its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// Name of the file in messages, or the option and its key: `--set link.bottleneck.rate`.
-    pub file: String,
-    /// Line, counted from 1; 0 if the file could not even be read.
-    pub line: usize,
-    /// Column, counted in characters from 1; 0 if the file could not even be read.
-    pub column: usize,
-    /// Problem and remedy.
-    pub problem: String,
-    /// Text of the line.
-    pub text: String,
-    /// Number of characters to underline; at least one.
-    pub width: usize,
 }
 
 impl ScenarioError {
@@ -80,40 +64,6 @@ impl ScenarioError {
     }
 }
 
-/// Position at which bytes stop being UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is not text, for the byte 0x{byte:02x} is not UTF-8 here")]
-pub(crate) struct NoText {
-    /// Counted from 1.
-    pub(crate) line: usize,
-    /// Counted in characters from 1.
-    pub(crate) column: usize,
-    /// First byte that is not valid UTF-8.
-    byte: u8,
-    /// Text of the line, with replacements for invalid bytes.
-    text: String,
-}
-
-/// Reads bytes as UTF-8 text.
-pub(crate) fn text(bytes: Vec<u8>) -> Result<String, NoText> {
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        let bytes = error.as_bytes();
-        let before = String::from_utf8_lossy(&bytes[..at]);
-        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        // Binary data may contain no newline. The line then extends to the end, and only its first
-        // 4096 bytes are kept.
-        let line = bytes[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
-        NoText {
-            line: before.matches('\n').count() + 1,
-            column,
-            byte: bytes[at],
-            text: String::from_utf8_lossy(&line[..line.len().min(4096)]).into_owned(),
-        }
-    })
-}
-
 impl fmt::Display for ScenarioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.faults.iter().try_for_each(|fault| write!(f, "{fault}"))?;
@@ -123,36 +73,6 @@ impl fmt::Display for ScenarioError {
 
 /// Number of faults kept for sorting. Later ones are only counted.
 const KEPT: usize = 2 * MAX_FAULTS;
-
-/// Number of characters shown of a line.
-const SHOWN: usize = 120;
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line == 0 {
-            return writeln!(f, "{}: {}", self.file, self.problem);
-        }
-        // An option is identified by its key. Its only line follows, so line and column would say
-        // nothing.
-        if self.file.starts_with("--") {
-            writeln!(f, "{}: {}", self.file, self.problem)?;
-        } else {
-            writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.problem)?;
-        }
-        // Of a long line, only the surroundings of the place are shown.
-        let from = if self.column > SHOWN { self.column - SHOWN / 2 } else { 0 };
-        let clean = |c: char| if c.is_control() { ' ' } else { c };
-        let text: String = self.text.chars().skip(from).take(SHOWN).map(clean).collect();
-        let at = self.column - 1 - from;
-        let width = self.width.min(SHOWN.saturating_sub(at)).max(1);
-        writeln!(f, "{:>4} | {}", self.line, text.trim_end())?;
-        writeln!(f, "     | {}{}", " ".repeat(at), "^".repeat(width))
-    }
-}
-
-/// Texts that positions refer to: name and content of each.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sources(pub(crate) Vec<(String, String)>);
 
 /// Collector of faults, and the names that decide on some of them. Readers add to it and continue,
 /// so that all errors are reported together.
@@ -184,7 +104,7 @@ impl Faults {
     pub(crate) fn position(&self, place: Place) -> Option<Position> {
         // A collector without texts belongs to a table that no file has.
         self.sources.0.get(place.source)?;
-        let Fault { file, line, column, .. } = locate(place, String::new(), &self.sources);
+        let Fault { file, line, column, .. } = self.sources.locate(place, String::new());
         Some(Position { file, line, column })
     }
 
@@ -261,24 +181,7 @@ impl Faults {
         faults.sort_by_key(|(place, _)| (*place == Place::START, *place));
         let more = self.more.get() + faults.len().saturating_sub(MAX_FAULTS);
         faults.truncate(MAX_FAULTS);
-        let located = |(place, problem): (Place, String)| locate(place, problem, sources);
+        let located = |(place, problem): (Place, String)| sources.locate(place, problem);
         Err(ScenarioError { faults: faults.into_iter().map(located).collect(), more })
-    }
-}
-
-fn locate(place: Place, problem: String, sources: &Sources) -> Fault {
-    let (file, text) = &sources.0[place.source];
-    let boundary =
-        |at: usize| (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
-    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
-    let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
-    Fault {
-        file: file.clone(),
-        line: text[..start].matches('\n').count() + 1,
-        column: text[line_start..start].chars().count() + 1,
-        problem,
-        text: text[line_start..line_end].to_owned(),
-        width: text[start..end.min(line_end).max(start)].chars().count().max(1),
     }
 }

@@ -1,8 +1,9 @@
 //! Traffic from one node to another.
 
+use marcato_document::quantity::{rate, size, span};
+use marcato_document::{Key, Table, quote};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
-use crate::document::{Key, Table, quote};
 use crate::form::{
     Class, Elsewhere, Instant, Single, Small, SomeRate, SomeSize, Span, Urgency, Whole, one_of, table_of,
 };
@@ -10,7 +11,6 @@ use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
 use crate::keys::{Keys, check_name};
 use crate::limit::MAX_FLOWS;
 use crate::pairs::Pairs;
-use crate::quantity::{rate, size, span};
 use crate::quic::{Ends, Path, Quic};
 use crate::read::overlay;
 use crate::read::traffic::{ListedSizes, Order, Pauses, Sizes, UdpPayload, UdpSizes, frequency, udp_sizes};

@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
+use marcato_document::quantity;
+use marcato_document::{Item, quote};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
-use crate::document::{Item, quote};
 use crate::fault::Faults;
 use crate::keyed::{Form, Keyed, Kinded, Worded};
 use crate::keys::{Chosen, Keys, chosen_of};
 use crate::pairs::{Pairs, array};
-use crate::quantity;
 
 /// Form of a value under one key.
 pub(crate) trait Single<C> {

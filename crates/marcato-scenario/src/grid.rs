@@ -1,8 +1,8 @@
 //! Parameter grid: the settings that vary from run to run.
 
+use marcato_document::{Item, Key, Table, Value};
 use marcato_units::Seed;
 
-use crate::document::{Item, Key, Table, Value};
 use crate::fault::Faults;
 use crate::keyed::described;
 use crate::keys::{Keys, integer_of, no_table};

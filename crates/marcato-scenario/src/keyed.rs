@@ -4,7 +4,8 @@
 //! of its value and its default. The reader, the writer and the schema follow from it; the tables
 //! of `docs/scenarios.md` follow from the schema.
 
-use crate::document::{Place, Table};
+use marcato_document::{Place, Table};
+
 use crate::fault::Faults;
 use crate::keys::{Keys, Kind, Word};
 use crate::pairs::Pairs;
@@ -385,7 +386,7 @@ macro_rules! kinds {
     (@write $pairs:ident, $table:ident, $type:ty, $of:ty) => {
         <$type as $crate::keyed::Keyed<$of>>::write($table, $pairs);
     };
-    (@toml $self:ident, $word:literal) => { $crate::document::quote($word) };
+    (@toml $self:ident, $word:literal) => { marcato_document::quote($word) };
     (@toml $self:ident, $word:literal, $type:ty, $of:ty) => {{
         let mut pairs = $crate::pairs::Pairs::new();
         pairs.text("kind", $word);

@@ -3,13 +3,13 @@
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
+use marcato_document::nearest::{hint, nearest};
+use marcato_document::quantity::{self, Of};
+use marcato_document::{Item, Origin, Place, Table, Value, float, quote};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
 
-use crate::document::{Item, Origin, Place, Table, Value, float, quote};
 use crate::fault::Faults;
-use crate::nearest::{hint, nearest};
 use crate::plugin::{Parameter, Parameters, Plugin, PluginKind};
-use crate::quantity::{self, Of};
 use crate::read::ROOT;
 use crate::schema::Schema;
 

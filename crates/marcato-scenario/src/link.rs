@@ -1,5 +1,6 @@
 //! Link with two directions between two nodes.
 
+use marcato_document::quantity::rate;
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use crate::amount::Transmitter;
@@ -8,7 +9,6 @@ use crate::keyed::{Form, Keyed, Kinded as _, described, keyed, kinds, words};
 use crate::keys::{Keys, integer_of};
 use crate::limit::MAX_LIST;
 use crate::pairs::{Pairs, array};
-use crate::quantity::rate;
 use crate::queue::{Queue, queue};
 use crate::schema::{Entry, Schema};
 

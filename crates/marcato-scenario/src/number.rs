@@ -1,9 +1,9 @@
 //! Numeric values of settings.
 
+use marcato_document::quantity::{self, Of};
 use marcato_units::{Bytes, Duration, Rate};
 
 use crate::Setting;
-use crate::quantity::{self, Of};
 
 /// Numeric value of a setting, by unit.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Keys and values of a table, as TOML.
 
-use crate::document::quote;
+use marcato_document::quote;
 
 /// Keys and values in the order of output.
 #[derive(Default)]

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use marcato_document::quantity::{self, Of};
+use marcato_document::{float, quote};
 use marcato_units::{Bytes, Duration, Rate};
 
 use crate::amount::Transmitter;
-use crate::document::{float, quote};
 use crate::keyed::Kinded;
 use crate::keys::wrong_name;
-use crate::quantity::{self, Of};
 use crate::queue::Queue;
 use crate::quic::Scheduler;
 use crate::tcp::Congestion;

@@ -16,16 +16,16 @@ use marcato_units::{Bytes, Duration, Rate, Stream};
 pub use marcato_queue::Limit;
 
 use crate::amount::{Capacity, Transmitter, amount, limit_text};
-use crate::document::{Item, quote};
 use crate::fault::Faults;
 use crate::form::{Checked, Flag, Parts, Single, Small, SomeSize, SomeSpan, one_of, read_kind};
 use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
 use crate::keys::Keys;
 use crate::pairs::Pairs;
 use crate::plugin::{Plugin, PluginKind};
-use crate::quantity::{Of, is_of, size, span};
 use crate::schema::{Entry, Schema};
 use crate::traffic::Preset;
+use marcato_document::quantity::{Of, is_of, size, span};
+use marcato_document::{Item, quote};
 
 kinds! {
     /// Queue discipline with its parameters.

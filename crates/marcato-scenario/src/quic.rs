@@ -5,9 +5,10 @@
 //! `scheduler`. The simulator then does not compile until it converts the one to the other:
 //! `marcato-sim/src/scenario/quic.rs`.
 
+use marcato_document::quantity::size;
+use marcato_document::{Item, Key, Table, Value, quote};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
-use crate::document::{Item, Key, Table, Value, quote};
 use crate::flow::Common;
 use crate::form::{
     Checked, Class, Context, Flag, Number, Single, Size, Small, SomeSize, SomeSpan, Text, Urgency, kind_of,
@@ -18,7 +19,6 @@ use crate::keys::Keys;
 use crate::limit::MAX_PATHS;
 use crate::pairs::{Pairs, array};
 use crate::plugin::Plugin;
-use crate::quantity::size;
 use crate::schema::{self, Entry, Schema, Usual};
 use crate::traffic::Messaging;
 

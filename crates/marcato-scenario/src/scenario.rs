@@ -5,11 +5,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use marcato_document::{Item, Place, Sources, Table, Value};
 use marcato_units::{Rate, Seed};
 
-use crate::document::{self, Item, Place, Table, Value};
 use crate::experiment::Experiment;
-use crate::fault::{self, Faults, ScenarioError, Sources};
+use crate::fault::{Faults, ScenarioError};
 use crate::grid::{self, Grid};
 use crate::keys::no_table;
 use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_RUNS, MAX_TRACE};
@@ -192,7 +192,8 @@ impl Scenario {
         sources.0.extend(overrides.seed.map(|seed| ("--seed".to_owned(), seed.to_string())));
         let sources = Rc::new(sources);
         let faults = Faults::knowing(plugins, &sources);
-        let (mut root, readable) = document::parse(0, text, &faults);
+        let (mut root, readable) =
+            marcato_document::parse(0, text, &["link", "flow"], |place, problem| faults.add(place, problem));
         if !readable {
             // After an error of TOML's grammar, further faults would be misleading.
             faults.into_error()?;
@@ -282,7 +283,7 @@ impl Scenario {
 
     fn load_bytes(name: &str, bytes: Vec<u8>, reader: &Reader) -> Result<Self, ScenarioError> {
         let shown = if name == STDIN { "<stdin>" } else { name };
-        let text = fault::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
+        let text = marcato_document::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
         let (mut scenario, faults) = Self::read(name, &text, reader)?;
         let mut named = Vec::new();
         find_paths(&scenario.root, "trace", false, &mut named);
@@ -495,7 +496,7 @@ const STDIN: &str = "-";
 /// Reads the text of a file that a scenario names.
 fn read_text(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-    fault::text(read_bounded(file, MAX_TRACE)?)
+    marcato_document::text(read_bounded(file, MAX_TRACE)?)
         .map_err(|wrong| format!("line {}, column {}: {wrong}", wrong.line, wrong.column))
 }
 

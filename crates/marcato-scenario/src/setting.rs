@@ -1,8 +1,9 @@
 //! Settings from `--set` and grids.
 
-use crate::document::{Item, Key, Origin, Place, Table, Value};
+use marcato_document::nearest::hint;
+use marcato_document::{Item, Key, Origin, Place, Table, Value};
+
 use crate::fault::Faults;
-use crate::nearest::hint;
 use crate::read::link_name;
 
 /// Setting: a key and its new value.
@@ -195,7 +196,7 @@ pub(crate) fn read(source: usize, text: &str, faults: &Faults) -> Option<Set> {
     };
     let at = key.len() + 1;
     let blanks = value.len() - value.trim_start().len();
-    let item = crate::document::parse_value(source, at + blanks, value.trim());
+    let item = marcato_document::parse_value(source, at + blanks, value.trim());
     let place = Place { source, start: 0, end: key.len() };
     Some(Set { key: Key::new(key.trim(), place), item })
 }

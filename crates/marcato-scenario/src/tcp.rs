@@ -4,9 +4,10 @@
 //! key `congestion`. The simulator then does not compile until it builds it:
 //! `marcato-sim/src/tcp/congestion/mod.rs`.
 
+use marcato_document::quantity::size;
+use marcato_document::quote;
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
-use crate::document::quote;
 use crate::form::{
     Class, Flag, Number, Or, Single, Small, SomeSize, SomeSpan, Span, Urgency, kind_of, one_of, table_of,
 };
@@ -14,7 +15,6 @@ use crate::keyed::{Keyed, Worded, keyed, kinds, words};
 use crate::keys::{Keys, Kind, Word};
 use crate::pairs::Pairs;
 use crate::plugin::Plugin;
-use crate::quantity::size;
 use crate::schema::Schema;
 
 /// Length of IPv4 and TCP headers without options.

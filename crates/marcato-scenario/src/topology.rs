@@ -3,9 +3,9 @@
 //! They are expanded in the tree before it is read, so that their nodes and links can be changed as
 //! if the file contained them.
 
+use marcato_document::{Item, Key, Place, Table, Value};
 use marcato_units::Bytes;
 
-use crate::document::{Item, Key, Place, Table, Value};
 use crate::fault::Faults;
 use crate::keyed::{Keyed, described};
 use crate::keys::{Keys, Kind, no_table, tagged_of};

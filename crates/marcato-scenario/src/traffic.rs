@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use marcato_document::quantity::{size, span};
+use marcato_document::{Item, Key, Table, Value, quote};
 use marcato_units::{Bytes, Duration, Priority};
 
-use crate::document::{Item, Key, Table, Value, quote};
 use crate::fault::Faults;
 use crate::form::{
     Checked, Flag, Single, Small, SomeSize, SomeSpan, Span, Tables, Urgency, kind_of, one_of, priority_text,
@@ -14,7 +15,6 @@ use crate::keyed::{Form, Keyed as _, keyed, kinds, words};
 use crate::keys::{Keys, Word, check_name};
 use crate::limit::{MAX_LIST, MAX_SOURCES};
 use crate::pairs::{Pairs, array};
-use crate::quantity::{size, span};
 
 /// Distribution of message and response sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]

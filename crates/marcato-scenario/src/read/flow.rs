@@ -1,12 +1,13 @@
 //! Reader of flows.
 
-use crate::document::{Item, Table, Value};
+use marcato_document::nearest::hint;
+use marcato_document::{Item, Table, Value};
+
 use crate::fault::Faults;
 use crate::flow::{Common, Flow, FlowKind, TcpEnds, TcpFlow};
 use crate::keyed::{Keyed as _, Kinded};
 use crate::keys::{Keys, tagged_of};
 use crate::limit::MAX_NODES;
-use crate::nearest::hint;
 use crate::quic::Ends;
 
 pub(super) fn flow(table: &Table, nodes: &[String], faults: &Faults) -> Flow {

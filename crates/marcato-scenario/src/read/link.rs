@@ -1,10 +1,10 @@
 //! Reader of links.
 
+use marcato_document::{Item, Table};
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::{link_name, overlay};
 use crate::amount::Transmitter;
-use crate::document::{Item, Table};
 use crate::fault::Faults;
 use crate::form::{Single as _, kind_of};
 use crate::keyed::{Keyed as _, Worded as _};
@@ -41,7 +41,7 @@ pub(super) fn link(table: &Table, duration: Duration, faults: &Faults) -> Link {
     };
     let mtu = keys.size("mtu").unwrap_or(Bytes::new(1500));
     if !(LEAST_MTU..=MOST_MTU).contains(&mtu) {
-        keys.fault("mtu", format!("`mtu` is 68 B to 65535 B, not {}", crate::quantity::size(mtu)));
+        keys.fault("mtu", format!("`mtu` is 68 B to 65535 B, not {}", marcato_document::quantity::size(mtu)));
     }
     let direction = |keys: &Keys<'_>| Direction::read(keys, &mtu).unwrap_or_default();
     let there = direction(&keys);
@@ -137,7 +137,7 @@ fn change(keys: &Keys<'_>, duration: Duration, of: [&Direction; 2]) -> Option<Ch
             "at",
             format!(
                 "a change at or after the end of the run, {}, has no effect",
-                crate::quantity::span(duration)
+                marcato_document::quantity::span(duration)
             ),
         );
     }

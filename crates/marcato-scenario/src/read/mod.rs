@@ -13,12 +13,12 @@ use marcato_units::{Duration, Seed};
 
 use crate::check::check;
 use crate::cut::cut;
-use crate::document::{Item, Table, Value};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::keyed::described;
 use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
+use marcato_document::{Item, Table, Value};
 
 described! {
     pub(crate) ROOT: "a scenario";

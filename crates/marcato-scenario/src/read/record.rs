@@ -2,16 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
+use marcato_document::nearest::hint;
+use marcato_document::{Item, Place, Table};
 use marcato_units::Bytes;
 
-use crate::document::{Item, Place, Table};
 use crate::experiment::Experiment;
 use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
 use crate::keyed::described;
 use crate::keys::{Keys, check_known};
 use crate::limit::{MAX_LIST, MAX_SAMPLES};
-use crate::nearest::hint;
 use crate::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
 
 described! {
@@ -98,7 +98,7 @@ fn snaplen(keys: &Keys<'_>) -> Option<Bytes> {
     }
     let snaplen = keys.size("snaplen").or(Pcap::default().snaplen)?;
     if !(LEAST_SNAPLEN..=MOST_SNAPLEN).contains(&snaplen) {
-        let snaplen = crate::quantity::size(snaplen);
+        let snaplen = marcato_document::quantity::size(snaplen);
         keys.fault("snaplen", format!("`snaplen` is \"whole\", or 120 B to 65535 B, not {snaplen}"));
     }
     Some(snaplen)

@@ -1,13 +1,13 @@
 //! Reader of sizes, pauses, and periods of sending.
 
+use marcato_document::quantity::{self, Of};
+use marcato_document::{Item, Value, quote};
 use marcato_units::{Bytes, Duration};
 
-use crate::document::{Item, Value, quote};
 use crate::form::{Checked, Number, Single, SomeSize, SomeSpan, Span, Text, kind_of, one_of};
 use crate::keyed::{Keyed, Kinded as _, Worded, keyed, kinds};
 use crate::keys::{Keys, Word, quantity_of};
 use crate::pairs::Pairs;
-use crate::quantity::{self, Of};
 use crate::schema::{self, Entry, Schema, Usual};
 use crate::traffic::{OnOff, Pause, Size};
 
@@ -325,7 +325,7 @@ pub(crate) fn frequency(keys: &Keys<'_>, key: &str) -> Option<Duration> {
         }
         return None;
     };
-    match crate::quantity::read_frequency(text) {
+    match marcato_document::quantity::read_frequency(text) {
         Ok(gap) if gap.is_zero() => {
             keys.fault(key, format!("`{text}` is more than one per nanosecond: lower it"));
             None

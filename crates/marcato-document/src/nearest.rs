@@ -1,10 +1,13 @@
 //! Suggestions for mistyped words.
 
+/// Longest word that may be a slip, in bytes.
+const MAX_WORD: usize = 128;
+
 /// Returns the word of `among` nearest to `word`; `None` if it differs in more than a third of the
 /// letters, and more than one.
-pub(crate) fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // All valid names are short, so a longer word cannot be a slip. The limit also bounds the time.
-    if word.len() > 2 * crate::limit::MAX_NAME {
+    if word.len() > MAX_WORD {
         return None;
     }
     let letters = word.chars().count();
@@ -57,7 +60,7 @@ fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
 }
 
 /// Returns `did you mean X?` for the nearest word, or else a list of the valid words.
-pub(crate) fn hint<'a>(word: &str, among: impl IntoIterator<Item = &'a str> + Clone) -> String {
+pub fn hint<'a>(word: &str, among: impl IntoIterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = nearest(word, among.clone()) {
         return format!("did you mean `{near}`?");
     }

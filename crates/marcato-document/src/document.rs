@@ -1,4 +1,4 @@
-//! Tree of a scenario's TOML text, in which every value has its position.
+//! Tree of a TOML text, in which every value has its position.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -7,15 +7,15 @@ use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::fault::Faults;
-
 /// Position of a key or value: a text and a byte range within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub struct Place {
     /// Index of the text: 0 is the file, and higher numbers are settings from elsewhere.
-    pub(crate) source: usize,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    pub source: usize,
+    /// First byte.
+    pub start: usize,
+    /// Byte after the last.
+    pub end: usize,
 }
 
 impl Place {
@@ -24,27 +24,33 @@ impl Place {
     }
 
     /// Start of the file, used for keys that are missing from the whole file.
-    pub(crate) const START: Self = Self { source: 0, start: 0, end: 0 };
+    pub const START: Self = Self { source: 0, start: 0, end: 0 };
 }
 
 /// Value of a key.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// String.
     String(Rc<str>),
+    /// Whole number.
     Integer(i64),
+    /// Number with a fraction or an exponent.
     Float(f64),
     /// Number, as written, that fits neither an integer nor a float.
     Huge(Rc<str>),
+    /// True or false.
     Boolean(bool),
-    /// Date, which no key of a scenario accepts.
+    /// Date, which no key accepts.
     Date,
+    /// List.
     Array(Vec<Item>),
+    /// Table.
     Table(Table),
 }
 
 impl Value {
     /// Returns the value's type with its article, for error messages.
-    pub(crate) const fn what(&self) -> &'static str {
+    pub const fn what(&self) -> &'static str {
         match self {
             Self::String(_) => "a string",
             Self::Integer(_) | Self::Float(_) | Self::Huge(_) => "a number",
@@ -58,24 +64,29 @@ impl Value {
 
 /// Value with its position.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Item {
-    pub(crate) value: Value,
-    pub(crate) place: Place,
+pub struct Item {
+    /// Value.
+    pub value: Value,
+    /// Position.
+    pub place: Place,
 }
 
 impl Item {
-    pub(crate) fn string(text: &str, place: Place) -> Self {
+    /// Creates a string.
+    pub fn string(text: &str, place: Place) -> Self {
         Self { value: Value::String(text.into()), place }
     }
 
-    pub(crate) fn as_str(&self) -> Option<&str> {
+    /// Returns the string; `None` for other values.
+    pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::String(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn as_table(&self) -> Option<&Table> {
+    /// Returns the table; `None` for other values.
+    pub fn as_table(&self) -> Option<&Table> {
         match &self.value {
             Value::Table(table) => Some(table),
             _ => None,
@@ -83,7 +94,7 @@ impl Item {
     }
 
     /// Returns the value as a user writes it after `--set KEY=`.
-    pub(crate) fn spoken(&self) -> String {
+    pub fn spoken(&self) -> String {
         match &self.value {
             Value::String(text) => text.to_string(),
             Value::Integer(number) => number.to_string(),
@@ -114,7 +125,7 @@ impl Item {
 }
 
 /// Formats a number as TOML does.
-pub(crate) fn float(number: f64) -> String {
+pub fn float(number: f64) -> String {
     if number.is_nan() { "nan".to_owned() } else { format!("{number:?}") }
 }
 
@@ -125,7 +136,7 @@ fn key_text(name: &str) -> Cow<'_, str> {
 }
 
 /// Formats a basic string of TOML.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
@@ -143,7 +154,7 @@ pub(crate) fn quote(text: &str) -> String {
 
 /// Source of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// File.
     File,
     /// File, for a key that the grid varies.
@@ -154,20 +165,23 @@ pub(crate) enum Origin {
 
 /// Key with its position.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) name: String,
-    pub(crate) place: Place,
-    pub(crate) origin: Origin,
+pub struct Key {
+    /// Name, without quotes.
+    pub name: String,
+    /// Position.
+    pub place: Place,
+    /// Source of the value.
+    pub origin: Origin,
 }
 
 impl Key {
     /// Creates a key of the file.
-    pub(crate) fn new(name: impl Into<String>, place: Place) -> Self {
+    pub fn new(name: impl Into<String>, place: Place) -> Self {
         Self { name: name.into(), place, origin: Origin::File }
     }
 
     /// Marks the key as set by a grid or `--set`.
-    pub(crate) fn set(mut self) -> Self {
+    pub fn set(mut self) -> Self {
         self.origin = Origin::Set;
         self
     }
@@ -175,36 +189,41 @@ impl Key {
 
 /// Keys and values, in the order of the text.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Table {
-    pub(crate) entries: Vec<(Key, Item)>,
-    pub(crate) place: Place,
+pub struct Table {
+    /// Entries.
+    pub entries: Vec<(Key, Item)>,
+    /// Position: of the header, or of the braces.
+    pub place: Place,
 }
 
 impl Table {
-    pub(crate) const fn empty(place: Place) -> Self {
+    /// Creates a table without entries.
+    pub const fn empty(place: Place) -> Self {
         Self { entries: Vec::new(), place }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Item> {
+    /// Returns the value of a key.
+    pub fn get(&self, name: &str) -> Option<&Item> {
         self.entries.iter().find(|(key, _)| key.name == name).map(|(_, item)| item)
     }
 
-    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Item> {
+    /// Returns the value of a key, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Item> {
         self.entries.iter_mut().find(|(key, _)| key.name == name).map(|(_, item)| item)
     }
 
     /// Returns the source of a key's value; `None` if the key has no value.
-    pub(crate) fn origin(&self, name: &str) -> Option<Origin> {
+    pub fn origin(&self, name: &str) -> Option<Origin> {
         self.entries.iter().find(|(key, _)| key.name == name).map(|(key, _)| key.origin)
     }
 
     /// Returns the place of a key's value, or of the table if the key has no value.
-    pub(crate) fn place_of(&self, name: &str) -> Place {
+    pub fn place_of(&self, name: &str) -> Place {
         self.get(name).map_or(self.place, |item| item.place)
     }
 
     /// Sets a key, and appends it if it is new.
-    pub(crate) fn set(&mut self, key: Key, item: Item) {
+    pub fn set(&mut self, key: Key, item: Item) {
         match self.entries.iter_mut().find(|(old, _)| old.name == key.name) {
             Some(entry) => *entry = (key, item),
             None => self.entries.push((key, item)),
@@ -212,7 +231,7 @@ impl Table {
     }
 
     /// Returns the items of the array of tables under this key; none if there is no such array.
-    pub(crate) fn tables(&self, name: &str) -> impl Iterator<Item = &Self> {
+    pub fn tables(&self, name: &str) -> impl Iterator<Item = &Self> {
         let items = match self.get(name) {
             Some(Item { value: Value::Array(items), .. }) => items.as_slice(),
             _ => &[],
@@ -221,11 +240,17 @@ impl Table {
     }
 }
 
-/// Reads the text with index `source`, and adds a fault for each part that is not TOML.
+/// Reads the text with index `source`, and reports each part that is not TOML to `fault`. `lists` are the
+/// keys whose tables may be repeated.
 ///
 /// The table holds what could be read. The flag says whether to check it further: after an error of
 /// grammar the rest may have been misread, whereas a duplicate key is harmless.
-pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool) {
+pub fn parse(
+    source: usize,
+    text: &str,
+    lists: &[&str],
+    mut fault: impl FnMut(Place, String),
+) -> (Table, bool) {
     let (root, errors) = DeTable::parse_recoverable(text);
     let mut readable = true;
     for error in &errors {
@@ -234,13 +259,13 @@ pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool)
         let is_twice = message == "duplicate key";
         readable &= is_twice;
         let problem = match text.get(span.clone()).filter(|_| is_twice) {
-            Some(name @ ("link" | "flow")) => {
+            Some(name) if lists.contains(&name) => {
                 format!("there are several tables `{name}`: write [[{name}]] above each, in double brackets")
             }
             Some(name) => format!("`{name}` is given twice: remove one"),
             None => format!("this is not TOML: {message}"),
         };
-        faults.add(Place::new(source, span), problem);
+        fault(Place::new(source, span), problem);
     }
     let span = root.span();
     let reader = Converter { source };
@@ -251,7 +276,7 @@ pub(crate) fn parse(source: usize, text: &str, faults: &Faults) -> (Table, bool)
 
 /// Reads the value of a setting `KEY=VALUE`, which begins at byte `at`. Text that is not a TOML
 /// value is a string.
-pub(crate) fn parse_value(source: usize, at: usize, text: &str) -> Item {
+pub fn parse_value(source: usize, at: usize, text: &str) -> Item {
     let place = Place { source, start: at, end: at + text.len() };
     match DeValue::parse(text) {
         // No key takes a date, so text that looks like one is meant as a string.

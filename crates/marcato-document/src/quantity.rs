@@ -70,10 +70,14 @@ const MEANT: &[(&str, &str)] = &[
 
 /// Kind of quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub enum Of {
+    /// Span of time, in nanoseconds.
     Span,
+    /// Size, in bytes.
     Size,
+    /// Rate, in bits per second.
     Rate,
+    /// Number of packets.
     Packets,
 }
 
@@ -88,7 +92,7 @@ impl Of {
     }
 
     /// Returns the kind's name with its article, for error messages.
-    pub(crate) const fn what(self) -> &'static str {
+    pub const fn what(self) -> &'static str {
         match self {
             Self::Span => "a span of time",
             Self::Size => "a size",
@@ -98,7 +102,7 @@ impl Of {
     }
 
     /// Returns the most likely unit of a number without one, for the advice in a message.
-    pub(crate) const fn usual(self) -> &'static str {
+    pub const fn usual(self) -> &'static str {
         match self {
             Self::Span => "ms",
             Self::Size => "B",
@@ -109,7 +113,7 @@ impl Of {
 }
 
 /// Error message of a text that is not a quantity; stands after a colon.
-pub(crate) type Wrong = String;
+pub type Wrong = String;
 
 /// Splits a text into its number and its unit. The number may be empty.
 fn split(text: &str) -> (&str, &str) {
@@ -120,13 +124,16 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// Returns whether the text's unit is one of this kind; the number is not checked.
-pub(crate) fn is_of(text: &str, of: Of) -> bool {
+pub fn is_of(text: &str, of: Of) -> bool {
     let (_, unit) = split(text);
     of.units().iter().any(|(name, _)| *name == unit)
 }
 
 /// Reads a quantity, in the smallest unit of its kind.
-pub(crate) fn read(text: &str, of: Of) -> Result<u64, Wrong> {
+///
+/// # Errors
+/// The message for a text that is none.
+pub fn read(text: &str, of: Of) -> Result<u64, Wrong> {
     let (number, unit) = split(text);
     let what = of.what();
     if number.is_empty() {
@@ -193,7 +200,10 @@ fn exact(number: &str, factor: u64) -> Option<u64> {
 
 /// Reads a frequency, such as `5 /s` or `2 /min`, as the interval between events. A span is taken
 /// as that interval itself.
-pub(crate) fn read_frequency(text: &str) -> Result<Duration, Wrong> {
+///
+/// # Errors
+/// The message for a text that is none.
+pub fn read_frequency(text: &str) -> Result<Duration, Wrong> {
     if let Some((number, unit)) = text.split_once('/') {
         let per: u64 = match unit.trim() {
             "s" => 1_000_000_000,
@@ -236,7 +246,7 @@ fn write(value: u64, units: &[Unit]) -> String {
 }
 
 /// Formats a span exactly.
-pub(crate) fn span(span: Duration) -> String {
+pub fn span(span: Duration) -> String {
     match u64::try_from(span.as_nanos()) {
         Ok(0) => "0 s".to_owned(),
         // Without minutes and hours: 3600 s would become 1 h, which is exact but not the customary
@@ -247,7 +257,7 @@ pub(crate) fn span(span: Duration) -> String {
 }
 
 /// Formats a size exactly.
-pub(crate) fn size(bytes: Bytes) -> String {
+pub fn size(bytes: Bytes) -> String {
     let decimal = write(bytes.get(), &SIZES[..4]);
     if decimal.ends_with(" B") && bytes.get() >= 1024 && bytes.get().is_multiple_of(1024) {
         return write(bytes.get(), &[SIZES[4], SIZES[5], SIZES[6]]);
@@ -256,7 +266,7 @@ pub(crate) fn size(bytes: Bytes) -> String {
 }
 
 /// Formats a rate exactly.
-pub(crate) fn rate(rate: Rate) -> String {
+pub fn rate(rate: Rate) -> String {
     write(rate.as_bps(), &RATES[..4])
 }
 
