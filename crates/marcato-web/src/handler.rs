@@ -50,7 +50,7 @@ pub trait Content: HttpBody<Data: Send, Error: Into<BoxError>> + Send + 'static 
 impl<B> Content for B where B: HttpBody<Data: Send, Error: Into<BoxError>> + Send + 'static {}
 
 /// Fields that belong to a connection (RFC 9113 §8.2.2). A response with them is malformed.
-const CONNECTION_FIELDS: [HeaderName; 5] = [
+static CONNECTION_FIELDS: [HeaderName; 5] = [
     http::header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("keep-alive"),

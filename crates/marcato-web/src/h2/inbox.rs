@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::AcqRel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Wake, Waker};
+use std::task::Waker;
 
 use marcato_sched::order::StreamId;
 
@@ -67,8 +67,8 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    pub(super) fn new(stream: StreamId, inbox: Arc<Inbox>) -> Arc<Self> {
-        Arc::new(Self { stream, inbox, rung: false.into() })
+    pub(super) const fn new(stream: StreamId, inbox: Arc<Inbox>) -> Self {
+        Self { stream, inbox, rung: AtomicBool::new(false) }
     }
 
     pub(super) fn ring(&self) {
@@ -81,16 +81,6 @@ impl Bell {
     pub(super) fn answer(&self) {
         // Acquire: what the task reads next must not be read before. A change after it rings again.
         self.rung.swap(false, AcqRel);
-    }
-}
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.ring();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
     }
 }
 

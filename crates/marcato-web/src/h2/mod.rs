@@ -307,9 +307,9 @@ where
             self.used = self.used.with(Priority::P0);
         }
         let bell = Bell::new(id, Arc::clone(&self.inbox));
-        let stage = Arc::new(Stage::new(bell.clone(), config.staged()));
+        let stage = Arc::new(Stage::new(bell, config.staged()));
         let record = Record::begin(&head, decision, self.context.peer);
-        let mut stream = Stream::new(Sender::Head(respond), Arc::clone(&stage), bell, record);
+        let mut stream = Stream::new(Sender::Head(respond), Arc::clone(&stage), record);
         if config.guess.declines(&hints) {
             self.context.counters.declined();
             stage.head(declined(&self.context), true);
@@ -643,10 +643,10 @@ fn urgent() -> PrioritySet {
     PrioritySet::EMPTY.with(Priority::P0).with(Priority::P1)
 }
 
-const PRIORITY: HeaderName = HeaderName::from_static("priority");
-const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-const SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
-const SAVE_DATA: HeaderName = HeaderName::from_static("save-data");
+static PRIORITY: HeaderName = HeaderName::from_static("priority");
+static SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+static SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
+static SAVE_DATA: HeaderName = HeaderName::from_static("save-data");
 
 fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
     headers.get(name).map(http::HeaderValue::as_bytes)

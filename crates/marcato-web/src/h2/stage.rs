@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, Response};
@@ -19,7 +19,8 @@ const MAX_INTERIM: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Stage {
     state: Mutex<State>,
-    bell: Arc<Bell>,
+    /// Bell of the stream, which the stage rings when it is woken.
+    bell: Bell,
     limit: usize,
 }
 
@@ -70,7 +71,7 @@ pub(super) struct Progress {
 }
 
 impl Stage {
-    pub(super) fn new(bell: Arc<Bell>, limit: usize) -> Self {
+    pub(super) fn new(bell: Bell, limit: usize) -> Self {
         Self { state: Mutex::default(), bell, limit }
     }
 
@@ -83,6 +84,16 @@ impl Stage {
         let mut state = self.state();
         state.announced |= state.head.is_some();
         drop(state);
+        self.bell.ring();
+    }
+}
+
+impl Wake for Stage {
+    fn wake(self: Arc<Self>) {
+        self.bell.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
         self.bell.ring();
     }
 }
@@ -161,6 +172,11 @@ impl Stage {
 
 /// Calls of the connection's task.
 impl Stage {
+    /// Asks for a look at the stream.
+    pub(super) fn ring(&self) {
+        self.bell.ring();
+    }
+
     /// Takes the handler's progress. Its bytes stay on the stage.
     pub(super) fn progress(&self) -> Progress {
         self.bell.answer();

@@ -10,7 +10,6 @@ use http::{HeaderMap, Response, StatusCode};
 use tokio::task::AbortHandle;
 
 use super::granted::Granted;
-use super::inbox::Bell;
 use super::stage::Stage;
 use crate::record::Record;
 
@@ -20,7 +19,6 @@ use crate::record::Record;
 pub(super) struct Stream {
     sender: Sender,
     pub(super) stage: Arc<Stage>,
-    bell: Arc<Bell>,
     /// Rings the bell when the client resets the stream, or gives it credit.
     waker: Waker,
     handler: Option<AbortHandle>,
@@ -46,9 +44,9 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    pub(super) fn new(sender: Sender, stage: Arc<Stage>, bell: Arc<Bell>, record: Record) -> Self {
-        let waker = Waker::from(Arc::clone(&bell));
-        Self { sender, stage, bell, waker, handler: None, trailers: None, held: false, record }
+    pub(super) fn new(sender: Sender, stage: Arc<Stage>, record: Record) -> Self {
+        let waker = Waker::from(Arc::clone(&stage));
+        Self { sender, stage, waker, handler: None, trailers: None, held: false, record }
     }
 
     /// Lets the handler run in a task of its own.
@@ -58,7 +56,7 @@ impl Stream {
 
     /// Asks for a look at the stream.
     pub(super) fn ring(&self) {
-        self.bell.ring();
+        self.stage.ring();
     }
 
     /// Sends an interim response, unless the final one has been sent.
