@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     ExitCode::from(u8::from(marcato_cli::run_process()))
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::proxy::{Proxy, ProxyConfig};
-use marcato_web::{Config, Identity, Server, ServerIdentity};
+use marcato_web::{Config, Identity, Server, ServerIdentity, Workers};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -27,7 +27,8 @@ pub type Print<'a> = dyn FnMut(&str) -> io::Result<()> + 'a;
 /// # Errors
 /// If nothing can be served, or the log cannot be printed.
 pub fn run(options: &Options, print: &mut Print<'_>) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    // The workers carry the connections. What is left for this thread is to accept them, and to print.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(ServeError::Runtime)?.block_on(serve(options, print))
 }
 
@@ -61,7 +62,8 @@ async fn serve(options: &Options, print: &mut Print<'_>) -> Result<(), ServeErro
     if options.access_log {
         config.log = Some(access.log());
     }
-    let mut server = Server::with_config(config);
+    let workers = Workers::one_per_core().map_err(ServeError::Runtime)?;
+    let mut server = Server::with_config(config).workers(workers);
     let mut presented = None;
     let mut hello = format!("serving {name}\n");
     if let Some(identity) = identity(&options.tls)? {
