@@ -1,14 +1,17 @@
 //! Configuration of a server.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use marcato_net::{ChunkRule, Coupling};
 use marcato_sched::exchange::{self, LevelTable};
 use marcato_units::Bytes;
 
 use crate::guess::GuessTable;
+use crate::rates::RateLimit;
 use crate::record::Record;
 
 /// Receiver of the records of requests.
@@ -33,6 +36,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Bounds of what clients may use.
     pub limits: Limits,
+    /// Networks whose addresses have no [rates](Limits::request_rate).
+    pub trusted: Vec<IpNet>,
     /// Accepts extended CONNECT (RFC 8441), which carries WebSockets over HTTP/2. The service sees
     /// such a request with the extension `h2::ext::Protocol`.
     pub extended_connect: bool,
@@ -54,6 +59,7 @@ impl fmt::Debug for Config {
             .field("exchange", &self.exchange)
             .field("guess", &self.guess)
             .field("limits", &self.limits)
+            .field("trusted", &self.trusted)
             .field("extended_connect", &self.extended_connect)
             .field("spawn", &self.spawn)
             .field("log", &self.log.is_some())
@@ -84,6 +90,16 @@ pub struct Limits {
     pub stall: Duration,
     /// Time for open requests after the server was told to end (30 s).
     pub grace: Duration,
+    /// Requests of an address, of IPv4 or of the first 64 bits of IPv6. Others are answered with 429. No
+    /// limit by default, here and in the two fields below.
+    pub request_rate: Option<RateLimit>,
+    /// New connections of an address. Others are closed at once.
+    pub connection_rate: Option<RateLimit>,
+    /// Connections of an address at once. Others are closed at once.
+    pub open_per_address: Option<NonZeroU32>,
+    /// Addresses whose rates are known (65 536), or [`connections`](Self::connections) if that is more. Of
+    /// more addresses, those that have used least of their rates are forgotten.
+    pub addresses: usize,
 }
 
 impl Default for Limits {
@@ -98,6 +114,10 @@ impl Default for Limits {
             idle: Duration::from_secs(75),
             stall: Duration::from_secs(60),
             grace: Duration::from_secs(30),
+            request_rate: None,
+            connection_rate: None,
+            open_per_address: None,
+            addresses: 1 << 16,
         }
     }
 }
@@ -111,6 +131,7 @@ impl Default for Config {
             exchange: exchange::Config::default(),
             guess: GuessTable::default(),
             limits: Limits::default(),
+            trusted: Vec::new(),
             extended_connect: false,
             spawn: false,
             log: None,

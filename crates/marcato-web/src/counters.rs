@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use marcato_units::{Bytes, Priority};
 
+use crate::rates::Refusal;
+
 /// Counters of a server since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -13,6 +15,14 @@ pub struct ServerCounters {
     pub accepted: u64,
     /// Connections that were closed at once, because the limit was reached.
     pub crowded: u64,
+    /// Connections that were closed at once, because their address opens them too fast.
+    pub connections_over_rate: u64,
+    /// Connections that were closed at once, because their address has as many open as it may.
+    pub connections_over_open: u64,
+    /// Requests answered with 429, because their address makes them too fast.
+    pub requests_over_rate: u64,
+    /// Addresses whose use of their rates was forgotten too early, because there were too many.
+    pub forgotten_addresses: u64,
     /// Connections of HTTP/2 and of HTTP/1.1 whose handshake has completed.
     pub connections: [u64; 2],
     /// Handshakes that failed or took too long.
@@ -21,6 +31,8 @@ pub struct ServerCounters {
     pub broken: u64,
     /// Requests of both versions.
     pub requests: u64,
+    /// Requests that are over.
+    pub ended: u64,
     /// Requests refused because a connection had too many.
     pub refused: u64,
     /// Prefetches declined for clients that save data.
@@ -31,6 +43,8 @@ pub struct ServerCounters {
     pub failed: u64,
     /// Connections closed because the client took nothing for too long.
     pub stuck: u64,
+    /// Connections closed because the head of a request took too long.
+    pub slow_heads: u64,
     /// Connections closed because the client violated the protocol by its signals, or reset too many
     /// responses.
     pub violations: u64,
@@ -43,15 +57,20 @@ pub struct ServerCounters {
 pub(crate) struct Counters {
     accepted: AtomicU64,
     crowded: AtomicU64,
+    connections_over_rate: AtomicU64,
+    connections_over_open: AtomicU64,
+    requests_over_rate: AtomicU64,
     connections: [AtomicU64; 2],
     failed_handshakes: AtomicU64,
     broken: AtomicU64,
     requests: AtomicU64,
+    ended: AtomicU64,
     refused: AtomicU64,
     declined: AtomicU64,
     cancelled: AtomicU64,
     failed: AtomicU64,
     stuck: AtomicU64,
+    slow_heads: AtomicU64,
     violations: AtomicU64,
     granted: [AtomicU64; Priority::COUNT],
 }
@@ -70,6 +89,19 @@ impl Counters {
         count(&self.crowded);
     }
 
+    /// Counts a connection that its address may not open.
+    pub(crate) fn refused_entry(&self, refusal: Refusal) {
+        count(match refusal {
+            Refusal::Rate => &self.connections_over_rate,
+            Refusal::Open => &self.connections_over_open,
+            Refusal::Full => &self.crowded,
+        });
+    }
+
+    pub(crate) fn over_rate(&self) {
+        count(&self.requests_over_rate);
+    }
+
     /// Counts a connection, of HTTP/2 or else of HTTP/1.1.
     pub(crate) fn connected(&self, is_http2: bool) {
         count(&self.connections[usize::from(!is_http2)]);
@@ -85,6 +117,10 @@ impl Counters {
 
     pub(crate) fn requested(&self) {
         count(&self.requests);
+    }
+
+    pub(crate) fn ended(&self) {
+        count(&self.ended);
     }
 
     pub(crate) fn refused(&self) {
@@ -107,6 +143,10 @@ impl Counters {
         count(&self.stuck);
     }
 
+    pub(crate) fn slow_head(&self) {
+        count(&self.slow_heads);
+    }
+
     pub(crate) fn violated(&self) {
         count(&self.violations);
     }
@@ -120,15 +160,21 @@ impl Counters {
         ServerCounters {
             accepted: read(&self.accepted),
             crowded: read(&self.crowded),
+            connections_over_rate: read(&self.connections_over_rate),
+            connections_over_open: read(&self.connections_over_open),
+            requests_over_rate: read(&self.requests_over_rate),
+            forgotten_addresses: 0,
             connections: [read(&self.connections[0]), read(&self.connections[1])],
             failed_handshakes: read(&self.failed_handshakes),
             broken: read(&self.broken),
             requests: read(&self.requests),
+            ended: read(&self.ended),
             refused: read(&self.refused),
             declined: read(&self.declined),
             cancelled: read(&self.cancelled),
             failed: read(&self.failed),
             stuck: read(&self.stuck),
+            slow_heads: read(&self.slow_heads),
             violations: read(&self.violations),
             granted: std::array::from_fn(|level| Bytes::new(read(&self.granted[level]))),
         }

@@ -15,10 +15,13 @@ const HEADER: usize = 9;
 const HEADERS: u8 = 0x1;
 const PRIORITY: u8 = 0x2;
 const SETTINGS: u8 = 0x4;
+const PING: u8 = 0x6;
 const WINDOW_UPDATE: u8 = 0x8;
-/// Flag of SETTINGS (RFC 9113 §6.5).
+const CONTINUATION: u8 = 0x9;
+/// Flag of SETTINGS and PING (RFC 9113 §6.5, §6.7).
 const FLAG_ACK: u8 = 0x1;
-/// Flags of HEADERS (RFC 9113 §6.2).
+/// Flags of HEADERS (RFC 9113 §6.2). CONTINUATION has the first of them.
+const FLAG_END_HEADERS: u8 = 0x4;
 const FLAG_PADDED: u8 = 0x8;
 const FLAG_PRIORITY: u8 = 0x20;
 /// Length of a priority in HEADERS and PRIORITY.
@@ -66,6 +69,8 @@ pub struct FrameCounters {
     pub updates: u64,
     /// PRIORITY frames of a wrong length, and PRIORITY_UPDATE frames with an unusable field.
     pub ignored: u64,
+    /// SETTINGS and PING frames, which this end has to answer.
+    pub answered: u64,
 }
 
 /// Incremental reader of the signals that a library of HTTP/2 does not report.
@@ -97,6 +102,11 @@ pub struct FrameReader {
     first_settings: First,
     credit: u64,
     counters: FrameCounters,
+    /// HEADERS frames so far. They may wrap: a head is only told from the one before it.
+    heads: u32,
+    /// True if the latest frame carries fields, and if it has the last of them.
+    in_head: bool,
+    ends_head: bool,
 }
 
 /// Most bytes kept: a whole PRIORITY_UPDATE.
@@ -162,7 +172,17 @@ impl FrameReader {
             len: 0,
             first_settings: First::Awaited,
             credit: 0,
-            counters: FrameCounters { frames: 0, weighted: 0, priorities: 0, updates: 0, ignored: 0 },
+            counters: FrameCounters {
+                frames: 0,
+                weighted: 0,
+                priorities: 0,
+                updates: 0,
+                ignored: 0,
+                answered: 0,
+            },
+            heads: 0,
+            in_head: false,
+            ends_head: false,
         }
     }
 
@@ -243,6 +263,15 @@ impl FrameReader {
         self.credit
     }
 
+    /// Number of the HEADERS frame whose fields are not complete, if there is one. CONTINUATION frames
+    /// belong to it.
+    ///
+    /// The library reports nothing of a request before its fields are complete.
+    pub fn open_head(&self) -> Option<u32> {
+        let is_complete = self.ends_head && self.state == State::Header;
+        (self.in_head && !is_complete).then_some(self.heads)
+    }
+
     fn next(&mut self, state: State) {
         self.state = state;
         self.len = 0;
@@ -262,6 +291,10 @@ impl FrameReader {
         let len = u32::from_be_bytes([0, l0, l1, l2]) as usize;
         let stream = u32::from_be_bytes([s0, s1, s2, s3]) & STREAM_BITS;
         self.counters.frames += 1;
+        self.heads = self.heads.wrapping_add(u32::from(kind == HEADERS));
+        self.in_head = matches!(kind, HEADERS | CONTINUATION);
+        self.ends_head = flags & FLAG_END_HEADERS != 0;
+        self.counters.answered += u64::from(matches!(kind, SETTINGS | PING) && flags & FLAG_ACK == 0);
         if len > self.max_frame_size as usize {
             // RFC 9113 §4.2: the library answers with FRAME_SIZE_ERROR.
             self.state = State::Stopped;
@@ -499,9 +532,33 @@ mod tests {
         let (bytes, expected) = busy();
         let (events, outcome, reader) = read(&bytes, bytes.len());
         assert_eq!((events, outcome), (expected, Ok(())));
-        let counters = FrameCounters { frames: 12, weighted: 2, priorities: 2, updates: 1, ignored: 0 };
+        let counters =
+            FrameCounters { frames: 12, weighted: 2, priorities: 2, updates: 1, ignored: 0, answered: 1 };
         assert_eq!(reader.counters(), counters);
         assert!(!reader.has_stopped());
+    }
+
+    #[test]
+    fn a_head_is_open_until_its_last_fields() {
+        let bytes = stream(&[
+            frame(SETTINGS, 0, 0, NO_PRIORITIES),
+            frame(HEADERS, 0, 1, b"fields"),
+            frame(CONTINUATION, 0, 1, b""),
+            frame(CONTINUATION, FLAG_END_HEADERS, 1, b"more"),
+            frame(0x0, 0, 1, b"content"),
+            frame(HEADERS, FLAG_END_HEADERS, 3, b""),
+            frame(HEADERS, FLAG_END_HEADERS | FLAG_PRIORITY, 5, b"\0\0\0\0\0"),
+        ]);
+        let mut reader = FrameReader::new(FrameReader::MAX_FRAME_SIZE);
+        let mut heads = vec![None];
+        for byte in bytes {
+            reader.feed(&[byte], |_| {}).unwrap();
+            if heads.last() != Some(&reader.open_head()) {
+                heads.push(reader.open_head());
+            }
+        }
+        // The second one has nothing after its header.
+        assert_eq!(heads, [None, Some(1), None, Some(3), None]);
     }
 
     #[test]
@@ -599,7 +656,7 @@ mod tests {
 
     #[test]
     fn a_reader_is_small() {
-        assert!(size_of::<FrameReader>() <= 360, "{}", size_of::<FrameReader>());
+        assert!(size_of::<FrameReader>() <= 368, "{}", size_of::<FrameReader>());
     }
 
     prop_compose! {

@@ -16,11 +16,13 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use marcato_sched::exchange::Parameters;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Sleep, sleep_until};
 
 use crate::body::Body;
 use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
 use crate::handler::{WebService, call};
+use crate::head_timer::{HeadTimer, OpenRequest, Timed};
 use crate::priority::PriorityField;
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
@@ -42,23 +44,31 @@ where
 {
     let limits = context.config.limits;
     let scheme = if is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+    let heads = HeadTimer::default();
+    let (timer, shared) = (heads.clone(), Arc::clone(&context));
     let respond = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (mut service, context, scheme) = (service.clone(), Arc::clone(&context), scheme.clone());
+        let open = timer.complete();
         async move {
             context.counters.requested();
             let (mut head, body) = request.into_parts();
-            let record = Record::begin(&head, decide(&head.headers), context.peer);
+            let mut record = Record::begin(&head, decide(&head.headers), context.peer);
+            if let Some(response) = context.too_many() {
+                record.status = Some(response.status());
+                record.complete = true;
+                return Ok(response.map(|()| Logged::new(None, record, context, open)));
+            }
             head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
             let mut request = Request::from_parts(head, Body::http1(body));
             request.extensions_mut().insert(context.peer);
             request.extensions_mut().insert(record.decision);
             request.extensions_mut().insert(EarlyHints::default());
             let mut response = match call(&mut service, request).await {
-                Ok(response) => response.map(|body| Logged::new(Some(body), record, context)),
+                Ok(response) => response.map(|body| Logged::new(Some(body), record, context, open)),
                 Err(error) => {
                     tracing::warn!(%error, "the service failed");
                     context.counters.failed();
-                    let mut response = Response::new(Logged::new(None, record, context));
+                    let mut response = Response::new(Logged::new(None, record, context, open));
                     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                     response
                 }
@@ -72,11 +82,12 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
         .max_buf_size(usize::try_from(limits.header_list.get()).unwrap_or(usize::MAX).max(8192))
-        .serve_connection(TokioIo::new(io), respond)
+        .serve_connection(TokioIo::new(Timed::new(io, heads.clone())), respond)
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut shutdown = Some(shutdown);
     let mut grace = None;
+    let mut slow_head: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         if let Some(ending) = &mut shutdown
             && ending.as_mut().poll(cx).is_ready()
@@ -86,7 +97,21 @@ where
             connection.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(result) = connection.as_mut().poll(cx) {
-            return Poll::Ready(result);
+            // The library's time is up between two requests, or in the middle of a head that was sent
+            // along with the request before it.
+            let is_idle = matches!(&result, Err(error) if error.is_timeout()) && heads.since().is_none();
+            return Poll::Ready(if is_idle { Ok(()) } else { result });
+        }
+        if let Some(since) = heads.since() {
+            let until = since + limits.handshake;
+            let sleep = slow_head.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if sleep.deadline() != until {
+                sleep.as_mut().reset(until);
+            }
+            if sleep.as_mut().poll(cx).is_ready() {
+                shared.counters.slow_head();
+                return Poll::Ready(Ok(()));
+            }
         }
         match &mut grace {
             Some(grace) => grace.as_mut().poll(cx).map(Ok),
@@ -129,11 +154,13 @@ struct Logged<B> {
     body: Option<Pin<Box<B>>>,
     record: Record,
     context: Arc<Context>,
+    /// The request is not over.
+    _open: OpenRequest,
 }
 
 impl<B: HttpBody> Logged<B> {
-    fn new(body: Option<B>, record: Record, context: Arc<Context>) -> Self {
-        Self { body: body.map(Box::pin), record, context }
+    fn new(body: Option<B>, record: Record, context: Arc<Context>, open: OpenRequest) -> Self {
+        Self { body: body.map(Box::pin), record, context, _open: open }
     }
 }
 

@@ -105,12 +105,16 @@ mod h2;
 #[cfg(feature = "server")]
 mod handler;
 #[cfg(feature = "server")]
+mod head_timer;
+#[cfg(feature = "server")]
 mod peer_addr;
 #[cfg(feature = "server")]
 mod place;
 mod priority;
 #[cfg(feature = "proxy")]
 pub mod proxy;
+#[cfg(feature = "server")]
+mod rates;
 #[cfg(feature = "server")]
 mod record;
 #[cfg(feature = "server")]
@@ -140,6 +144,8 @@ pub use marcato_identity::{Identity, IdentityError, ServerIdentity};
 #[cfg(feature = "server")]
 pub use peer_addr::PeerAddr;
 pub use priority::{FieldError, PriorityField};
+#[cfg(feature = "server")]
+pub use rates::RateLimit;
 #[cfg(feature = "server")]
 pub use record::Record;
 #[cfg(feature = "server")]

@@ -5,6 +5,8 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Response, StatusCode};
 use marcato_identity::{IdentityError, ServerIdentity};
 use marcato_net::{LeanSocket, rustls};
 use rustls::ServerConfig;
@@ -20,6 +22,7 @@ use crate::config::Config;
 use crate::counters::{Counters, ServerCounters};
 use crate::handler::{BoxError, WebService};
 use crate::peer_addr::PeerAddr;
+use crate::rates::{Gate, Guest};
 use crate::record::Record;
 use crate::workers::Workers;
 use crate::{h1, h2};
@@ -40,11 +43,26 @@ pub(crate) struct Context {
     pub(crate) counters: Arc<Counters>,
     pub(crate) dates: Arc<Dates>,
     pub(crate) peer: PeerAddr,
+    /// Client whose rates are limited.
+    pub(crate) guest: Option<Guest>,
 }
 
 impl Context {
-    /// Logs a request that is over.
+    /// Returns the response to a request that comes too early: 429 (RFC 6585 §4).
+    pub(crate) fn too_many(&self) -> Option<Response<()>> {
+        let wait = self.guest.as_ref()?.request().err()?;
+        self.counters.over_rate();
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        self.dates.stamp(response.headers_mut());
+        Some(response)
+    }
+
+    /// Counts and logs a request that is over.
     pub(crate) fn log(&self, record: &Record) {
+        self.counters.ended();
         if let Some(log) = &self.config.log {
             log(&record.ended(Instant::now()));
         }
@@ -80,6 +98,7 @@ pub struct Server {
     dates: Arc<Dates>,
     connections: Arc<Semaphore>,
     workers: Option<Workers>,
+    gate: Option<Arc<Gate>>,
 }
 
 impl Default for Server {
@@ -97,7 +116,9 @@ impl Server {
     /// Creates a server for cleartext.
     pub fn with_config(config: Config) -> Self {
         let connections = config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
+        let gate = Gate::new(&config);
         Self {
+            gate,
             config: Arc::new(config),
             tls: None,
             counters: Arc::default(),
@@ -134,13 +155,25 @@ impl Server {
 
     /// Returns the counters since the server was created. Its clones share them.
     pub fn counters(&self) -> ServerCounters {
-        self.counters.snapshot()
+        let forgotten_addresses = self.gate.as_ref().map_or(0, |gate| gate.addresses().1);
+        ServerCounters { forgotten_addresses, ..self.counters.snapshot() }
     }
 
     /// Number of connections that are open.
     pub fn open_connections(&self) -> usize {
         let most = self.config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
         most.saturating_sub(self.connections.available_permits())
+    }
+
+    /// Number of requests that are not over.
+    pub fn open_requests(&self) -> usize {
+        let counters = self.counters.snapshot();
+        usize::try_from(counters.requests.saturating_sub(counters.ended)).unwrap_or(usize::MAX)
+    }
+
+    /// Number of addresses whose rates are in use.
+    pub fn known_addresses(&self) -> usize {
+        self.gate.as_ref().map_or(0, |gate| gate.addresses().0)
     }
 
     /// Serves connections until the future is dropped.
@@ -179,6 +212,13 @@ impl Server {
                 self.counters.crowded();
                 continue;
             };
+            let guest = match self.gate.as_ref().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
+                Ok(guest) => guest,
+                Err(refusal) => {
+                    self.counters.refused_entry(refusal);
+                    continue;
+                }
+            };
             let (server, service, mut ended) = (self.clone(), service.clone(), ended.clone());
             let shutdown: Shutdown = Box::pin(async move {
                 // The sender outlives the connections, unless the server was dropped.
@@ -187,7 +227,7 @@ impl Server {
             let seat = self.workers.as_ref().and_then(Workers::seat);
             let Some(seat) = seat else {
                 tasks.spawn(async move {
-                    server.connection(stream, PeerAddr(peer), service, shutdown).await;
+                    server.connection(stream, PeerAddr(peer), guest, service, shutdown).await;
                     drop(permit);
                 });
                 continue;
@@ -205,7 +245,9 @@ impl Server {
             tasks.spawn_on(
                 async move {
                     match TcpStream::from_std(stream) {
-                        Ok(stream) => server.connection(stream, PeerAddr(peer), service, shutdown).await,
+                        Ok(stream) => {
+                            server.connection(stream, PeerAddr(peer), guest, service, shutdown).await
+                        }
                         Err(error) => {
                             tracing::warn!(%error, "a connection could not be handed to its thread");
                             server.counters.failed_handshake();
@@ -221,8 +263,14 @@ impl Server {
         while tasks.join_next().await.is_some() {}
     }
 
-    async fn connection<S>(&self, stream: TcpStream, peer: PeerAddr, service: S, shutdown: Shutdown)
-    where
+    async fn connection<S>(
+        &self,
+        stream: TcpStream,
+        peer: PeerAddr,
+        guest: Option<Guest>,
+        service: S,
+        shutdown: Shutdown,
+    ) where
         S: WebService,
     {
         if let Err(error) = self.prepare(&stream) {
@@ -235,6 +283,7 @@ impl Server {
             counters: Arc::clone(&self.counters),
             dates: Arc::clone(&self.dates),
             peer,
+            guest,
         });
         let limit = self.config.limits.handshake;
         let (chunk, coupled) = (self.config.chunk, self.config.coupled);

@@ -131,6 +131,8 @@ pub(crate) enum End2 {
     Violation(Violation),
     #[error("the client did not begin with HTTP/2 in time")]
     Silent,
+    #[error("the head of a request took longer than allowed")]
+    SlowHead,
     #[error("the client took nothing for the time allowed")]
     Stuck,
     #[error("the connection did not end in time after it was told to")]
@@ -228,12 +230,12 @@ where
         if !self.inbox.is_empty() {
             return Ok(Poll::Ready(()));
         }
-        let (pending, look) = {
+        let (pending, look, head_since) = {
             let inner = self.wire.inner();
             if (inner.is_pending() || self.blocked) && inner.socket.poll_write_ready(cx)?.is_ready() {
                 return Ok(Poll::Ready(()));
             }
-            (inner.is_pending(), inner.socket.look())
+            (inner.is_pending(), inner.socket.look(), inner.head_since())
         };
         let now = Instant::now();
         let limits = &self.context.config.limits;
@@ -245,6 +247,11 @@ where
         if stuck_at.is_some_and(|at| now >= at) {
             self.context.counters.stuck();
             return Err(End2::Stuck);
+        }
+        let head_until = head_since.map(|since| since + limits.handshake);
+        if head_until.is_some_and(|at| now >= at) {
+            self.context.counters.slow_head();
+            return Err(End2::SlowHead);
         }
         if self.grace_until.is_some_and(|at| now >= at) {
             return Err(End2::Late);
@@ -261,8 +268,10 @@ where
             return Ok(Poll::Ready(()));
         }
         let far = now + limits.idle.max(limits.stall);
-        let next =
-            [look, stuck_at, self.grace_until, idle_until].into_iter().flatten().fold(far, Instant::min);
+        let next = [look, stuck_at, head_until, self.grace_until, idle_until]
+            .into_iter()
+            .flatten()
+            .fold(far, Instant::min);
         if self.timer.deadline() != next {
             self.timer.as_mut().reset(next);
         }
@@ -310,7 +319,10 @@ where
         let stage = Arc::new(Stage::new(bell, config.staged()));
         let record = Record::begin(&head, decision, self.context.peer);
         let mut stream = Stream::new(Sender::Head(respond), Arc::clone(&stage), record);
-        if config.guess.declines(&hints) {
+        if let Some(response) = self.context.too_many() {
+            stage.head(response, true);
+            stage.announce();
+        } else if config.guess.declines(&hints) {
             self.context.counters.declined();
             stage.head(declined(&self.context), true);
             stage.announce();
@@ -446,7 +458,11 @@ where
                 break;
             }
             let Some(grant) = self.books.accounts().exchange.grant(Amount::new(budget as u64)) else { break };
-            self.wire.inner().socket.grant(waiting);
+            {
+                let mut inner = self.wire.inner();
+                inner.socket.grant(waiting);
+                inner.granted();
+            }
             frames += 1;
             if let Err(error) = self.send(grant) {
                 tracing::debug!(stream = grant.stream.0, %error, "a response ended early");
@@ -590,15 +606,21 @@ where
         self.close_all();
         let Self { connection, wire, .. } = &mut self;
         let send = poll_fn(|cx| {
-            // The library writes GOAWAY, also after an error.
-            let _ = connection.poll_closed(cx);
-            let mut inner = wire.inner();
-            while inner.is_pending() {
-                if inner.flush()? == 0 && inner.socket.poll_write_ready(cx)?.is_pending() {
-                    return Poll::Pending;
+            loop {
+                // The library writes GOAWAY, also after an error.
+                let has_written_all = connection.poll_closed(cx).is_ready();
+                let mut inner = wire.inner();
+                let had_room = !inner.is_pending();
+                while inner.is_pending() {
+                    if inner.flush()? == 0 && inner.socket.poll_write_ready(cx)?.is_pending() {
+                        return Poll::Pending;
+                    }
+                }
+                // It waits for room if a flood has filled the wire with answers.
+                if has_written_all || had_room {
+                    return Poll::Ready(io::Result::Ok(()));
                 }
             }
-            Poll::Ready(io::Result::Ok(()))
         });
         let _ = tokio::time::timeout(LINGER, send).await;
         {

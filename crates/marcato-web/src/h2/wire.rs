@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use marcato_net::LeanSocket;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use crate::error_code::ErrorCode;
 use crate::frames::FrameReader;
@@ -17,6 +18,9 @@ const CONTROL: usize = 64 << 10;
 /// Most frames that carry signals between two requests. Browsers send six at the start and two for each
 /// request.
 const MAX_SIGNALS: u32 = 1000;
+/// Most SETTINGS and PING frames between two requests or pieces of content. Clients that measure the path
+/// send one PING for what they have received.
+const MAX_ANSWERS: u64 = 1000;
 
 /// Byte stream under the library of HTTP/2, shared with the task of the connection.
 ///
@@ -39,6 +43,10 @@ pub(super) struct Inner {
     pub(super) signals: Signals,
     /// Frames of signals since the latest request.
     frames: u32,
+    /// Frames that the library had to answer when the latest request came, or content was granted.
+    answered: u64,
+    /// Head of a request that is not complete, and the time at which it began.
+    head: Option<(u32, Instant)>,
     /// Error of the connection that the library does not see.
     violation: Option<Violation>,
 }
@@ -62,6 +70,8 @@ impl Wire {
             reader: FrameReader::new(FrameReader::MAX_FRAME_SIZE),
             signals,
             frames: 0,
+            answered: 0,
+            head: None,
             violation: None,
         })))
     }
@@ -110,6 +120,17 @@ impl Inner {
     /// Counts a request: a client may send more signals.
     pub(super) const fn requested(&mut self) {
         self.frames = 0;
+        self.granted();
+    }
+
+    /// Notes that content was granted: a client may send more frames that have to be answered.
+    pub(super) const fn granted(&mut self) {
+        self.answered = self.reader.counters().answered;
+    }
+
+    /// Time at which the head of a request began that is not complete.
+    pub(super) fn head_since(&self) -> Option<Instant> {
+        self.head.map(|(_, since)| since)
     }
 
     /// Returns the violation of the client, if there is one.
@@ -119,7 +140,7 @@ impl Inner {
 
     /// Reads the signals in bytes that go to the library.
     fn tap(&mut self, bytes: &[u8]) {
-        let Self { reader, signals, frames, violation, .. } = self;
+        let Self { reader, signals, frames, answered, head, violation, .. } = self;
         let result = reader.feed(bytes, |event| {
             *frames += 1;
             if let Err(error) = signals.event(event) {
@@ -129,7 +150,11 @@ impl Inner {
         if let Err(error) = result {
             violation.get_or_insert(Violation::Frame(error.code()));
         }
-        if *frames > MAX_SIGNALS {
+        *head = reader.open_head().map(|number| match *head {
+            Some((known, since)) if known == number => (number, since),
+            _ => (number, Instant::now()),
+        });
+        if *frames > MAX_SIGNALS || reader.counters().answered - *answered > MAX_ANSWERS {
             violation.get_or_insert(Violation::Flood);
         }
     }

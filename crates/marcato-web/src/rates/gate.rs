@@ -1,0 +1,84 @@
+//! Gate through which clients come, if their rates are limited.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ipnet::IpNet;
+use marcato_units::{Duration, Time};
+use tokio::time::Instant;
+
+use super::{Account, AddressLimits, Rates, Refusal};
+use crate::config::{Config, Limits};
+
+/// Gate of a server whose rates are limited.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    limits: AddressLimits,
+    trusted: Vec<IpNet>,
+    epoch: Instant,
+    rates: Mutex<Rates>,
+}
+
+impl Gate {
+    /// Creates the gate of a configuration; `None` if it limits no rate.
+    pub(crate) fn new(config: &Config) -> Option<Arc<Self>> {
+        let Limits { request_rate, connection_rate, open_per_address, addresses, connections, .. } =
+            config.limits;
+        let limits =
+            AddressLimits { requests: request_rate, connections: connection_rate, open: open_per_address };
+        if limits.is_none() {
+            return None;
+        }
+        // With as many addresses as connections there is always one to forget.
+        let rates = Mutex::new(Rates::new(limits, addresses.max(connections)));
+        Some(Arc::new(Self { limits, trusted: config.trusted.clone(), epoch: Instant::now(), rates }))
+    }
+
+    /// Lets a connection in, or tells why not. Connections of trusted addresses are not counted.
+    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Result<Option<Guest>, Refusal> {
+        let address = address.to_canonical();
+        if self.trusted.iter().any(|network| network.contains(&address)) {
+            return Ok(None);
+        }
+        let account = self.rates().open(self.now(), address)?;
+        Ok(Some(Guest { gate: Arc::clone(self), address, account }))
+    }
+
+    /// Number of addresses in the table, and of those that were forgotten before they were full again.
+    pub(crate) fn addresses(&self) -> (usize, u64) {
+        let rates = self.rates();
+        (rates.len(), rates.forgotten())
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+
+    fn rates(&self) -> MutexGuard<'_, Rates> {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connection of an address whose rates are limited. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    gate: Arc<Gate>,
+    address: IpAddr,
+    account: Arc<Account>,
+}
+
+impl Guest {
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// The time to wait, if the address makes requests too fast.
+    pub(crate) fn request(&self) -> Result<(), Duration> {
+        self.account.request(self.gate.now(), &self.gate.limits)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.gate.rates().close(self.address);
+    }
+}
