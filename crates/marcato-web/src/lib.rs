@@ -106,6 +106,8 @@ mod h2;
 mod handler;
 #[cfg(feature = "server")]
 mod head_timer;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "server")]
 mod peer_addr;
 #[cfg(feature = "server")]
@@ -141,6 +143,8 @@ pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
 pub use handler::{BoxError, Content, WebService};
 #[cfg(feature = "server")]
 pub use marcato_identity::{Identity, IdentityError, ServerIdentity};
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 #[cfg(feature = "server")]
 pub use peer_addr::PeerAddr;
 pub use priority::{FieldError, PriorityField};
