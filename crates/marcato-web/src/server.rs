@@ -246,7 +246,7 @@ impl Server {
                 async move {
                     match TcpStream::from_std(stream) {
                         Ok(stream) => {
-                            server.connection(stream, PeerAddr(peer), guest, service, shutdown).await
+                            server.connection(stream, PeerAddr(peer), guest, service, shutdown).await;
                         }
                         Err(error) => {
                             tracing::warn!(%error, "a connection could not be handed to its thread");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use marcato_units::Priority;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
@@ -57,13 +57,20 @@ impl<'a> Group<'a> {
         let Self { name, help, kind, unit, values } = self;
         let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
         for (labels, value) in values {
-            let mut one = family.encode_family(&labels)?;
-            match kind {
-                MetricType::Counter => one.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
-                _ => one.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX))?,
+            if labels.is_empty() {
+                write(&mut family, kind, value)?;
+            } else {
+                write(&mut family.encode_family(&labels)?, kind, value)?;
             }
         }
         Ok(())
+    }
+}
+
+fn write(encoder: &mut MetricEncoder<'_>, kind: MetricType, value: u64) -> fmt::Result {
+    match kind {
+        MetricType::Counter => encoder.encode_counter::<NoLabelSet, _, u64>(&value, None),
+        _ => encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX)),
     }
 }
 
