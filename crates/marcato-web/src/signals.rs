@@ -248,6 +248,12 @@ impl Signals {
         self.requests.get(&stream)?.evidence.guess
     }
 
+    /// True once guesses no longer count: the client has shown a signal of RFC 9218, so that an absent one
+    /// means the default.
+    pub const fn ignores_guesses(&self) -> bool {
+        self.extensible
+    }
+
     /// Number of open requests.
     pub fn open(&self) -> usize {
         self.requests.len()
@@ -490,6 +496,24 @@ mod tests {
         signals.update(update(1, "u=6")).unwrap();
         assert_eq!(changes(&mut signals), [(1, "u=1".into())]);
         assert_eq!(signals.response(StreamId(3), NONE, None), Err(UnknownRequest));
+    }
+
+    #[test]
+    fn guesses_count_until_the_client_has_shown_a_signal() {
+        let decisions = |guess: Option<Guess>, signal: bool| {
+            let mut signals = Signals::new(Protocol::Http2, 10);
+            if signal {
+                signals.request(StreamId(1), [b"u=1".as_slice()], None).unwrap();
+            }
+            let request = signals.request(StreamId(3), NONE, guess).unwrap();
+            let response = signals.response(StreamId(3), NONE, guess).unwrap();
+            (signals.ignores_guesses(), show(request), show(response))
+        };
+        let default = ("u=3".to_owned(), Source::Default);
+        assert_eq!(decisions(guess("u=5"), true), (true, default.clone(), default.clone()));
+        assert_eq!(decisions(None, true), (true, default.clone(), default));
+        let guessed = ("u=5".to_owned(), Source::Destination);
+        assert_eq!(decisions(guess("u=5"), false), (false, guessed.clone(), guessed));
     }
 
     #[test]

@@ -301,7 +301,8 @@ where
             let mut inner = self.wire.inner();
             inner.requested();
             let priority = head.headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
-            inner.signals.request(id, priority, config.guess.request(&hints))
+            let counts = !inner.signals.ignores_guesses();
+            inner.signals.request(id, priority, counts.then(|| config.guess.request(&hints)).flatten())
         };
         let Ok(decision) = decision else {
             // The library allows no more streams than the signals do, so this is never reached.
@@ -372,8 +373,12 @@ where
             let decision = {
                 let headers = response.headers();
                 let mut inner = self.wire.inner();
-                let guess = inner.signals.guess(id);
-                let guess = self.context.config.guess.response(guess, &response_hints(headers));
+                let guess = if inner.signals.ignores_guesses() {
+                    None
+                } else {
+                    let table = &self.context.config.guess;
+                    table.response(inner.signals.guess(id), &response_hints(headers))
+                };
                 let priority = headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
                 inner.signals.response(id, priority, guess).ok()
             };
