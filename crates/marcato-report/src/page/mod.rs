@@ -43,6 +43,7 @@ pub struct Page {
     banners: Vec<String>,
     summary: Vec<String>,
     sections: Vec<Section>,
+    without_script: bool,
 }
 
 impl Page {
@@ -76,6 +77,14 @@ impl Page {
     #[must_use]
     pub fn summary(mut self, text: impl Into<String>) -> Self {
         self.summary.push(text.into());
+        self
+    }
+
+    /// Leaves out the script that sorts tables, for pages that show what strangers have chosen: a
+    /// policy can then forbid all scripts.
+    #[must_use]
+    pub fn without_script(mut self) -> Self {
+        self.without_script = true;
         self
     }
 
@@ -137,7 +146,10 @@ impl Page {
         for (section, anchor) in self.sections.iter().zip(&anchors) {
             section.write(page, anchor, &looks)?;
         }
-        writeln!(page, "<script>\n{SCRIPT}</script>\n</body>\n</html>")
+        if !self.without_script {
+            writeln!(page, "<script>\n{SCRIPT}</script>")?;
+        }
+        writeln!(page, "</body>\n</html>")
     }
 
     /// An anchor for each section: its title in lower-case letters, digits and `-`. It differs from
@@ -213,6 +225,14 @@ mod tests {
         let html = Page::new("t").about("about").banner("mind <this>").to_html();
         let banner = html.find("mind &lt;this&gt;").unwrap();
         assert!(banner < html.find("about</p>").unwrap());
+    }
+
+    #[test]
+    fn a_page_without_script_has_none_and_links_are_escaped() {
+        let section = Section::new("s").link("a < b", "x?\"><script>");
+        let html = Page::new("t").section(section).without_script().to_html();
+        assert!(html.contains("<p><a href=\"x?&quot;&gt;&lt;script&gt;\">a &lt; b</a></p>"), "{html}");
+        assert!(!html.contains("<script") && html.ends_with("</body>\n</html>\n"));
     }
 
     #[test]

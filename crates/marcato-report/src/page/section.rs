@@ -19,6 +19,7 @@ pub struct Section {
 enum Block {
     Text(String),
     Code(String),
+    Link { text: String, target: String },
     Figure(Box<Figure>),
     Table(Table),
 }
@@ -40,6 +41,13 @@ impl Section {
     #[must_use]
     pub fn code(mut self, text: impl Into<String>) -> Self {
         self.blocks.push(Block::Code(text.into()));
+        self
+    }
+
+    /// Adds a link to a relative target.
+    #[must_use]
+    pub fn link(mut self, text: impl Into<String>, target: impl Into<String>) -> Self {
+        self.blocks.push(Block::Link { text: text.into(), target: target.into() });
         self
     }
 
@@ -82,6 +90,9 @@ impl Section {
                     for paragraph in text.split("\n\n").map(str::trim).filter(|text| !text.is_empty()) {
                         writeln!(page, "<p>{}</p>", escape(paragraph))?;
                     }
+                }
+                Block::Link { text, target } => {
+                    writeln!(page, "<p><a href=\"{}\">{}</a></p>", escape(target), escape(text))?;
                 }
                 Block::Code(text) => writeln!(page, "<pre>{}</pre>", escape(text))?,
                 Block::Figure(figure) => writeln!(
