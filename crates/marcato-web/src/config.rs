@@ -13,6 +13,7 @@ use marcato_units::Bytes;
 use crate::guess::GuessTable;
 use crate::rates::RateLimit;
 use crate::record::Record;
+use crate::trace::Traces;
 
 /// Receiver of the records of requests.
 pub type Log = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -49,6 +50,8 @@ pub struct Config {
     pub spawn: bool,
     /// Receiver of a record for each request.
     pub log: Option<Log>,
+    /// Traces of the last connections. Targets of requests are in them.
+    pub traces: Option<Traces>,
 }
 
 impl fmt::Debug for Config {
@@ -63,6 +66,7 @@ impl fmt::Debug for Config {
             .field("extended_connect", &self.extended_connect)
             .field("spawn", &self.spawn)
             .field("log", &self.log.is_some())
+            .field("traces", &self.traces)
             .finish()
     }
 }
@@ -123,7 +127,7 @@ impl Default for Limits {
 }
 
 impl Default for Config {
-    /// Coupled mode on connections that carry urgent and other responses, and no log.
+    /// Coupled mode on connections that carry urgent and other responses, no log and no traces.
     fn default() -> Self {
         Self {
             chunk: ChunkRule::default(),
@@ -135,6 +139,7 @@ impl Default for Config {
             extended_connect: false,
             spawn: false,
             log: None,
+            traces: None,
         }
     }
 }

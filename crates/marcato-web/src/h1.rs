@@ -26,6 +26,7 @@ use crate::head_timer::{HeadTimer, OpenRequest, Timed};
 use crate::priority::PriorityField;
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
+use crate::trace::Outcome;
 
 /// Serves a connection of HTTP/1.1 until it ends.
 ///
@@ -52,9 +53,9 @@ where
         async move {
             context.counters.requested();
             let (mut head, body) = request.into_parts();
-            let mut record = Record::begin(&head, decide(&head.headers), context.peer);
+            let mut record = Record::begin(&head, decide(&head.headers), &context);
             if let Some(response) = context.too_many() {
-                record.status = Some(response.status());
+                record.head(response.status(), None);
                 record.complete = true;
                 return Ok(response.map(|()| Logged::new(None, record, context, open)));
             }
@@ -73,7 +74,8 @@ where
                     response
                 }
             };
-            response.body_mut().record.status = Some(response.status());
+            let (status, length) = (response.status(), response.body().size_hint().exact());
+            response.body_mut().record.head(status, length);
             Ok::<_, Infallible>(response)
         }
     });
@@ -178,10 +180,15 @@ impl<B: HttpBody> HttpBody for Logged<B> {
         match &frame {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.remaining());
-                self.record.bytes += marcato_units::Bytes::new(bytes as u64);
+                let urgency = self.record.decision.parameters.urgency;
+                let level = self.context.config.levels().level(urgency);
+                self.record.passed(bytes, level);
                 self.record.complete = is_end;
             }
-            Some(Err(_)) => self.context.counters.failed(),
+            Some(Err(_)) => {
+                self.context.counters.failed();
+                self.record.trace_failure(Outcome::Failed);
+            }
             None => self.record.complete = true,
         }
         Poll::Ready(frame)

@@ -122,8 +122,12 @@ mod record;
 #[cfg(feature = "server")]
 mod server;
 mod signals;
+#[cfg(feature = "server")]
+mod trace;
 mod tree;
 mod update;
+#[cfg(feature = "watch")]
+mod watch;
 #[cfg(feature = "server")]
 mod workers;
 
@@ -155,7 +159,11 @@ pub use record::Record;
 #[cfg(feature = "server")]
 pub use server::Server;
 pub use signals::{Protocol, RequestError, SignalCounters, Signals, UnknownRequest, UpdateError};
+#[cfg(feature = "server")]
+pub use trace::Traces;
 pub use tree::{Dependency, Tree, TreeChange, TreeCounters, Weight};
 pub use update::{Http2UpdateError, Http3UpdateError, Update, Updates};
+#[cfg(feature = "watch")]
+pub use watch::{Watched, WatchedFuture};
 #[cfg(feature = "server")]
 pub use workers::Workers;

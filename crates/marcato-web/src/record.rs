@@ -10,6 +10,11 @@ use tokio::time::Instant;
 
 use crate::decision::Decision;
 use crate::peer_addr::PeerAddr;
+use crate::server::Context;
+use crate::trace::{Outcome, Traced};
+
+/// Path of the page that shows the traces.
+pub(crate) const WATCH: &str = "/.marcato/";
 
 /// Record of a request and its response, for the access log.
 ///
@@ -42,12 +47,15 @@ pub struct Record {
     pub complete: bool,
     asked_at: Instant,
     supplied_at: Option<Instant>,
+    trace: Option<Traced>,
 }
 
 impl Record {
-    pub(crate) fn begin(head: &Parts, decision: Decision, peer: PeerAddr) -> Self {
+    pub(crate) fn begin(head: &Parts, decision: Decision, context: &Context) -> Self {
+        // The page that shows the traces is not in them.
+        let trace = context.trace.as_ref().filter(|_| !head.uri.path().starts_with(WATCH));
         Self {
-            peer,
+            peer: context.peer,
             method: head.method.clone(),
             uri: head.uri.clone(),
             version: head.version,
@@ -60,16 +68,33 @@ impl Record {
             complete: false,
             asked_at: Instant::now(),
             supplied_at: None,
+            trace: trace.map(|trace| trace.request(head, decision)),
         }
     }
 
-    pub(crate) const fn decide(&mut self, decision: Decision) {
+    pub(crate) fn decide(&mut self, decision: Decision) {
         self.decision = decision;
+        if let Some(trace) = &self.trace {
+            trace.decided(decision);
+        }
+    }
+
+    /// Notes the head of the response: its status, and the length that it announces.
+    pub(crate) fn head(&mut self, status: StatusCode, length: Option<u64>) {
+        self.status = Some(status);
+        if let Some(trace) = &self.trace {
+            trace.head(status, length);
+        }
     }
 
     /// Notes that content could be sent from now on.
     pub(crate) fn supplied(&mut self, now: Instant) {
-        self.supplied_at.get_or_insert(now);
+        if self.supplied_at.is_none() {
+            self.supplied_at = Some(now);
+            if let Some(trace) = &self.trace {
+                trace.supplied(now);
+            }
+        }
     }
 
     /// Notes that bytes of content have been granted.
@@ -79,6 +104,29 @@ impl Record {
         if let Some(supplied_at) = self.supplied_at {
             self.waited.get_or_insert(now - supplied_at);
         }
+        if let Some(trace) = &self.trace {
+            trace.granted(now, bytes, level);
+        }
+    }
+
+    /// Notes that bytes of content have been passed to HTTP/1.1, which has no order.
+    pub(crate) fn passed(&mut self, bytes: usize, level: Priority) {
+        self.bytes += Bytes::new(bytes as u64);
+        if let Some(trace) = &self.trace {
+            trace.granted(Instant::now(), bytes, level);
+        }
+    }
+
+    /// Notes why the response ends early. The first reason is kept.
+    pub(crate) fn trace_failure(&self, outcome: Outcome) {
+        if let Some(trace) = &self.trace {
+            trace.ended(outcome);
+        }
+    }
+
+    /// Notes the end of the response.
+    pub(crate) fn trace_end(&self) {
+        self.trace_failure(if self.complete { Outcome::Complete } else { Outcome::Broken });
     }
 
     /// Returns the record at its end.

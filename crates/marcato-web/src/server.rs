@@ -24,6 +24,7 @@ use crate::handler::{BoxError, WebService};
 use crate::peer_addr::PeerAddr;
 use crate::rates::{Gate, Guest};
 use crate::record::Record;
+use crate::trace::ConnectionTrace;
 use crate::workers::Workers;
 use crate::{h1, h2};
 
@@ -45,6 +46,7 @@ pub(crate) struct Context {
     pub(crate) peer: PeerAddr,
     /// Client whose rates are limited.
     pub(crate) guest: Option<Guest>,
+    pub(crate) trace: Option<Arc<ConnectionTrace>>,
 }
 
 impl Context {
@@ -63,6 +65,7 @@ impl Context {
     /// Counts and logs a request that is over.
     pub(crate) fn log(&self, record: &Record) {
         self.counters.ended();
+        record.trace_end();
         if let Some(log) = &self.config.log {
             log(&record.ended(Instant::now()));
         }
@@ -284,6 +287,7 @@ impl Server {
             dates: Arc::clone(&self.dates),
             peer,
             guest,
+            trace: self.config.traces.as_ref().map(|traces| traces.connection(peer.0)),
         });
         let limit = self.config.limits.handshake;
         let (chunk, coupled) = (self.config.chunk, self.config.coupled);

@@ -36,6 +36,7 @@ use crate::handler::{Handling, Memory, WebService};
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
 use crate::signals::{Protocol, Signals};
+use crate::trace::Outcome;
 use granted::{Books, Granted};
 use inbox::{Bell, Inbox};
 pub(crate) use stage::Stage;
@@ -318,7 +319,7 @@ where
         }
         let bell = Bell::new(id, Arc::clone(&self.inbox));
         let stage = Arc::new(Stage::new(bell, config.staged()));
-        let record = Record::begin(&head, decision, self.context.peer);
+        let record = Record::begin(&head, decision, &self.context);
         let mut stream = Stream::new(Sender::Head(respond), Arc::clone(&stage), record);
         if let Some(response) = self.context.too_many() {
             stage.head(response, true);
@@ -385,7 +386,7 @@ where
             if let Some(decision) = decision {
                 stream.record.decide(decision);
             }
-            stream.record.status = Some(response.status());
+            stream.record.head(response.status(), content_length(response.headers()));
             stream.head(response, is_end)?;
             if is_end {
                 self.close(id, true);
@@ -414,6 +415,7 @@ where
             Some(End::Failed) => {
                 self.context.counters.failed();
                 stream.fail();
+                stream.record.trace_failure(Outcome::Failed);
                 self.close(id, false);
                 return Ok(());
             }
@@ -421,6 +423,7 @@ where
         if stream.poll_reset()? {
             self.context.counters.cancelled();
             self.resets += 1;
+            stream.record.trace_failure(Outcome::Reset);
             self.close(id, false);
             return Ok(());
         }
@@ -497,6 +500,11 @@ where
             self.books.accounts().exchange.set_rate(self.rate, chunk.wire);
         }
         inner.socket.couple(now, self.used);
+        if let Some(trace) = &self.context.trace
+            && let Some(state) = inner.socket.coupled()
+        {
+            trace.coupled(state.mode, state.cap);
+        }
         // A fast connection finds out by a write that blocks. Within a round nothing is written, so the
         // kernel is asked once.
         if chunk.slow && frames == 0 && !inner.socket.is_writable()? {

@@ -80,7 +80,7 @@ impl Stream {
         if let Sender::Head(sender) = &mut self.sender {
             let mut response = Response::new(());
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            self.record.status = Some(response.status());
+            self.record.head(response.status(), None);
             if sender.send_response(response, true).is_ok() {
                 return;
             }
