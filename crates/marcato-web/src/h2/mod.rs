@@ -617,6 +617,7 @@ where
             self.connection.abrupt_shutdown(reason);
         }
         self.close_all();
+        debug_assert!(self.books.accounts().exchange.outstanding().is_zero(), "no response is left");
         let Self { connection, wire, .. } = &mut self;
         let send = poll_fn(|cx| {
             loop {
