@@ -7,6 +7,8 @@ use serde::{Serialize, Serializer};
 /// Unit of a [`Row`](crate::Row)'s numbers. `kB` is 1000 bytes wherever Marcato prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
+    /// Microseconds.
+    Us,
     /// Milliseconds.
     Ms,
     /// Megabits (1 000 000 bits) per second.
@@ -27,6 +29,7 @@ impl Unit {
     /// Spelling of the unit in every output.
     pub const fn symbol(self) -> &'static str {
         match self {
+            Self::Us => "µs",
             Self::Ms => "ms",
             Self::MbitPerS => "Mbit/s",
             Self::BytesPerRtt => "B/RTT",

@@ -1,5 +1,5 @@
 //! Charts as SVG text: [bars](BarChart), [lines, steps and CCDFs](LineChart),
-//! [intervals](IntervalChart), [heat maps](HeatMap).
+//! [intervals](IntervalChart), [heat maps](HeatMap), [film strips](FilmStrip).
 //!
 //! A chart is filled by chained calls. It is then drawn by `to_svg`, or given to a
 //! [`Figure`](crate::Figure), whose report draws it. The image has its own title, axes with units
@@ -18,6 +18,7 @@ mod axis;
 mod bar;
 mod colour;
 mod drawing;
+mod film;
 mod frame;
 mod heat;
 mod interval;
@@ -30,6 +31,7 @@ pub use axis::Axis;
 pub use bar::{BarChart, Bars};
 pub use colour::Colour;
 pub use drawing::Drawing;
+pub use film::{FilmStrip, Jpeg};
 pub use heat::HeatMap;
 pub use interval::{Interval, IntervalChart};
 pub use line::{LineChart, Series};

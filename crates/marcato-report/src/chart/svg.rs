@@ -178,6 +178,26 @@ impl Svg {
         }
     }
 
+    /// Draws a JPEG image, given as base64, into a frame; `about` is its tooltip. Without an image the
+    /// frame is white.
+    pub(super) fn picture(
+        &mut self,
+        jpeg: Option<&str>,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        about: &str,
+    ) {
+        let place = format!(r#"x="{}" y="{}" width="{}" height="{}""#, Px(x), Px(y), Px(width), Px(height));
+        let title = format!("<title>{}</title>", escape(about));
+        let _ = writeln!(self.body, r##"<rect class="mc-axis" fill="#ffffff" {place}>{title}</rect>"##);
+        if let Some(jpeg) = jpeg {
+            let _ = writeln!(
+                self.body,
+                r#"<image {place} preserveAspectRatio="xMidYMin slice" href="data:image/jpeg;base64,{jpeg}">{title}</image>"#
+            );
+        }
+    }
+
     /// Draws a grey area behind the data.
     pub(super) fn shade(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let _ = writeln!(
