@@ -13,25 +13,92 @@ use marcato_net::rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::server::NAME;
+use super::site::{File, Site, letters};
+use super::weights::{Weighted, Weights};
 use crate::error::SimulationError;
 use crate::lab::failed;
 
 /// Bytes of the stylesheet.
 pub(super) const STYLE: u64 = 25_000;
-/// Path and bytes of each file of the page, and how the client asks for it: the field `priority` and the
-/// destination. The stylesheet is the last, and late.
-pub(super) const FILES: [(&str, u64, &str, &str); 5] = [
-    ("/analytics.js", 150_000, "u=5", "script"),
-    ("/1.jpg", 20_000, "u=5, i", "image"),
-    ("/2.jpg", 20_000, "u=5, i", "image"),
-    ("/3.jpg", 20_000, "u=5, i", "image"),
-    ("/late.css", STYLE, "u=0", "style"),
+/// File of the page, and how the client asks for it.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    name: &'static str,
+    length: u64,
+    urgency: u8,
+    incremental: bool,
+    destination: &'static str,
+}
+
+const fn image(name: &'static str) -> Asked {
+    Asked { name, length: 20_000, urgency: 5, incremental: true, destination: "image" }
+}
+
+/// Files of the page. The stylesheet is the last, and late.
+const FILES: [Asked; 5] = [
+    Asked { name: "analytics.js", length: 150_000, urgency: 5, incremental: false, destination: "script" },
+    image("1.jpg"),
+    image("2.jpg"),
+    image("3.jpg"),
+    Asked { name: "late.css", length: STYLE, urgency: 0, incremental: false, destination: "style" },
 ];
+
+/// The page's files, as the servers have them.
+pub(super) fn site() -> Site {
+    Site::new(FILES.map(|file| File::new(file.name, letters(file.length))))
+}
+
+/// Signals of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signalled {
+    /// The field `priority` of RFC 9218.
+    Header,
+    /// Weights and dependencies of RFC 7540.
+    Weights,
+    /// Field and weights, as Chromium sends them.
+    Both,
+    /// Neither. Servers know the destination and the content type.
+    Nothing,
+}
+
+impl Signalled {
+    pub(super) const ALL: [Self; 4] = [Self::Header, Self::Weights, Self::Both, Self::Nothing];
+
+    /// Name in row ids.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Weights => "weights",
+            Self::Both => "both",
+            Self::Nothing => "none",
+        }
+    }
+
+    /// Name for people.
+    pub(super) const fn title(self) -> &'static str {
+        match self {
+            Self::Header => "the field alone",
+            Self::Weights => "weights alone",
+            Self::Both => "field and weights",
+            Self::Nothing => "nothing",
+        }
+    }
+
+    const fn has_header(self) -> bool {
+        matches!(self, Self::Header | Self::Both)
+    }
+
+    const fn has_weights(self) -> bool {
+        matches!(self, Self::Weights | Self::Both)
+    }
+}
+
 /// Windows of the client: those of Chromium.
-const WINDOW: u32 = 6 << 20;
-const CONNECTION_WINDOW: u32 = 15 << 20;
+pub(super) const WINDOW: u32 = 6 << 20;
+pub(super) const CONNECTION_WINDOW: u32 = 15 << 20;
 /// Time for a server to begin to listen.
 const START: Duration = Duration::from_secs(5);
 
@@ -44,16 +111,26 @@ pub(super) struct Loaded {
     pub(super) all: Duration,
 }
 
+/// Opens a connection with TLS.
+pub(super) async fn secured(
+    addr: SocketAddr,
+    tls: Arc<ClientConfig>,
+) -> Result<TlsStream<TcpStream>, SimulationError> {
+    let stream = connect(addr).await?;
+    stream.set_nodelay(true).map_err(failed)?;
+    let name = ServerName::try_from(NAME).map_err(failed)?;
+    TlsConnector::from(tls).connect(name, stream).await.map_err(failed)
+}
+
 /// Loads the page once, on a new connection. The stylesheet is asked for after `delay`.
 pub(super) async fn load(
     addr: SocketAddr,
     tls: Arc<ClientConfig>,
     delay: Duration,
+    signalled: Signalled,
 ) -> Result<Loaded, SimulationError> {
-    let stream = connect(addr).await?;
-    stream.set_nodelay(true).map_err(failed)?;
-    let name = ServerName::try_from(NAME).map_err(failed)?;
-    let stream = TlsConnector::from(tls).connect(name, stream).await.map_err(failed)?;
+    let weights = Weights::default();
+    let stream = Weighted::new(secured(addr, tls).await?, weights.clone());
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(WINDOW).initial_connection_window_size(CONNECTION_WINDOW);
     let (client, connection) = builder.handshake::<_, Bytes>(stream).await.map_err(failed)?;
@@ -63,6 +140,12 @@ pub(super) async fn load(
     let mut reads = JoinSet::new();
     let began = Instant::now();
     let [early @ .., style] = FILES;
+    let ask = async |client: &mut SendRequest<Bytes>, file: Asked, reads: &mut JoinSet<Read>| {
+        if signalled.has_weights() {
+            weights.push(file.urgency);
+        }
+        ask(client, file, signalled, reads).await
+    };
     for file in early {
         ask(&mut client, file, &mut reads).await?;
     }
@@ -71,8 +154,8 @@ pub(super) async fn load(
     ask(&mut client, style, &mut reads).await?;
     let mut late = None;
     while let Some(read) = reads.join_next().await {
-        let (path, at) = read.map_err(failed)??;
-        if path == style.0 {
+        let (name, at) = read.map_err(failed)??;
+        if name == style.name {
             late = Some(at - asked);
         }
     }
@@ -93,25 +176,39 @@ async fn connect(addr: SocketAddr) -> Result<TcpStream, SimulationError> {
     }
 }
 
+/// Waits until a server listens.
+pub(super) fn listens(addr: SocketAddr) -> Result<(), SimulationError> {
+    let until = Instant::now() + START;
+    loop {
+        match std::net::TcpStream::connect_timeout(&addr, START) {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() > until => return Err(failed(error)),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
 type Read = Result<(&'static str, Instant), SimulationError>;
 
 /// Asks for a file, and reads it in a task.
 async fn ask(
     client: &mut SendRequest<Bytes>,
-    (path, length, priority, destination): (&'static str, u64, &str, &str),
+    Asked { name, length, urgency, incremental, destination }: Asked,
+    signalled: Signalled,
     reads: &mut JoinSet<Read>,
 ) -> Result<(), SimulationError> {
     poll_fn(|cx| client.poll_ready(cx)).await.map_err(failed)?;
-    let request = Request::get(format!("https://{NAME}{path}"))
-        .header("priority", priority)
-        .header("sec-fetch-dest", destination)
-        .body(())
-        .map_err(failed)?;
+    let mut request = Request::get(format!("https://{NAME}/{name}")).header("sec-fetch-dest", destination);
+    if signalled.has_header() {
+        let incremental = if incremental { ", i" } else { "" };
+        request = request.header("priority", format!("u={urgency}{incremental}"));
+    }
+    let request = request.body(()).map_err(failed)?;
     let (response, _) = client.send_request(request, true).map_err(failed)?;
     reads.spawn(async move {
         let response = response.await.map_err(failed)?;
         if !response.status().is_success() {
-            return Err(SimulationError::Lab(format!("{path}: status {}", response.status())));
+            return Err(SimulationError::Lab(format!("{name}: status {}", response.status())));
         }
         let (mut body, mut received) = (response.into_body(), 0);
         while let Some(data) = body.data().await {
@@ -120,9 +217,9 @@ async fn ask(
             received += data.len() as u64;
         }
         if received != length {
-            return Err(SimulationError::Lab(format!("{path}: {received} of {length} bytes")));
+            return Err(SimulationError::Lab(format!("{name}: {received} of {length} bytes")));
         }
-        Ok((path, Instant::now()))
+        Ok((name, Instant::now()))
     });
     Ok(())
 }

@@ -1,11 +1,20 @@
-//! The web plane: late stylesheets over HTTP/2 in a lab, beside other servers in the same run.
+//! The web plane over HTTP/2 beside other servers in the same run: late stylesheets, signals, and page
+//! loads of a browser.
 //!
 //! There is no such experiment in virtual time: what is measured is a real server over the kernel's TCP.
 
+mod browser;
 mod client;
 mod late;
 mod link;
+mod loads;
+mod page;
 mod server;
+mod signals;
+mod site;
+mod weights;
+
+use std::time::Duration;
 
 use marcato_report::{Config, Report, World};
 
@@ -21,7 +30,7 @@ impl Experiment for Web {
     }
 
     fn about(&self) -> &'static str {
-        "the web plane: a stylesheet that is asked for late, beside other servers"
+        "the web plane beside other servers: late stylesheets, and page loads of a browser"
     }
 
     fn worlds(&self) -> &'static [World] {
@@ -29,8 +38,36 @@ impl Experiment for Web {
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-        let answer = late::late(options, progress).map_err(|error| RunError::failed("web", error))?;
+        let failed = |error| RunError::failed("web", error);
+        let answers = [
+            late::late(options, progress).map_err(failed)?,
+            signals::signals(options, progress).map_err(failed)?,
+            loads::loads_of_browser(options, progress).map_err(failed)?,
+        ];
         let config = Config::new().set("loads", late::loads(options.quick));
-        Ok(crate::answer::report(self, config, options, [answer]))
+        Ok(crate::answer::report(self, config, options, answers))
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (values.get((values.len().max(1) - 1) / 2), values.get(values.len() / 2));
+    low.zip(high).map_or(f64::NAN, |(low, high)| f64::midpoint(*low, *high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0]), 2.5);
+        assert!(median([]).is_nan());
     }
 }

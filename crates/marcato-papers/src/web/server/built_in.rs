@@ -1,0 +1,74 @@
+//! Servers that are built into this program: the web plane, and hyper.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::Request;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use marcato_lab::Lab;
+use marcato_net::Coupling;
+use marcato_web::{Config, Server, ServerIdentity};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+
+use super::super::site::Site;
+use super::{Kind, Plan, Running};
+use crate::error::SimulationError;
+use crate::lab::{failed, on_host};
+
+/// Starts a server on a thread of its own.
+pub(super) fn start(
+    lab: &Lab,
+    plan: &Plan<'_>,
+    listener: std::net::TcpListener,
+) -> Result<Running, SimulationError> {
+    let presented = ServerIdentity::new(plan.identity).map_err(failed)?;
+    let (kind, site) = (plan.kind, plan.site.clone());
+    let (end, ended) = oneshot::channel();
+    let thread = on_host(lab, "server", plan.patience, move || async move {
+        let listener = TcpListener::from_std(listener).map_err(failed)?;
+        let served = async {
+            if kind == Kind::Hyper {
+                return hyper(listener, &presented, &site).await;
+            }
+            let mut config = Config::default();
+            if kind == Kind::Lean {
+                config.coupled = Coupling::Off;
+            }
+            let server = Server::with_config(config).identity(&presented).map_err(failed)?;
+            server.serve(listener, site).await;
+            Ok(())
+        };
+        tokio::select! {
+            served = served => served,
+            _ = ended => Ok(()),
+        }
+    })?;
+    Ok(Running::Thread { end: Some(end), thread: Some(thread) })
+}
+
+async fn hyper(
+    listener: TcpListener,
+    presented: &Arc<ServerIdentity>,
+    site: &Site,
+) -> Result<(), SimulationError> {
+    let mut tls = presented.server_tls(None).map_err(failed)?;
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(tls));
+    loop {
+        let (stream, _) = listener.accept().await.map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        let (acceptor, site) = (acceptor.clone(), site.clone());
+        tokio::spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let service = hyper::service::service_fn(|request: Request<hyper::body::Incoming>| {
+                let answer = site.answer(request.uri().path());
+                async { Ok::<_, Infallible>(answer) }
+            });
+            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            // A client that goes away ends its connection.
+            let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! nginx.
+
+use std::path::Path;
+use std::process::Command;
+
+use marcato_lab::Lab;
+use rustix::process::Signal;
+
+use super::super::site::TYPES;
+use super::{Plan, Running, files, inherited, program};
+use crate::error::SimulationError;
+
+/// Starts nginx with a socket that is open already, as it passes those on when it replaces itself.
+pub(super) fn start(
+    lab: &Lab,
+    plan: &Plan<'_>,
+    listener: &std::net::TcpListener,
+) -> Result<Running, SimulationError> {
+    // Small records and chunks: nothing that is less urgent is ahead by more than 4 kB.
+    let lean = "ssl_buffer_size 4k; http2_chunk_size 4k;";
+    let listen = plan.port.to_string();
+    let files = files(plan.site, plan.identity, |directory| configuration(directory, &listen, lean))?;
+    let mut command = command(files.path());
+    command.env("NGINX", format!("{};", inherited(listener)?));
+    // Killed, it would leave its workers behind.
+    program(lab, command, files, Signal::TERM)
+}
+
+fn command(files: &Path) -> Command {
+    let mut command = Command::new("nginx");
+    command.arg("-c").arg(files.join("configuration")).arg("-e").arg(files.join("errors"));
+    command
+}
+
+fn configuration(directory: &Path, listen: &str, more: &str) -> String {
+    let dir = directory.display();
+    let types: String =
+        TYPES.iter().map(|(extension, content_type)| format!("{content_type} {extension}; ")).collect();
+    format!(
+        "user root; worker_processes 1; daemon off; pid {dir}/pid; error_log {dir}/errors;
+        events {{}}
+        http {{
+            access_log off; keepalive_requests 1000000000; sendfile on; open_file_cache max=1000;
+            types {{ {types} }}
+            client_body_temp_path {dir}/a; proxy_temp_path {dir}/b; fastcgi_temp_path {dir}/c;
+            uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e;
+            server {{
+                listen {listen} ssl http2; root {dir}/site;
+                ssl_certificate {dir}/chain.pem; ssl_certificate_key {dir}/key.pem; ssl_protocols TLSv1.3;
+                {more}
+            }}
+        }}"
+    )
+}
