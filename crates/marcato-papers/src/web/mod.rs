@@ -1,14 +1,17 @@
-//! The web plane over HTTP/2 beside other servers in the same run: late stylesheets, signals, and page
-//! loads of a browser.
+//! The web plane over HTTP/2 beside other servers in the same run: late stylesheets, signals, page loads of a
+//! browser, and cost.
 //!
 //! There is no such experiment in virtual time: what is measured is a real server over the kernel's TCP.
 
 mod browser;
 mod client;
+mod cost;
+mod generator;
 mod late;
 mod link;
 mod loads;
 mod page;
+mod process;
 mod server;
 mod signals;
 mod site;
@@ -30,7 +33,7 @@ impl Experiment for Web {
     }
 
     fn about(&self) -> &'static str {
-        "the web plane beside other servers: late stylesheets, and page loads of a browser"
+        "the web plane beside other servers: late stylesheets, page loads of a browser, and cost"
     }
 
     fn worlds(&self) -> &'static [World] {
@@ -43,6 +46,7 @@ impl Experiment for Web {
             late::late(options, progress).map_err(failed)?,
             signals::signals(options, progress).map_err(failed)?,
             loads::loads_of_browser(options, progress).map_err(failed)?,
+            cost::cost(options, progress).map_err(failed)?,
         ];
         let config = Config::new().set("loads", late::loads(options.quick));
         Ok(crate::answer::report(self, config, options, answers))

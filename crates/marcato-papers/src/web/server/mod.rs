@@ -25,6 +25,8 @@ use super::site::Site;
 use crate::error::SimulationError;
 use crate::lab::failed;
 
+pub(super) use nginx::worker as nginx_worker;
+
 /// Name in the servers' certificate.
 pub(super) const NAME: &str = "web.marcato";
 /// Connections that wait to be accepted.

@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use marcato_lab::Lab;
+use marcato_web::Identity;
 use rustix::process::Signal;
+use tempfile::TempDir;
 
-use super::super::site::TYPES;
+use super::super::site::{Site, TYPES};
 use super::{Plan, Running, files, inherited, program};
 use crate::error::SimulationError;
 
@@ -24,6 +26,17 @@ pub(super) fn start(
     command.env("NGINX", format!("{};", inherited(listener)?));
     // Killed, it would leave its workers behind.
     program(lab, command, files, Signal::TERM)
+}
+
+/// Files of nginx with one worker and its defaults, at an address.
+pub(in super::super) fn worker(
+    site: &Site,
+    identity: &Identity,
+    listen: &str,
+) -> Result<(TempDir, Command), SimulationError> {
+    let files = files(site, identity, |directory| configuration(directory, listen, ""))?;
+    let command = command(files.path());
+    Ok((files, command))
 }
 
 fn command(files: &Path) -> Command {
