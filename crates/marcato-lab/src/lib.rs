@@ -3,7 +3,8 @@
 //! A [`Link`] is one direction: a queue, a transmitter with a rate or a trace, loss, and a line with
 //! delay and jitter. It has no clock and no socket, so that it can be checked in virtual time. A
 //! [`UdpLink`] puts two of them between a client and a server on real UDP sockets. It needs no
-//! privileges, and is transparent to the program under test, which only sends to another port.
+//! privileges, and is transparent to the program under test, which only sends to another port. A
+//! [`TcpLink`] does the same for TCP, with bytes in the place of packets.
 //!
 //! ```
 //! use marcato_lab::{LinkConfig, UdpLink};
@@ -50,6 +51,7 @@ mod prompt;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "system calls without a safe form")]
 mod sys;
+mod tcp;
 #[cfg(target_os = "linux")]
 mod tun;
 mod udp;
@@ -80,6 +82,7 @@ pub use packet_log::{PACKET_COLUMNS, PacketLog};
 pub use plan::{MAX_NODES, PlanError};
 #[cfg(target_os = "linux")]
 pub use prompt::Prompt;
+pub use tcp::TcpLink;
 pub use udp::{OpenError, Port, UdpLink};
 #[cfg(target_os = "linux")]
 pub use wiring::WiringError;

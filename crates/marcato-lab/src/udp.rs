@@ -32,8 +32,10 @@ pub enum OpenError {
     #[error("a link needs a port: give at least one")]
     NoPort,
     /// The system gives no socket on the server's address.
-    #[error("cannot open a udp socket at {addr} for the emulated link: {source}")]
+    #[error("cannot open a {protocol} socket at {addr} for the emulated link: {source}")]
     Socket {
+        /// Protocol of the socket.
+        protocol: &'static str,
         /// Address requested.
         addr: SocketAddr,
         /// Error of the system.
@@ -121,7 +123,7 @@ impl UdpLink {
         let (mut pairs, mut addrs) = (Vec::new(), Vec::new());
         for port in ports {
             let beside = SocketAddr::new(port.server.ip(), 0);
-            let failed = |source| OpenError::Socket { addr: beside, source };
+            let failed = |source| OpenError::Socket { protocol: "udp", addr: beside, source };
             let outside = bind(beside).await.map_err(failed)?;
             let inside = bind(beside).await.map_err(failed)?;
             // A connected socket receives from the server only.
