@@ -13,7 +13,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 # Status 1 is a value outside its band: there is a report all the same.
-demo: prepare ## Load a web page over real QUIC through an emulated link: FIFO against Marcato (under a minute)
+demo: prepare ## Load web pages over real QUIC and HTTP/2 through an emulated link: FIFO against Marcato (under a minute)
 	$(CARGO) build --release --locked -p marcato-cli
 	@./target/release/marcato demo --out $(OUT)/demo
 

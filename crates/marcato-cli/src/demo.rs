@@ -1,11 +1,13 @@
 //! `marcato demo`: the web page of the CATS paper and a periodic source over real QUIC sockets,
-//! through an emulated link.
+//! through an emulated link; and a page over HTTP/2.
 //!
 //! Sender, link and receiver run in this process, each on its own sockets of the loopback
 //! interface. All times are therefore of one clock.
 
 #[cfg(target_os = "linux")]
 mod kernel;
+#[cfg(target_os = "linux")]
+mod web;
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -149,7 +151,7 @@ pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoEr
     let loads = runtime.block_on(all(asked))?;
     let mut parts = Vec::from(parts(&loads));
     #[cfg(target_os = "linux")]
-    parts.push(kernel::part(asked));
+    parts.extend([web::part(asked), kernel::part(asked)]);
     let options = RunOptions::repeated(asked.seed, asked.loads)?.in_world(World::Lab);
     let rows = parts.iter().flat_map(|part| part.rows.iter().cloned());
     let document = Document::new("demo", &options).config(settings(asked)).with_rows(rows);
@@ -333,6 +335,7 @@ struct Part {
     title: &'static str,
     text: String,
     rows: Vec<Row>,
+    figures: Vec<Figure>,
 }
 
 fn took(loads: &[Load]) -> Samples {
@@ -413,8 +416,9 @@ fn parts(loads: &[Vec<Load>; 2]) -> [Part; 4] {
                    a group."
                 .to_owned(),
             rows: page,
+            figures: vec![],
         },
-        Part { title: "User-visible times", text: String::new(), rows: user },
+        Part { title: "User-visible times", text: String::new(), rows: user, figures: vec![] },
         Part {
             title: "The periodic source: message completion time, one way",
             text: format!(
@@ -422,8 +426,9 @@ fn parts(loads: &[Vec<Load>; 2]) -> [Part; 4] {
                  end. With a delay of {DELAY:?}, none can take less than about 51 ms.",
             ),
             rows: source,
+            figures: vec![],
         },
-        Part { title: "The link", text: String::new(), rows: network },
+        Part { title: "The link", text: String::new(), rows: network, figures: vec![] },
     ]
 }
 
@@ -511,7 +516,7 @@ fn number(value: f64) -> String {
 
 fn page(asked: &Demo, loads: &[Vec<Load>; 2], parts: &[Part], document: &Document) -> Page {
     let about = "The web page of CATS and a periodic source use real QUIC sockets of this host, through an \
-                 emulated link of 2 Mbit/s and 50 ms each way. First come, first served is compared with \
+                 emulated link of 2 Mbit/s and 50 ms each way. A page over HTTP/2 uses such a link, too. First come, first served is compared with \
                  Marcato. The run is in real time: its values vary with the machine's other load.";
     let page = Page::new("Marcato: what matters first")
         .about(about)
@@ -540,11 +545,21 @@ fn page(asked: &Demo, loads: &[Vec<Load>; 2], parts: &[Part], document: &Documen
             [Cell::text(one.what), Cell::text(unit)].into_iter().chain(cells).collect::<Vec<_>>()
         });
         let table = page::Table::new(part.title).columns(columns).rows(rows);
-        page.section(page::Section::new(part.title).text(&part.text).table(table))
+        let section = page::Section::new(part.title).text(&part.text).table(table);
+        page.section(part.figures.iter().cloned().fold(section, page::Section::figure))
     });
     let said =
         document.settings().iter().map(|(key, value)| format!("{key} = {value}\n")).collect::<String>();
     page.section(page::Section::new("Configuration").code(said))
+}
+
+/// Queue discipline, as a scenario names it.
+#[cfg(target_os = "linux")]
+fn queue(asked: &Demo) -> String {
+    match asked.queue {
+        QueueName::Droptail => format!("{{ kind = \"droptail\", limit = \"{} B\" }}", BUFFER.get()),
+        QueueName::Codel => "\"codel\"".to_owned(),
+    }
 }
 
 fn settings(asked: &Demo) -> Settings {

@@ -53,8 +53,22 @@ fn both_schemes_deliver_page_and_source_no_faster_than_the_link() {
         }
         false => assert!(!rustix::process::geteuid().is_root(), "{said}"),
     }
+    // Over HTTP/2, by the client that there is. A page in a browser has 332 kB.
+    let browser = rows.iter().any(|row| row["id"] == "demo.web.load.marcato");
+    for scheme in ["fifo", "marcato"] {
+        if browser {
+            assert!(value(&format!("demo.web.load.{scheme}")) >= 300.0 + 332_000.0 * 0.004);
+        } else {
+            assert!(value(&format!("demo.web.late.{scheme}")) >= 100.0 + 25_000.0 * 0.004);
+        }
+    }
     let html = std::fs::read_to_string(out.join("report.html")).unwrap();
-    assert!(html.matches("<svg").count() == 3 && !html.contains("src="), "it needs nothing from outside");
+    let charts = if browser { 4 } else { 3 };
+    assert!(
+        html.matches("<svg").count() == charts && !html.contains("src="),
+        "it needs nothing from outside"
+    );
+    assert_eq!(out.join("film.svg").exists(), browser);
     for word in [" paper", ">paper", ">band", "unclaimed"] {
         assert!(!html.split("<script>").next().unwrap().contains(word), "a demo reproduces no paper: {word}");
     }

@@ -7,8 +7,8 @@ use marcato_report::{Row, Unit};
 use marcato_scenario::Scenario;
 use marcato_units::{Priority, Time};
 
-use super::{BUFFER, DELAY, Part, RATE, Scheme};
-use crate::arguments::{Demo, QueueName};
+use super::{DELAY, Part, RATE, Scheme, queue};
+use crate::arguments::Demo;
 use crate::progress::Bar;
 
 /// Most loads with each scheme. Each takes the time of its scenario.
@@ -26,7 +26,7 @@ pub(super) fn part(asked: &Demo) -> Part {
         }
         Err(problem) => (Vec::new(), format!("Kernel TCP was left out: {problem}")),
     };
-    Part { title: TITLE, text, rows }
+    Part { title: TITLE, text, rows, figures: vec![] }
 }
 
 /// Completion of each group in ms, for each load of each scheme.
@@ -70,10 +70,7 @@ fn scenario(asked: &Demo, scheme: Scheme) -> String {
         Scheme::Fifo => "feeder = \"fifo\"",
         Scheme::Marcato => "feeder = \"conductor\"\npreset = \"marcato\"",
     };
-    let queue = match asked.queue {
-        QueueName::Droptail => format!("{{ kind = \"droptail\", limit = \"{} B\" }}", BUFFER.get()),
-        QueueName::Codel => "\"codel\"".to_owned(),
-    };
+    let queue = queue(asked);
     let messages = ORDER.map(|priority| {
         let (group, size) = (priority.index(), GROUPS[priority.index()].get());
         format!("{{ name = \"p{group}\", size = \"{size} B\", priority = \"p{group}\" }}")
@@ -127,6 +124,7 @@ fn rows(loads: &Loads) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::QueueName;
 
     #[test]
     fn the_scenario_is_the_page_with_each_queue_and_scheme() {

@@ -17,7 +17,7 @@ use super::client::listens;
 use super::generator::Connections;
 use super::median;
 use super::process::Process;
-use super::server::{Kind, identity, is_installed, nginx_worker};
+use super::server::{Kind, identity, is_installed, plain_nginx};
 use super::site::{File, Site, letters};
 use crate::answer::{Answer, TOO_SHORT};
 use crate::error::SimulationError;
@@ -122,7 +122,9 @@ impl Shared {
         drop(free);
         let (files, command, signal) = match kind {
             Kind::Nginx => {
-                let (files, command) = nginx_worker(&self.site, &self.identity, &addr.to_string())?;
+                // As many as `marcato serve` has threads.
+                let workers = std::thread::available_parallelism().map_or(1, usize::from);
+                let (files, command) = plain_nginx(&self.site, &self.identity, &addr.to_string(), workers)?;
                 // Killed, it would leave its workers behind.
                 (files, command, Signal::TERM)
             }
@@ -142,8 +144,6 @@ impl Shared {
         command.arg("serve").arg(files.path().join("site")).args(["--quiet", "--listen", &addr.to_string()]);
         command.arg("--cert").arg(files.path().join("chain.pem"));
         command.arg("--key").arg(files.path().join("key.pem"));
-        // As many as nginx's workers.
-        command.env("TOKIO_WORKER_THREADS", "1");
         Ok((files, command))
     }
 }

@@ -6,6 +6,7 @@
 mod browser;
 mod client;
 mod cost;
+mod demo;
 mod generator;
 mod late;
 mod link;
@@ -20,6 +21,8 @@ mod weights;
 use std::time::Duration;
 
 use marcato_report::{Config, Report, World};
+
+pub use demo::{Emulation, PageLoad, WebDemo, WebDemoError, WebLoads};
 
 use crate::{Experiment, Progress, RunError, RunOptions};
 

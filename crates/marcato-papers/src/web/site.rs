@@ -48,29 +48,38 @@ impl File {
 
 /// Files of a site. As a service it answers from memory.
 #[derive(Clone, Debug)]
-pub(super) struct Site(Arc<[File]>);
+pub(super) struct Site {
+    files: Arc<[File]>,
+    /// Value of the field `priority` of each response.
+    priority: Option<&'static str>,
+}
 
 impl Site {
     pub(super) fn new(files: impl IntoIterator<Item = File>) -> Self {
-        Self(files.into_iter().collect())
+        Self { files: files.into_iter().collect(), priority: None }
+    }
+
+    /// Sets the field `priority` of each response, which replaces what clients ask for (RFC 9218 §8).
+    pub(super) fn with_priority(self, priority: &'static str) -> Self {
+        Self { priority: Some(priority), ..self }
     }
 
     #[cfg(test)]
     pub(super) fn files(&self) -> &[File] {
-        &self.0
+        &self.files
     }
 
     /// Writes the files into a directory.
     pub(super) fn write(&self, directory: &Path) -> Result<(), SimulationError> {
         let write = |file: &File| std::fs::write(directory.join(&file.name), &file.content);
-        self.0.iter().try_for_each(write).map_err(failed)
+        self.files.iter().try_for_each(write).map_err(failed)
     }
 
     /// Answers a request from memory.
     pub(super) fn answer(&self, path: &str) -> Response<Full<Bytes>> {
         let name = path.trim_start_matches('/');
         let name = if name.is_empty() { "index.html" } else { name };
-        let found = self.0.iter().find(|file| file.name == name);
+        let found = self.files.iter().find(|file| file.name == name);
         let mut response =
             Response::new(Full::new(found.map(|file| file.content.clone()).unwrap_or_default()));
         match found {
@@ -79,6 +88,9 @@ impl Site {
                 response.headers_mut().insert(header::CONTENT_TYPE, value);
             }
             None => *response.status_mut() = StatusCode::NOT_FOUND,
+        }
+        if let Some(priority) = self.priority {
+            response.headers_mut().insert("priority", header::HeaderValue::from_static(priority));
         }
         response
     }

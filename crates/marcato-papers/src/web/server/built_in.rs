@@ -1,6 +1,7 @@
 //! Servers that are built into this program: the web plane, and hyper.
 
 use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use http::Request;
@@ -17,6 +18,9 @@ use super::{Kind, Plan, Running};
 use crate::error::SimulationError;
 use crate::lab::{failed, on_host};
 
+/// Field `priority` of responses that leave in the order of their requests.
+const EQUAL: &str = "u=3, i=?0";
+
 /// Starts a server on a thread of its own.
 pub(super) fn start(
     lab: &Lab,
@@ -27,25 +31,52 @@ pub(super) fn start(
     let (kind, site) = (plan.kind, plan.site.clone());
     let (end, ended) = oneshot::channel();
     let thread = on_host(lab, "server", plan.patience, move || async move {
-        let listener = TcpListener::from_std(listener).map_err(failed)?;
-        let served = async {
-            if kind == Kind::Hyper {
-                return hyper(listener, &presented, &site).await;
-            }
-            let mut config = Config::default();
-            if kind == Kind::Lean {
-                config.coupled = Coupling::Off;
-            }
-            let server = Server::with_config(config).identity(&presented).map_err(failed)?;
-            server.serve(listener, site).await;
-            Ok(())
-        };
-        tokio::select! {
-            served = served => served,
-            _ = ended => Ok(()),
-        }
+        serve(kind, listener, &presented, site, ended).await
     })?;
     Ok(Running::Thread { end: Some(end), thread: Some(thread) })
+}
+
+/// Starts a server on the loopback interface of this host. Its port and congestion control are the system's.
+pub(in super::super) fn start_here(plan: &Plan<'_>) -> Result<(Running, SocketAddr), SimulationError> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let presented = ServerIdentity::new(plan.identity).map_err(failed)?;
+    let (kind, site) = (plan.kind, plan.site.clone());
+    let (end, ended) = oneshot::channel();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        runtime.block_on(serve(kind, listener, &presented, site, ended))
+    });
+    Ok((Running::Thread { end: Some(end), thread: Some(thread) }, addr))
+}
+
+/// Serves a site until the other end of the channel is dropped.
+async fn serve(
+    kind: Kind,
+    listener: std::net::TcpListener,
+    presented: &Arc<ServerIdentity>,
+    site: Site,
+    ended: oneshot::Receiver<()>,
+) -> Result<(), SimulationError> {
+    let listener = TcpListener::from_std(listener).map_err(failed)?;
+    let served = async {
+        if kind == Kind::Hyper {
+            return hyper(listener, presented, &site).await;
+        }
+        let mut config = Config::default();
+        if kind != Kind::Marcato {
+            config.coupled = Coupling::Off;
+        }
+        let site = if kind == Kind::Fifo { site.with_priority(EQUAL) } else { site };
+        let server = Server::with_config(config).identity(presented).map_err(failed)?;
+        server.serve(listener, site).await;
+        Ok(())
+    };
+    tokio::select! {
+        served = served => served,
+        _ = ended => Ok(()),
+    }
 }
 
 async fn hyper(

@@ -25,7 +25,8 @@ use super::site::Site;
 use crate::error::SimulationError;
 use crate::lab::failed;
 
-pub(super) use nginx::worker as nginx_worker;
+pub(super) use built_in::start_here;
+pub(super) use nginx::plain as plain_nginx;
 
 /// Name in the servers' certificate.
 pub(super) const NAME: &str = "web.marcato";
@@ -39,6 +40,8 @@ pub(super) enum Kind {
     Marcato,
     /// The web plane without coupled mode.
     Lean,
+    /// The web plane with all responses of one urgency, and without coupled mode: first come, first served.
+    Fifo,
     /// hyper as it is: the same service, with the library's own order.
     Hyper,
     /// nginx with small records and chunks, if it is installed.
@@ -58,6 +61,7 @@ impl Kind {
         match self {
             Self::Marcato => "marcato",
             Self::Lean => "lean",
+            Self::Fifo => "fifo",
             Self::Hyper => "hyper",
             Self::Nginx => "nginx",
             Self::H2o => "h2o",
@@ -70,6 +74,7 @@ impl Kind {
         match self {
             Self::Marcato => "Marcato",
             Self::Lean => "Marcato without coupled mode",
+            Self::Fifo => "FIFO",
             Self::Hyper => "hyper",
             Self::Nginx => "nginx",
             Self::H2o => "h2o",
@@ -84,7 +89,7 @@ impl Kind {
             Self::H2o => &["h2o"],
             // It takes no open socket, so its routes choose the congestion control.
             Self::Caddy => &["caddy", "ip"],
-            Self::Marcato | Self::Lean | Self::Hyper => &[],
+            Self::Marcato | Self::Lean | Self::Fifo | Self::Hyper => &[],
         }
     }
 
@@ -156,7 +161,7 @@ pub(super) fn start(lab: &Lab, plan: &Plan<'_>) -> Result<Running, SimulationErr
     match plan.kind {
         Kind::Nginx => nginx::start(lab, plan, &listener),
         Kind::H2o => h2o::start(lab, plan, &listener),
-        Kind::Marcato | Kind::Lean | Kind::Hyper | Kind::Caddy => built_in::start(lab, plan, listener),
+        _ => built_in::start(lab, plan, listener),
     }
 }
 

@@ -21,20 +21,21 @@ pub(super) fn start(
     // Small records and chunks: nothing that is less urgent is ahead by more than 4 kB.
     let lean = "ssl_buffer_size 4k; http2_chunk_size 4k;";
     let listen = plan.port.to_string();
-    let files = files(plan.site, plan.identity, |directory| configuration(directory, &listen, lean))?;
+    let files = files(plan.site, plan.identity, |directory| configuration(directory, &listen, 1, lean))?;
     let mut command = command(files.path());
     command.env("NGINX", format!("{};", inherited(listener)?));
     // Killed, it would leave its workers behind.
     program(lab, command, files, Signal::TERM)
 }
 
-/// Files of nginx with one worker and its defaults, at an address.
-pub(in super::super) fn worker(
+/// nginx with its defaults, at an address: its files, and the command that starts it.
+pub(in super::super) fn plain(
     site: &Site,
     identity: &Identity,
     listen: &str,
+    workers: usize,
 ) -> Result<(TempDir, Command), SimulationError> {
-    let files = files(site, identity, |directory| configuration(directory, listen, ""))?;
+    let files = files(site, identity, |directory| configuration(directory, listen, workers, ""))?;
     let command = command(files.path());
     Ok((files, command))
 }
@@ -45,12 +46,12 @@ fn command(files: &Path) -> Command {
     command
 }
 
-fn configuration(directory: &Path, listen: &str, more: &str) -> String {
+fn configuration(directory: &Path, listen: &str, workers: usize, more: &str) -> String {
     let dir = directory.display();
     let types: String =
         TYPES.iter().map(|(extension, content_type)| format!("{content_type} {extension}; ")).collect();
     format!(
-        "user root; worker_processes 1; daemon off; pid {dir}/pid; error_log {dir}/errors;
+        "user root; worker_processes {workers}; daemon off; pid {dir}/pid; error_log {dir}/errors;
         events {{}}
         http {{
             access_log off; keepalive_requests 1000000000; sendfile on; open_file_cache max=1000;
