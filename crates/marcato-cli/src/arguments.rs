@@ -69,13 +69,14 @@ pub(crate) enum Command {
   marcato validate --repeat 5 --out out/validate")]
     Validate(Validate),
 
-    /// Loads a web page over real QUIC through an emulated link, first come first served and with
-    /// Marcato
+    /// Loads web pages over real QUIC and HTTP/2 through an emulated link, first come first served
+    /// and with Marcato
     ///
-    /// The page is that of the CATS paper, beside a source of small critical messages; the link is
-    /// emulated between UDP sockets of this host and needs no privileges. The exit status is 0 when
-    /// urgent data arrived earlier with Marcato, 1 when it did not, and 2 when nothing could be
-    /// run.
+    /// Over QUIC the page is that of the CATS paper, beside a source of small critical messages.
+    /// Over HTTP/2 Chromium loads a page where it is installed, and a client that is built in where
+    /// not. Links are emulated on this host and need no privileges; where there can be network
+    /// namespaces, HTTP/2 crosses one between them. The exit status is 0 when urgent data arrived
+    /// earlier with Marcato, 1 when it did not, and 2 when nothing could be run.
     #[command(after_help = "Examples:
   marcato demo --out out/demo
   marcato demo --loads 10 --queue droptail --loss 0.02")]

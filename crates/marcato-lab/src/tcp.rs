@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::OpenError;
 
 /// Payload of a segment, and the bytes that TCP and IP add to it.
-const SEGMENT: usize = 1400;
+const SEGMENT: u16 = 1400;
 const HEADERS: usize = 52;
 /// Lateness of a timer that the transmitter makes up for.
 const LATE: Duration = Duration::from_millis(5);
@@ -25,7 +25,10 @@ const LATE: Duration = Duration::from_millis(5);
 ///
 /// It carries bytes, not packets, as it ends the connections of both sides: none is lost, and a queue
 /// that is full stops its sender. Congestion control sees the loopback interface alone. All connections
-/// share the link. It needs no privileges, unlike a [`Lab`](crate::Lab).
+/// share the link. It needs no privileges, unlike a lab.
+///
+/// A server that sizes its writes by the delivery rate takes the link for the loopback interface, too:
+/// its chunks should have one [`SEGMENT`](Self::SEGMENT).
 #[derive(Debug)]
 pub struct TcpLink {
     addr: SocketAddr,
@@ -33,6 +36,9 @@ pub struct TcpLink {
 }
 
 impl TcpLink {
+    /// Payload of a segment, for the server and for clients.
+    pub const SEGMENT: Bytes = Bytes::new(SEGMENT as u64);
+
     /// Opens a link to `server`, at a port that the system chooses. Each direction has this rate and
     /// delay, and each connection a queue of about `buffer` in front of it.
     ///
@@ -71,7 +77,7 @@ impl Drop for TcpLink {
 fn size(socket: &SockRef<'_>, buffer: Bytes) -> io::Result<()> {
     // The system doubles what it is asked for, and uses a half of it for its own records.
     socket.set_recv_buffer_size(usize::try_from(buffer.get()).unwrap_or(usize::MAX))?;
-    socket.set_tcp_mss(u32::try_from(SEGMENT).unwrap_or(u32::MAX))
+    socket.set_tcp_mss(SEGMENT.into())
 }
 
 fn listen(addr: SocketAddr, buffer: Bytes) -> io::Result<TcpListener> {
@@ -146,7 +152,7 @@ async fn pump(from: OwnedReadHalf, mut to: OwnedWriteHalf, line: &Line) {
                 break;
             }
             let mut free = line.turn().await;
-            let mut segment = vec![0; SEGMENT];
+            let mut segment = vec![0; SEGMENT.into()];
             let read = match from.try_read(&mut segment) {
                 Ok(0) => break,
                 Ok(read) => read,

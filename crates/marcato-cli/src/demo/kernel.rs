@@ -12,7 +12,7 @@ use crate::arguments::Demo;
 use crate::progress::Bar;
 
 /// Most loads with each scheme. Each takes the time of its scenario.
-const MOST_LOADS: u64 = 3;
+const MOST_LOADS: u64 = 2;
 
 /// Loads the page over the kernel's CUBIC, first come first served and by a Conductor. Where there can
 /// be no lab, the part says why it has no rows.

@@ -11,7 +11,7 @@ use crate::progress::Bar;
 
 const TITLE: &str = "A page over HTTP/2";
 /// Most loads with each scheme. Each takes about two seconds.
-const MOST_LOADS: u32 = 2;
+const MOST_LOADS: u32 = 3;
 /// Time between the columns of the film strip, in seconds, and their number.
 const STEP: f64 = 0.25;
 const COLUMNS: u16 = 11;
@@ -45,7 +45,7 @@ pub(super) fn part(asked: &Demo) -> Part {
 fn text(emulation: Emulation, loads: &WebLoads) -> String {
     let client = match loads {
         WebLoads::Browser { .. } => {
-            "Chromium loads a generated page of 332 kB, whose stylesheet imports another. Times run from the \
+            "Chromium loads a generated page of 330 kB, whose stylesheet imports another. Times run from the \
              navigation."
                 .to_owned()
         }
@@ -110,7 +110,7 @@ fn film(loads: &WebLoads) -> Option<Figure> {
         .into_iter()
         .zip(films)
         .fold(strip, |strip, (scheme, film)| strip.row(scheme.name(), film.iter().cloned()));
-    let caption = "One load with each scheme, since the navigation. Letters are blocks.";
+    let caption = "The last load with each scheme, since the navigation. Letters are blocks.";
     Some(Figure::new("film", strip.to_svg(), caption))
 }
 

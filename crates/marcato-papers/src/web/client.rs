@@ -178,7 +178,12 @@ async fn connect(addr: SocketAddr) -> Result<TcpStream, SimulationError> {
 
 /// Waits until a server listens.
 pub(super) fn listens(addr: SocketAddr) -> Result<(), SimulationError> {
-    let until = Instant::now() + START;
+    listens_within(addr, START)
+}
+
+/// Waits until a server listens, for as long as there is patience.
+pub(super) fn listens_within(addr: SocketAddr, patience: Duration) -> Result<(), SimulationError> {
+    let until = Instant::now() + patience;
     loop {
         match std::net::TcpStream::connect_timeout(&addr, START) {
             Ok(_) => return Ok(()),

@@ -13,8 +13,9 @@ use marcato_web::Identity;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::client::listens;
+use super::client::{listens, listens_within};
 use super::generator::Connections;
+use super::instructions;
 use super::median;
 use super::process::Process;
 use super::server::{Kind, identity, is_installed, plain_nginx};
@@ -65,6 +66,12 @@ const QUICK: u64 = 5;
 const WRITES: f64 = 0.2;
 /// Requests while calls are counted, which makes them slow.
 const TRACED: u64 = 5_000;
+/// Requests are fewer by this factor while instructions are counted.
+const PROFILED: u64 = 30;
+/// Largest share of the order in the user instructions, in %.
+const ORDER: f64 = 5.0;
+/// Time for a server to begin to listen under valgrind.
+const VALGRIND: Duration = Duration::from_secs(60);
 /// Connections without requests, and responses that nobody reads: connections and streams.
 const IDLE: usize = 500;
 const STAGED: (usize, usize) = (5, 100);
@@ -117,9 +124,7 @@ impl Shared {
 
     /// Starts a server at a free port.
     fn start(&self, kind: Kind) -> Result<(Process, SocketAddr), SimulationError> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let addr = free.local_addr().map_err(failed)?;
-        drop(free);
+        let addr = free()?;
         let (files, command, signal) = match kind {
             Kind::Nginx => {
                 // As many as `marcato serve` has threads.
@@ -148,6 +153,12 @@ impl Shared {
     }
 }
 
+/// Address that nothing listens at.
+fn free() -> Result<SocketAddr, SimulationError> {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    free.local_addr().map_err(failed)
+}
+
 async fn measure(
     program: PathBuf,
     options: &RunOptions,
@@ -156,7 +167,7 @@ async fn measure(
     let (kinds, mut missing) = Kind::installed(&[Kind::Marcato, Kind::Nginx]);
     let shared = Shared::new(program)?;
     let rounds = rounds(options.quick);
-    progress.begin("web, cost", Some((CASES.len() * rounds + 3) as u64));
+    progress.begin("web, cost", Some((CASES.len() * rounds + 4) as u64));
     let mut rows = Vec::new();
     for case in &CASES {
         rows.extend(processor(&shared, case, &kinds, rounds, options.quick, progress).await?);
@@ -167,6 +178,14 @@ async fn measure(
         }
     } else {
         missing += "\n\nstrace is not installed, so calls are not counted here.";
+    }
+    progress.advance(1);
+    if is_installed("valgrind") {
+        for case in &CASES {
+            rows.push(order(&shared, case).await?);
+        }
+    } else {
+        missing += "\n\nvalgrind is not installed, so instructions are not counted here.";
     }
     progress.advance(1);
     rows.push(idle(&shared).await?);
@@ -237,6 +256,42 @@ async fn writes(shared: &Shared, case: &Case, kind: Kind) -> Result<Row, Simulat
     let row = Row::new(format!("web.writes.{}.{}", case.size, kind.name()), what, Unit::Count);
     let row = row.measured(calls);
     Ok(if kind == Kind::Marcato { row.at_most(WRITES) } else { row })
+}
+
+/// Share of the order in the user instructions of a server, by callgrind. Connections are open already.
+async fn order(shared: &Shared, case: &Case) -> Result<Row, SimulationError> {
+    let addr = free()?;
+    let (files, server) = shared.marcato(addr)?;
+    let profile = tempfile::NamedTempFile::new().map_err(failed)?;
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--instr-atstart=no"]);
+    command.arg(format!("--callgrind-out-file={}", profile.path().display()));
+    command.arg(server.get_program()).args(server.get_args());
+    let process = Process::start(command, files, Signal::TERM)?;
+    listens_within(addr, VALGRIND)?;
+    let connections = Connections::open(addr, &shared.tls, case.connections).await?;
+    let requests = case.requests / PROFILED;
+    connections.ask(case.file, case.length, case.streams, requests).await?;
+    count(&process, "on")?;
+    connections.ask(case.file, case.length, case.streams, requests).await?;
+    count(&process, "off")?;
+    drop(connections);
+    // It ends in order, and writes its profile.
+    drop(process);
+    let found = instructions::read(&std::fs::read_to_string(profile.path()).map_err(failed)?);
+    let what = format!("order and signals in the user instructions of a request for {}", case.size);
+    let row = Row::new(format!("web.order.{}", case.size), what, Unit::Percent);
+    Ok(row.measured(100.0 * found.order as f64 / found.total as f64).at_most(ORDER))
+}
+
+/// Begins or ends to count the instructions of a server under callgrind.
+fn count(process: &Process, state: &str) -> Result<(), SimulationError> {
+    let mut command = Command::new("callgrind_control");
+    let done = command.args(["-i", state, &process.id().to_string()]).output().map_err(failed)?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(SimulationError::Lab(format!("callgrind_control: {}", String::from_utf8_lossy(&done.stderr).trim())))
 }
 
 /// Memory of connections that have had one request each.

@@ -73,7 +73,7 @@ pub struct PageLoad {
 /// Results: first come, first served; and the web plane.
 #[derive(Clone, Debug)]
 pub enum WebLoads {
-    /// Loads in a browser, and images of one more load, with the seconds since it began.
+    /// Loads in a browser, and images of the last one, with the seconds since it began.
     Browser {
         /// Loads of each server.
         loads: [Vec<PageLoad>; 2],
@@ -137,7 +137,7 @@ impl WebDemo {
         if Browser::program().is_none() {
             return Ok(None);
         }
-        progress.begin("loading the page in Chromium", Some(u64::from(self.loads) * 2 + 3));
+        progress.begin("loading the page in Chromium", Some(u64::from(self.loads) * 2 + 1));
         let network = Network::open(self, &identity()?, &page())?;
         let mut browser = Browser::start(network.servers[0], |command| network.spawn(command))?;
         // The first page takes longer: the browser loads parts of its own.
@@ -145,17 +145,13 @@ impl WebDemo {
         progress.advance(1);
         let (mut loads, mut films) = ([vec![], vec![]], [vec![], vec![]]);
         for _ in 0..self.loads {
-            for (addr, loads) in network.servers.iter().zip(&mut loads) {
-                let loaded = browser.load(addr.port(), false)?;
+            for ((addr, loads), film) in network.servers.iter().zip(&mut loads).zip(&mut films) {
+                let loaded = browser.load(addr.port(), true)?;
                 let (first, largest, load) = (loaded.first, loaded.largest, loaded.load);
                 loads.push(PageLoad { first, largest, load });
+                *film = loaded.film.into_iter().map(|(at, image)| (at.as_secs_f64(), image)).collect();
                 progress.advance(1);
             }
-        }
-        for (addr, film) in network.servers.iter().zip(&mut films) {
-            let loaded = browser.load(addr.port(), true)?;
-            *film = loaded.film.into_iter().map(|(at, image)| (at.as_secs_f64(), image)).collect();
-            progress.advance(1);
         }
         Ok(Some((network.emulation(), WebLoads::Browser { loads, films })))
     }
@@ -321,7 +317,10 @@ mod tests {
         let mut tls = Trust::Certificate(trust).client_tls().unwrap();
         tls.alpn_protocols = vec![b"h2".to_vec()];
         let tls = Arc::new(tls);
-        let [fifo, ordered] = network.servers.map(|addr| network.load(addr, Arc::clone(&tls)).unwrap());
+        // The best load of three: other work of this machine makes some later.
+        let load = |addr| network.load(addr, Arc::clone(&tls)).unwrap();
+        let [fifo, ordered] =
+            network.servers.map(|addr| [(); 3].map(|()| load(addr)).into_iter().min().unwrap());
         assert!(ordered < fifo / 2, "{ordered:?} against {fifo:?}");
     }
 }

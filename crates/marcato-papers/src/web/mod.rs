@@ -8,6 +8,7 @@ mod client;
 mod cost;
 mod demo;
 mod generator;
+mod instructions;
 mod late;
 mod link;
 mod loads;

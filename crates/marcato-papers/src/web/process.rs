@@ -34,9 +34,14 @@ impl Process {
         Ok(Self { child: command.spawn().map_err(failed)?, _files: files, signal })
     }
 
+    /// Number of the process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Numbers of the process and of all that it has started.
     fn all(&self) -> Vec<u32> {
-        let mut all = vec![self.child.id()];
+        let mut all = vec![self.id()];
         let mut next = 0;
         while let Some(parent) = all.get(next).copied() {
             let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();

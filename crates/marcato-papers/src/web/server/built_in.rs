@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use http::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use marcato_lab::Lab;
-use marcato_net::Coupling;
+use marcato_lab::{Lab, TcpLink};
+use marcato_net::{ChunkRule, Coupling};
 use marcato_web::{Config, Server, ServerIdentity};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -31,12 +31,13 @@ pub(super) fn start(
     let (kind, site) = (plan.kind, plan.site.clone());
     let (end, ended) = oneshot::channel();
     let thread = on_host(lab, "server", plan.patience, move || async move {
-        serve(kind, listener, &presented, site, ended).await
+        serve(kind, listener, &presented, site, ChunkRule::default(), ended).await
     })?;
     Ok(Running::Thread { end: Some(end), thread: Some(thread) })
 }
 
-/// Starts a server on the loopback interface of this host. Its port and congestion control are the system's.
+/// Starts a server on the loopback interface of this host, for a [`TcpLink`]. Its port and congestion
+/// control are the system's.
 pub(in super::super) fn start_here(plan: &Plan<'_>) -> Result<(Running, SocketAddr), SimulationError> {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
@@ -44,9 +45,10 @@ pub(in super::super) fn start_here(plan: &Plan<'_>) -> Result<(Running, SocketAd
     let presented = ServerIdentity::new(plan.identity).map_err(failed)?;
     let (kind, site) = (plan.kind, plan.site.clone());
     let (end, ended) = oneshot::channel();
+    let chunk = ChunkRule { max: TcpLink::SEGMENT, quiet_max: TcpLink::SEGMENT, ..ChunkRule::default() };
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        runtime.block_on(serve(kind, listener, &presented, site, ended))
+        runtime.block_on(serve(kind, listener, &presented, site, chunk, ended))
     });
     Ok((Running::Thread { end: Some(end), thread: Some(thread) }, addr))
 }
@@ -57,6 +59,7 @@ async fn serve(
     listener: std::net::TcpListener,
     presented: &Arc<ServerIdentity>,
     site: Site,
+    chunk: ChunkRule,
     ended: oneshot::Receiver<()>,
 ) -> Result<(), SimulationError> {
     let listener = TcpListener::from_std(listener).map_err(failed)?;
@@ -65,6 +68,7 @@ async fn serve(
             return hyper(listener, presented, &site).await;
         }
         let mut config = Config::default();
+        config.chunk = chunk;
         if kind != Kind::Marcato {
             config.coupled = Coupling::Off;
         }
