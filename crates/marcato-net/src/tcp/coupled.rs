@@ -163,7 +163,9 @@ impl Acting {
             own: delivered + in_flight,
             looks: 0,
         };
-        acting.governor.sample(Time::ZERO, &sample);
+        // No data of ours has been acknowledged. Taken for a first acknowledgement, it would begin a train of
+        // packets that lasts until the first window comes back: a rate far below the path's.
+        acting.governor.observe(Time::ZERO, &sample);
         Ok(acting)
     }
 

@@ -334,6 +334,40 @@ fn a_queue_from_before_the_cap_goes_at_the_first_round_trip() {
     assert_eq!(governor.cap(), Some(MSS * 42));
 }
 
+/// Acknowledgements of a first window as a kernel's connection saw them on a path of 2 Mbit/s and 100 ms, in ms
+/// and bytes. Nothing is acknowledged before the first of them.
+const FIRST_WINDOW: [(u64, u64, u64); 5] =
+    [(102, 908, 102), (109, 2391, 108), (116, 3934, 113), (127, 6830, 115), (137, 9726, 123)];
+
+#[test]
+fn a_wait_for_the_first_window_is_no_slow_path() {
+    let cap = |observed: bool| {
+        let mut governor = Governor::new(CoupledConfig::new(Bytes::new(1448)));
+        let mut sample = Sample {
+            delivered: Bytes::new(675),
+            in_flight: Bytes::new(15_000),
+            rtt: Some(Duration::from_millis(101)),
+            lost: false,
+            urgent: true,
+        };
+        if observed {
+            governor.observe(Time::ZERO, &sample);
+        } else {
+            governor.sample(Time::ZERO, &sample);
+        }
+        for (at, delivered, rtt) in FIRST_WINDOW {
+            sample.delivered = Bytes::new(delivered);
+            sample.rtt = Some(Duration::from_millis(rtt));
+            governor.sample(Time::from_millis(at), &sample);
+        }
+        governor.cap().unwrap()
+    };
+    // 25 kB are in flight on a full path.
+    assert!(cap(true) > Bytes::kb(24), "{}", cap(true));
+    // A round trip before that is no acknowledgement has to be observed for this reason.
+    assert!(cap(false) < Bytes::kb(12), "{}", cap(false));
+}
+
 #[test]
 fn packets_that_became_larger_raise_the_floor() {
     // A train of eight packets, and the loss of the last.
