@@ -24,6 +24,7 @@ pub struct IntervalChart {
     title: String,
     axis: Axis,
     colours: Vec<(String, Colour)>,
+    outlined: Vec<String>,
     intervals: Vec<Interval>,
     overlaid: bool,
 }
@@ -56,7 +57,8 @@ impl Interval {
 impl IntervalChart {
     /// Creates a chart without spans; `axis` is the horizontal one.
     pub fn new(title: impl Into<String>, axis: Axis) -> Self {
-        Self { title: title.into(), axis, colours: vec![], intervals: vec![], overlaid: false }
+        let title = title.into();
+        Self { title, axis, colours: vec![], outlined: vec![], intervals: vec![], overlaid: false }
     }
 
     /// Adds a span. Rows are drawn from top to bottom, and categories listed in the legend, in the
@@ -81,7 +83,15 @@ impl IntervalChart {
         self
     }
 
-    /// Draws all categories of a row on one line, for categories that never overlap in time.
+    /// Draws the category `name` as an outline, behind others that it surrounds. Add its spans first.
+    #[must_use]
+    pub fn outlined(mut self, name: impl Into<String>) -> Self {
+        self.outlined.push(name.into());
+        self
+    }
+
+    /// Draws all categories of a row on one line, for categories that never overlap in time, or are
+    /// [outlined](Self::outlined).
     #[must_use]
     pub fn overlaid(mut self) -> Self {
         self.overlaid = true;
@@ -115,7 +125,11 @@ impl IntervalChart {
         let rows = in_order(shown.iter().map(|one| one.row.as_str()));
         let named = self.named();
         let categories: Vec<&str> = named.iter().map(|&(name, _)| name).collect();
-        let paints: Vec<Paint> = named.iter().map(|&name| Paint::Solid(looks.of(name))).collect();
+        let paint = |name: Named<'_>| match self.outlined.iter().any(|outlined| outlined == name.0) {
+            true => Paint::Outlined(looks.of(name).colour),
+            false => Paint::Solid(looks.of(name)),
+        };
+        let paints: Vec<Paint> = named.iter().map(|&name| paint(name)).collect();
         let entries =
             categories.iter().zip(&paints).map(|(&name, &paint)| (Key::Box(paint), name.to_owned()));
         let legend = frame::legend(&self.title, entries.collect());
@@ -150,8 +164,9 @@ impl IntervalChart {
             let y = row_top(row) + thickness * line;
             let (x1, x2) = (scale.place(one.start), scale.place(one.end));
             let about = format!("{}, {}: {} to {}", one.row, one.category, one.start, one.end);
-            // Even the shortest span is visible.
-            svg.rect(paints[category], (x1, y + 1.0), (x2.max(x1 + 1.0), y + thickness - 1.0), &about);
+            // Even the shortest span is visible: an outline needs room inside.
+            let least = if matches!(paints[category], Paint::Outlined(_)) { 3.0 } else { 1.0 };
+            svg.rect(paints[category], (x1, y + 1.0), (x2.max(x1 + least), y + thickness - 1.0), &about);
             if !one.label.is_empty() {
                 svg.text(Font::SMALL, (x2 + 5.0, y + thickness - 4.0), &one.label);
             }
@@ -190,6 +205,18 @@ mod tests {
     fn spans_that_are_no_spans_are_left_out() {
         let svg = chart(&[(0.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY)]);
         assert_eq!(svg.matches("</rect>").count(), 1);
+    }
+
+    #[test]
+    fn an_outlined_category_is_behind_the_others() {
+        let svg = IntervalChart::new("t", Axis::new("time", "ms"))
+            .outlined("open")
+            .interval(Interval::new("row", "open", 0.0, 9.0))
+            .interval(Interval::new("row", "P0", 3.0, 5.0))
+            .overlaid()
+            .to_svg();
+        let (open, level) = (svg.find("row, open").unwrap(), svg.find("row, P0").unwrap());
+        assert!(open < level && svg[..open].contains("fill-opacity=\"0.15\""), "{svg}");
     }
 
     #[test]

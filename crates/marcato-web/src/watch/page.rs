@@ -16,8 +16,8 @@ const ROWS: usize = 40;
 /// Characters of a target that are shown beside its row: the last ones.
 const LABEL: usize = 30;
 
-/// Time from the request to the first byte that could be sent.
-const MAKING: &str = "being made";
+/// Time from the request to the end of the response, or to the latest that is known of it.
+const OPEN: &str = "open";
 /// Time from the first byte that could be sent to the first that left.
 const WAITING: &str = "waiting";
 /// Colour of each level.
@@ -28,8 +28,8 @@ const LEVELS: [Colour; Priority::COUNT] =
 pub(super) fn draw(traces: &Traces) -> String {
     let ids = traces.ids();
     let mut page = Page::new("Last connections").without_script().about(
-        "Each bar is a response: made by its handler, waiting for more urgent ones, and leaving, coloured by level. \
-         Load the page again for later ones.",
+        "Each bar is a response, from its request to its end. Grey is the wait of its first bytes for more urgent \
+         ones; colours are the levels at which its bytes left. Load the page again for later ones.",
     );
     for connection in ids.iter().take(CONNECTIONS).filter_map(|id| traces.get(*id)) {
         page = page.section(section(&connection));
@@ -58,50 +58,47 @@ fn section(connection: &ConnectionTrace) -> Section {
     let first = kept.responses.len().saturating_sub(ROWS);
     let shown: Vec<(u64, &ResponseTrace)> = (forgotten..).zip(kept.responses.range(first..)).collect();
     let title = format!("Connection {} from {}", connection.id, connection.peer);
-    let mut section = Section::new(title.clone());
+    let mut section = Section::new(title);
     if forgotten > 0 {
         section = section.text(format!("Only the latest responses are shown: {forgotten} were before them."));
     }
-    let figure = Figure::new(format!("connection-{}", connection.id), chart(&title, &shown), "");
-    let table = Table::new("Responses")
-        .column(Column::text("target"))
-        .columns(["status", "priority", "source", "end"].map(Column::text))
-        .column(Column::number("bytes"))
-        .columns(
-            ["asked", "available", "first byte", "last byte"].map(|name| Column::number(name).unit("ms")),
-        )
-        .rows(shown.iter().map(|(number, response)| row(*number, response)));
+    let figure = Figure::new(format!("connection-{}", connection.id), chart(&shown), "");
+    let table = Table::new(
+        "Times of the request, of the first bytes that could be sent, and of the first and last that were",
+    )
+    .column(Column::text("target"))
+    .columns(["status", "priority", "source", "end"].map(Column::text))
+    .column(Column::number("bytes"))
+    .columns(["asked", "ready", "first", "last"].map(|name| Column::number(name).unit("ms")))
+    .rows(shown.iter().map(|(number, response)| row(*number, response)));
     section.figure(figure).table(table).link("trace (qlog)", file(connection.id))
 }
 
-fn chart(title: &str, shown: &[(u64, &ResponseTrace)]) -> IntervalChart {
-    let mut chart = IntervalChart::new(title, Axis::new("time since the connection began", "ms")).overlaid();
-    chart = chart.colour(WAITING, Colour::Grey);
+fn chart(shown: &[(u64, &ResponseTrace)]) -> IntervalChart {
+    let axis = Axis::new("time since the connection began", "ms");
+    let mut chart = IntervalChart::new("Responses", axis).overlaid().outlined(OPEN);
+    chart = chart.colour(OPEN, Colour::Grey).colour(WAITING, Colour::Grey);
     for (level, colour) in Priority::ALL.into_iter().zip(LEVELS) {
         chart = chart.colour(level.to_string(), colour);
     }
     for (number, response) in shown {
         let row = format!("{number} {}", short(&response.target));
-        let asked = ms(response.asked_at);
-        let first = response.spans.first().map(|span| ms(span.from));
-        // A response without content has its head only; one that is not over has nothing yet.
-        let made = response.supplied_at.map(ms).or(first).or(response.head.map(|(at, ..)| ms(at)));
-        let made_until = made.unwrap_or(asked);
-        chart = chart.interval(Interval::new(&row, MAKING, asked, made_until).label(if first.is_none() {
-            label(response)
-        } else {
-            String::new()
-        }));
-        if let Some(first) = first {
-            chart = chart.interval(Interval::new(&row, WAITING, made_until, first));
+        let (first, last) = (response.spans.first(), response.spans.last());
+        let latest = [
+            Some(response.asked_at),
+            response.head.map(|(at, ..)| at),
+            response.supplied_at,
+            last.map(|span| span.to),
+            response.end.map(|(at, _)| at),
+        ];
+        let until = latest.into_iter().flatten().max().unwrap_or_default();
+        let span = |category: &str, from, to| Interval::new(&row, category, ms(from), ms(to));
+        chart = chart.interval(span(OPEN, response.asked_at, until).label(label(response)));
+        if let (Some(supplied_at), Some(first)) = (response.supplied_at, first) {
+            chart = chart.interval(span(WAITING, supplied_at, first.from));
         }
-        for (index, span) in response.spans.iter().enumerate() {
-            let mut interval = Interval::new(&row, span.level.to_string(), ms(span.from), ms(span.to));
-            if index + 1 == response.spans.len() {
-                interval = interval.label(label(response));
-            }
-            chart = chart.interval(interval);
-        }
+        chart =
+            chart.intervals(response.spans.iter().map(|one| span(&one.level.to_string(), one.from, one.to)));
     }
     chart
 }
@@ -158,7 +155,7 @@ mod tests {
         let mut hostile = response("/");
         hostile.target = "/<script>\"onload='x'?<img src=x>".into();
         let table = Table::new("t").column(Column::text("target")).row(row(1, &hostile));
-        let figure = Figure::new("f", chart("t", &[(1, &hostile)]), "");
+        let figure = Figure::new("f", chart(&[(1, &hostile)]), "");
         let html =
             Page::new("t").without_script().section(Section::new("s").figure(figure).table(table)).to_html();
         assert!(html.matches("&lt;script&gt;").count() >= 2, "{html}");
