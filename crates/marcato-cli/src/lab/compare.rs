@@ -5,6 +5,7 @@ use std::path::Path;
 
 use marcato_report::page::{Page, Section};
 use marcato_report::{AtomicFile, COMMIT, VERSION};
+use marcato_results::{Frame, Row, chart, report, sheet};
 use marcato_scenario::{Run, Scenario};
 use marcato_sim::scenario::{Outcome, Traces, build};
 use serde::Serialize;
@@ -15,9 +16,8 @@ use crate::Status;
 use crate::arguments::{Format, LabTrial};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::sim::frame::{Frame, Row};
 use crate::sim::text::number;
-use crate::sim::{Done, SimError, chart, execute, report, sheet};
+use crate::sim::{Done, SimError, execute};
 use crate::table::Table;
 
 /// Names of the outcomes behind the lines of a chart.

@@ -1,29 +1,22 @@
-//! Files written during a run.
+//! Observer of a run from the command line.
 
-use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::Path;
 
 use marcato_papers::Progress;
-use marcato_report::AtomicFile;
+use marcato_results::RunFiles;
 use marcato_sim::scenario::{Completion, Watcher};
 use marcato_units::Time;
 
-use super::completions::Completions;
 use super::error::SimError;
-use super::result::direction;
 use crate::interrupt::Interrupt;
 
 /// Observer of a run. It shows progress, writes captures and completions, and stops the run on an
 /// interrupt or a write error.
 pub(crate) struct Captures<'a> {
-    directory: Option<&'a Path>,
     progress: &'a mut dyn Progress,
     interrupt: &'a Interrupt,
     seconds: u64,
-    files: BTreeMap<String, AtomicFile>,
-    completions: Option<Completions<'a>>,
-    error: Option<SimError>,
+    files: Option<RunFiles<'a>>,
 }
 
 impl<'a> Captures<'a> {
@@ -33,8 +26,7 @@ impl<'a> Captures<'a> {
         progress: &'a mut dyn Progress,
         interrupt: &'a Interrupt,
     ) -> Self {
-        let completions = directory.map(Completions::new);
-        Self { directory, progress, interrupt, seconds: 0, files: BTreeMap::new(), completions, error: None }
+        Self { progress, interrupt, seconds: 0, files: directory.map(RunFiles::new) }
     }
 
     /// Returns the number of whole simulated seconds.
@@ -44,31 +36,7 @@ impl<'a> Captures<'a> {
 
     /// Moves the complete files to their final names.
     pub(crate) fn finish(self) -> Result<(), SimError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        let Some(directory) = self.directory else { return Ok(()) };
-        for (name, file) in self.files {
-            file.commit().map_err(SimError::file(&directory.join(name)))?;
-        }
-        self.completions.map_or(Ok(()), Completions::finish)
-    }
-
-    /// Appends to a file. After the first error, nothing more is written.
-    fn append(&mut self, name: &str, part: &[u8]) {
-        let Some(directory) = self.directory else { return };
-        if self.error.is_none()
-            && let Err(error) = self.put(directory, name, part)
-        {
-            self.error = Some(SimError::file(&directory.join(name))(error));
-        }
-    }
-
-    fn put(&mut self, directory: &Path, name: &str, part: &[u8]) -> io::Result<()> {
-        if !self.files.contains_key(name) {
-            self.files.insert(name.to_owned(), AtomicFile::create(&directory.join(name))?);
-        }
-        self.files.get_mut(name).map_or(Ok(()), |file| file.write_all(part))
+        Ok(self.files.map_or(Ok(()), RunFiles::finish)?)
     }
 }
 
@@ -82,28 +50,30 @@ impl Watcher for Captures<'_> {
     }
 
     fn captured(&mut self, link: &str, back: bool, part: &[u8]) {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-        let name = format!("{}.{}.pcap", link.chars().map(plain).collect::<String>(), direction(back));
-        self.append(&name, part);
+        if let Some(files) = &mut self.files {
+            files.captured(link, back, part);
+        }
     }
 
     fn captured_together(&mut self, part: &[u8]) {
-        self.append("capture.pcapng", part);
+        if let Some(files) = &mut self.files {
+            files.captured_together(part);
+        }
     }
 
     fn secrets(&mut self, lines: &str) {
-        self.append("quic.keys", lines.as_bytes());
+        if let Some(files) = &mut self.files {
+            files.secrets(lines);
+        }
     }
 
     fn completed(&mut self, one: &Completion<'_>) {
-        if self.error.is_none()
-            && let Some(completions) = &mut self.completions
-        {
-            self.error = completions.add(one).err();
+        if let Some(files) = &mut self.files {
+            files.completed(one);
         }
     }
 
     fn is_stopped(&self) -> bool {
-        self.error.is_some() || self.interrupt.came()
+        self.interrupt.came() || self.files.as_ref().is_some_and(RunFiles::has_failed)
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use marcato_results::FileError;
 use marcato_scenario::ScenarioError;
 use marcato_sim::Standstill;
 use marcato_sim::scenario::BuildError;
@@ -53,8 +54,8 @@ pub(crate) enum SimError {
     ResumeOne,
     #[error("parquet: {0}")]
     Parquet(#[from] ParquetError),
-    #[error("cannot write `{}`: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
 }
@@ -110,6 +111,6 @@ impl fmt::Display for Kept {
 
 impl SimError {
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
-        |source| Self::File { path: path.to_owned(), source }
+        |source| Self::File(FileError { path: path.to_owned(), source })
     }
 }

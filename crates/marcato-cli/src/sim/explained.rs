@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use marcato_report::{COMMIT, VERSION};
+use marcato_results::document::config;
 use marcato_scenario::{Run, Scenario};
 use serde::Serialize;
 use serde_json::Value;
-
-use super::result::config;
 
 /// Document of a scenario that was not run.
 #[derive(Serialize)]

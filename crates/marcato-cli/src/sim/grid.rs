@@ -8,6 +8,8 @@ use std::thread;
 
 use marcato_papers::Progress as _;
 use marcato_report::{COMMIT, Mean, VERSION};
+use marcato_results::document::{config, json};
+use marcato_results::{Frame, Numbers, Row, Tables, numbers};
 use marcato_scenario::record::Record;
 use marcato_scenario::{Experiment, Run, Scenario, Setting};
 use marcato_sim::scenario::{Traces, Watcher, build};
@@ -16,8 +18,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::{Kept, SimError};
-use super::frame::{Frame, Row};
-use super::result::{Tables, json};
 use super::store::Store;
 use crate::interrupt::Interrupt;
 use crate::progress::Bar;
@@ -192,42 +192,6 @@ pub(crate) fn run(
     Ok(documents.into_iter().flatten().collect())
 }
 
-/// Numbers with their names, in order.
-pub(crate) type Numbers = Vec<(String, f64)>;
-
-/// Returns the numbers of a document by name: `flow.NAME.METRIC`, `flow.NAME.WHAT.METRIC`,
-/// `group.NAME.METRIC`, `link.NAME.METRIC`, `link.NAME.back.METRIC`.
-fn metrics(document: &Value) -> Numbers {
-    let mut all = Vec::new();
-    let list = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    let word = |of: &Value, key: &str| of.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut add = |stem: &str, of: &Value| {
-        for (key, value) in of.as_object().into_iter().flatten() {
-            // NaN stands for a missing number, which the means leave out.
-            if value.is_null() || value.is_number() {
-                all.push((format!("{stem}.{key}"), value.as_f64().unwrap_or(f64::NAN)));
-            }
-        }
-    };
-    for flow in list(document, "flows") {
-        let stem = format!("flow.{}", word(&flow, "flow"));
-        add(&stem, &flow);
-        for (key, name) in [("times", "what"), ("lanes", "lane")] {
-            for part in list(&flow, key) {
-                add(&format!("{stem}.{}", word(&part, name)), &part);
-            }
-        }
-    }
-    for group in list(document, "groups") {
-        add(&format!("group.{}", word(&group, "group")), &group);
-    }
-    for link in list(document, "links") {
-        let back = if word(&link, "direction") == "back" { ".back" } else { "" };
-        add(&format!("link.{}{back}", word(&link, "link")), &link);
-    }
-    all
-}
-
 /// Completed run, with its varied settings and its numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
@@ -241,11 +205,6 @@ pub(crate) fn done(scenario: &Scenario, documents: &[String]) -> Vec<Done> {
     // New and kept documents are both read from their text, so that they give identical numbers.
     let done = |(run, document): (Run, &String)| Done { run, numbers: numbers(document) };
     scenario.runs().zip(documents).map(done).collect()
-}
-
-/// Returns the numbers of a document by name.
-pub(crate) fn numbers(document: &str) -> Numbers {
-    metrics(&serde_json::from_str(document).unwrap_or_default())
 }
 
 /// Returns the combinations, with the means over the runs of each.
@@ -337,7 +296,7 @@ pub(crate) fn to_json(scenario: &Scenario, points: &[Point], frame: &Frame) -> S
         commit: COMMIT,
         seeds: points.first().map(|point| point.seeds.clone()).unwrap_or_default(),
         random: points.iter().any(|point| point.is_random),
-        config: super::result::config(scenario.experiment()),
+        config: config(scenario.experiment()),
         rows: frame.rows().collect(),
     };
     // Strings, finite numbers and maps with string keys cannot fail to serialise.

@@ -1,17 +1,10 @@
 //! `marcato sim`: runs scenarios and writes their results.
 
 mod capture;
-pub(crate) mod chart;
-mod completions;
 mod error;
 mod explained;
-pub(crate) mod frame;
 pub(crate) mod grid;
-mod parquet;
-pub(crate) mod report;
-mod result;
 mod runs;
-pub(crate) mod sheet;
 pub(crate) mod store;
 mod summary;
 pub(crate) mod text;
@@ -23,13 +16,13 @@ use std::path::Path;
 use std::thread;
 
 use marcato_papers::Progress as _;
+use marcato_results::{Numbers, Tables, document, numbers, parquet};
 use marcato_scenario::{Overrides, Run, Scenario, explain};
 use marcato_sim::scenario::{Advance, Outcome, Traces, World, build};
 
 use self::capture::Captures;
 use self::error::Kept;
 pub(crate) use self::error::SimError;
-use self::result::Tables;
 use self::store::{Manifest, Store};
 use crate::Status;
 use crate::arguments::{Format, Sim};
@@ -135,14 +128,14 @@ where
     }
     captures.finish()?;
     let tables = Tables::of(&outcome);
-    let json = result::json(one, &outcome, &tables);
+    let json = document::json(one, &outcome, &tables);
     Ok(Done { outcome, tables, json })
 }
 
 impl Done {
     /// Writes the files of the run.
     pub(crate) fn write(&self, out: &Path, one: &Run) -> Result<(), SimError> {
-        write(out, one, &self.outcome, &self.tables, &self.json)
+        Ok(marcato_results::write(out, one, &self.outcome, &self.tables, &self.json)?)
     }
 
     /// Returns the text to print.
@@ -156,34 +149,9 @@ impl Done {
 
     /// Returns its numbers by name.
     #[cfg(target_os = "linux")]
-    pub(crate) fn numbers(&self) -> grid::Numbers {
-        grid::numbers(&self.json)
+    pub(crate) fn numbers(&self) -> Numbers {
+        numbers(&self.json)
     }
-}
-
-/// Writes the files of one run.
-fn write(out: &Path, one: &Run, outcome: &Outcome, tables: &Tables, json: &str) -> Result<(), SimError> {
-    let file = |name: &str, content: &[u8]| store::write(&out.join(name), content);
-    file("result.json", json.as_bytes())?;
-    let Tables { flows, times, groups, lanes, links, series } = tables;
-    let all = [
-        ("flows", flows),
-        ("times", times),
-        ("groups", groups),
-        ("lanes", lanes),
-        ("links", links),
-        ("series", series),
-    ];
-    for (name, frame) in all {
-        // A table without rows has no file.
-        if frame.len() > 0 {
-            file(&format!("{name}.csv"), frame.to_csv().as_bytes())?;
-            file(&format!("{name}.parquet"), &parquet::of(frame)?)?;
-        }
-    }
-    let page = report::of(one, outcome, tables);
-    file("report.html", page.to_html().as_bytes())?;
-    page.images().into_iter().try_for_each(|(id, svg)| file(&format!("{id}.svg"), svg.as_bytes()))
 }
 
 /// Executes every combination with every seed, and returns the text to print.

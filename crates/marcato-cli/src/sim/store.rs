@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use marcato_report::{AtomicFile, COMMIT, VERSION};
-use ring::digest::{Context, SHA256};
+use marcato_results::fingerprint;
 use serde::{Deserialize, Serialize};
 
 use super::error::SimError;
@@ -26,13 +26,7 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Returns the manifest of a scenario that consists of these parts.
     pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut hash = Context::new(&SHA256);
-        for part in parts {
-            hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        let scenario = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { version: VERSION.to_owned(), commit: COMMIT.to_owned(), scenario }
+        Self { version: VERSION.to_owned(), commit: COMMIT.to_owned(), scenario: fingerprint(parts) }
     }
 
     fn program(&self) -> String {

@@ -3,11 +3,11 @@
 use marcato_report::chart::{Axis, Interval, IntervalChart};
 use marcato_report::page::{Cell, Column, Page, Section, Table};
 use marcato_report::{Figure, Mean};
+use marcato_results::report::{about, program};
+use marcato_results::{scaled, sheet};
 use marcato_scenario::{Scenario, Setting};
 
 use super::grid::{Point, unrandom};
-use super::report::{about, program};
-use super::sheet;
 
 /// Metrics of flows and of links in the report; the files have all.
 const FLOW: [&str; 9] = [
@@ -211,7 +211,7 @@ fn means(caption: &str, points: &[Point], subjects: &[&Subject], metrics: &[&str
 
 /// Returns a setting's cell. Quantities are sorted by value.
 fn value(setting: &Setting) -> Cell {
-    match super::runs::scaled(&[setting]) {
+    match scaled(&[setting]) {
         // `scaled` chooses the unit for this value alone: s for long spans, ms for others. A common
         // unit is needed for sorting.
         Some(("s", seconds)) => Cell::valued(&setting.value, seconds[0] * 1e3),

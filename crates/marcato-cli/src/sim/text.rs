@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use marcato_report::{Mean, Percentile};
+use marcato_results::direction;
 use marcato_scenario::Run;
 use marcato_sim::scenario::{Outcome, Times};
 
 use super::grid::Point;
-use super::result::direction;
 use crate::table::Table;
 
 /// Formats a number with its significant digits, or a dash if there is none.

@@ -2,7 +2,7 @@
 
 use marcato_report::page::{Cell, Column, Table};
 
-use super::frame::{Cells, Frame};
+use crate::frame::{Cells, Frame};
 
 /// Suffixes of column names, with their units.
 const UNITS: [(&str, &str); 8] = [
@@ -17,7 +17,7 @@ const UNITS: [(&str, &str); 8] = [
 ];
 
 /// Returns a column's name in words, and its unit.
-pub(crate) fn head(name: &str) -> (String, &'static str) {
+pub fn head(name: &str) -> (String, &'static str) {
     let unit = UNITS.iter().find_map(|(end, unit)| Some((name.strip_suffix(end)?, *unit)));
     let (name, unit) = unit.unwrap_or((name, ""));
     let words = name.replace('_', " ").replace("rtt", "RTT");
@@ -28,7 +28,7 @@ pub(crate) fn head(name: &str) -> (String, &'static str) {
 }
 
 /// Returns the frame as a table without its empty columns.
-pub(crate) fn table(caption: &str, frame: &Frame) -> Table {
+pub fn table(caption: &str, frame: &Frame) -> Table {
     let shown: Vec<_> = frame.columns().iter().filter(|column| column.cells.has_any()).collect();
     let heads = shown.iter().map(|column| {
         let (name, unit) = head(&column.name);

@@ -1,34 +1,28 @@
-//! Result of one run: its tables, and the document that holds them.
+//! Result of one run as tables.
 
-use std::collections::BTreeMap;
-
-use marcato_report::{COMMIT, Percentile, Samples, VERSION};
-use marcato_scenario::{Experiment, Run};
+use marcato_report::{Percentile, Samples};
 use marcato_sched::coupled::Mode;
 use marcato_sim::DelaySummary;
 use marcato_sim::scenario::{FlowOutcome, GroupOutcome, LinkOutcome, Outcome, SeriesOutcome, Times};
 use marcato_units::Duration;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
-use serde_json::Value;
 
-use super::frame::{Frame, Row};
+use crate::frame::Frame;
 
 /// Results of a run as tables.
 #[derive(Clone, Debug)]
-pub(crate) struct Tables {
+pub struct Tables {
     /// One row per flow.
-    pub(crate) flows: Frame,
+    pub flows: Frame,
     /// One row per kind of completion, such as a flow's transfers or messages.
-    pub(crate) times: Frame,
+    pub times: Frame,
     /// One row for each flow with several instances, and for each process.
-    pub(crate) groups: Frame,
+    pub groups: Frame,
     /// One row per lane of QUIC.
-    pub(crate) lanes: Frame,
+    pub lanes: Frame,
     /// One row per direction of a link.
-    pub(crate) links: Frame,
+    pub links: Frame,
     /// One row per sample.
-    pub(crate) series: Frame,
+    pub series: Frame,
 }
 
 /// 95th percentile.
@@ -127,7 +121,7 @@ fn lanes(flows: &[FlowOutcome]) -> Frame {
 }
 
 /// Returns the name of a link's direction.
-pub(crate) const fn direction(back: bool) -> &'static str {
+pub const fn direction(back: bool) -> &'static str {
     if back { "back" } else { "there" }
 }
 
@@ -173,7 +167,8 @@ fn series(series: &[SeriesOutcome]) -> Frame {
 }
 
 impl Tables {
-    pub(crate) fn of(outcome: &Outcome) -> Self {
+    /// Returns the tables of a run.
+    pub fn of(outcome: &Outcome) -> Self {
         Self {
             flows: flows(&outcome.flows),
             times: times(&outcome.flows),
@@ -183,77 +178,17 @@ impl Tables {
             series: series(&outcome.series),
         }
     }
-}
 
-/// Returns a resolved experiment as JSON, converted from its TOML.
-pub(crate) fn config(experiment: &Experiment) -> Value {
-    // The text is valid TOML. As a fallback, the text itself contains everything.
-    let text = experiment.to_toml();
-    toml::from_str(&text).unwrap_or(Value::String(text))
-}
-
-/// Document of one run.
-#[derive(Serialize)]
-struct Document<'a> {
-    scenario: &'a str,
-    version: &'a str,
-    commit: &'a str,
-    seed: u64,
-    /// True if anything measured depends on the seed.
-    random: bool,
-    settings: BTreeMap<&'a str, &'a str>,
-    config: Value,
-    /// Warnings that the run may not have done what was intended.
-    warnings: Vec<String>,
-    /// Notes on events after the end of a run whose duration was set or varied.
-    left_out: &'a [String],
-    events: u64,
-    flows: Vec<FlowRow<'a>>,
-    groups: Vec<Row<'a>>,
-    links: Vec<Row<'a>>,
-}
-
-/// Row of a flow, with its completion times and lanes.
-struct FlowRow<'a> {
-    row: Row<'a>,
-    times: Vec<Row<'a>>,
-    lanes: Vec<Row<'a>>,
-}
-
-impl Serialize for FlowRow<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        self.row.entries(&mut map)?;
-        map.serialize_entry("times", &self.times)?;
-        map.serialize_entry("lanes", &self.lanes)?;
-        map.end()
+    /// Returns the tables with their names, as files have them.
+    pub fn named(&self) -> [(&'static str, &Frame); 6] {
+        let Self { flows, times, groups, lanes, links, series } = self;
+        [
+            ("flows", flows),
+            ("times", times),
+            ("groups", groups),
+            ("lanes", lanes),
+            ("links", links),
+            ("series", series),
+        ]
     }
-}
-
-/// Returns the document of a run as indented JSON with a trailing newline.
-pub(crate) fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
-    let mut times = tables.times.rows();
-    let mut lanes = tables.lanes.rows();
-    let flows = tables.flows.rows().zip(&outcome.flows).map(|(row, flow)| FlowRow {
-        row,
-        times: times.by_ref().take(flow.times.len()).collect(),
-        lanes: lanes.by_ref().take(flow.lanes.len()).collect(),
-    });
-    let document = Document {
-        scenario: &run.experiment.name,
-        version: VERSION,
-        commit: COMMIT,
-        seed: run.seed.get(),
-        random: run.experiment.is_random(),
-        settings: run.settings.iter().map(|one| (one.key.as_str(), one.value.as_str())).collect(),
-        config: config(&run.experiment),
-        warnings: outcome.warnings.iter().map(ToString::to_string).collect(),
-        left_out: &run.notes,
-        events: outcome.events,
-        flows: flows.collect(),
-        groups: tables.groups.rows().collect(),
-        links: tables.links.rows().collect(),
-    };
-    // Strings, finite numbers and maps with string keys cannot fail to serialise.
-    serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
 }

@@ -5,16 +5,16 @@ use marcato_report::{COMMIT, VERSION};
 use marcato_scenario::Run;
 use marcato_sim::scenario::Outcome;
 
-use super::result::Tables;
-use super::{chart, sheet};
+use crate::tables::Tables;
+use crate::{chart, sheet};
 
 /// Returns the version and commit for a page.
-pub(crate) fn program() -> String {
+pub fn program() -> String {
     format!("Marcato {VERSION} ({COMMIT})")
 }
 
 /// Returns the description of an experiment, with its duration.
-pub(crate) fn about(experiment: &marcato_scenario::Experiment) -> String {
+pub fn about(experiment: &marcato_scenario::Experiment) -> String {
     let mut about = experiment.about.clone();
     if !about.is_empty() && !about.ends_with(['.', '!', '?']) {
         about.push('.');
@@ -28,7 +28,7 @@ pub(crate) fn about(experiment: &marcato_scenario::Experiment) -> String {
 }
 
 /// Returns the report of one run: figures, tables and the resolved experiment.
-pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
+pub fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
     let experiment = &run.experiment;
     let page = Page::new(&experiment.name).about(about(experiment)).provenance(format!(
         "seed {}, {}",
@@ -57,7 +57,7 @@ pub(super) fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
     ];
     let page = all
         .into_iter()
-        .filter(|(_, _, frame)| frame.len() > 0)
+        .filter(|(_, _, frame)| !frame.is_empty())
         .fold(page.section(charts), |page, (title, caption, frame)| {
             page.section(Section::new(title).table(sheet::table(caption, frame)))
         });

@@ -5,7 +5,7 @@ use marcato_report::chart::{Axis, LineChart, Series as Line};
 use marcato_scenario::record::{FlowMetric, LinkMetric, Series};
 use marcato_sim::scenario::{FlowOutcome, Outcome, SeriesOutcome};
 
-use super::result::direction;
+use crate::tables::direction;
 
 /// Smallest number of samples of which a distribution is drawn.
 const FEW: usize = 10;
@@ -56,14 +56,14 @@ fn label(series: &SeriesOutcome) -> String {
 }
 
 /// Returns a chart for each recorded metric, with a line for each flow or link.
-pub(crate) fn series(outcome: &Outcome) -> Vec<Figure> {
+pub fn series(outcome: &Outcome) -> Vec<Figure> {
     overlaid("", &[("", outcome)])
 }
 
 /// Returns the charts of several outcomes of one experiment, laid over each other. Lines have the name
 /// of their outcome behind their own, and those of all but the first are dashed. Names of figures begin
 /// with `prefix`.
-pub(crate) fn overlaid(prefix: &str, outcomes: &[(&str, &Outcome)]) -> Vec<Figure> {
+pub fn overlaid(prefix: &str, outcomes: &[(&str, &Outcome)]) -> Vec<Figure> {
     let mut charts: Vec<(Kind, LineChart)> = Vec::new();
     let all = outcomes
         .iter()
@@ -91,12 +91,12 @@ pub(crate) fn overlaid(prefix: &str, outcomes: &[(&str, &Outcome)]) -> Vec<Figur
 }
 
 /// Returns the CCDF of completion times, with a line for each flow and kind. Bulk data is excluded.
-pub(crate) fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
+pub fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
     completions_overlaid("", &[("", flows)])
 }
 
 /// Returns the CCDFs of completion times of several outcomes, laid over each other as by [`overlaid`].
-pub(crate) fn completions_overlaid(prefix: &str, outcomes: &[(&str, &[FlowOutcome])]) -> Option<Figure> {
+pub fn completions_overlaid(prefix: &str, outcomes: &[(&str, &[FlowOutcome])]) -> Option<Figure> {
     let mut chart = LineChart::ccdf("completion times", Axis::new("completion time", "ms").log(), true);
     let mut any = false;
     for (place, (name, flows)) in outcomes.iter().enumerate() {

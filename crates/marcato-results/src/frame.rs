@@ -1,24 +1,31 @@
 //! Columns of equal length, from which every table of results is written.
 
+use std::collections::HashMap;
+
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 /// Table by columns. CSV, JSON and Parquet are written from the same one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Frame(Vec<Column>);
+pub struct Frame(Vec<Column>);
 
 /// Column, whose name ends with its unit.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Column {
-    pub(crate) name: String,
-    pub(crate) cells: Cells,
+pub struct Column {
+    /// Name, with the unit at its end.
+    pub name: String,
+    /// Cells.
+    pub cells: Cells,
 }
 
 /// Cells of a column, by type.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cells {
+pub enum Cells {
+    /// Words; an empty one stands for a missing value.
     Text(Vec<String>),
+    /// Whole numbers.
     Count(Vec<Option<u64>>),
+    /// Finite numbers.
     Number(Vec<Option<f64>>),
 }
 
@@ -31,8 +38,17 @@ impl Cells {
         }
     }
 
+    /// Adds empty cells up to this length.
+    fn fill(&mut self, len: usize) {
+        match self {
+            Self::Text(cells) => cells.resize(len.max(cells.len()), String::new()),
+            Self::Count(cells) => cells.resize(len.max(cells.len()), None),
+            Self::Number(cells) => cells.resize(len.max(cells.len()), None),
+        }
+    }
+
     /// Returns whether any cell of the column has a value.
-    pub(crate) fn has_any(&self) -> bool {
+    pub fn has_any(&self) -> bool {
         match self {
             Self::Text(cells) => cells.iter().any(|cell| !cell.is_empty()),
             Self::Count(cells) => cells.iter().any(Option::is_some),
@@ -53,68 +69,104 @@ impl Cells {
 }
 
 impl Frame {
-    pub(crate) const fn new() -> Self {
+    /// Creates a table without columns.
+    pub const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// Adds a column of words.
-    pub(crate) fn text<S: Into<String>>(mut self, name: &str, cells: impl IntoIterator<Item = S>) -> Self {
+    #[must_use]
+    pub fn text<S: Into<String>>(mut self, name: &str, cells: impl IntoIterator<Item = S>) -> Self {
         let cells = Cells::Text(cells.into_iter().map(Into::into).collect());
         self.0.push(Column { name: name.to_owned(), cells });
         self
     }
 
     /// Adds a column of whole numbers.
-    pub(crate) fn count<C: Into<Option<u64>>>(
-        mut self,
-        name: &str,
-        cells: impl IntoIterator<Item = C>,
-    ) -> Self {
+    #[must_use]
+    pub fn count<C: Into<Option<u64>>>(mut self, name: &str, cells: impl IntoIterator<Item = C>) -> Self {
         let cells = Cells::Count(cells.into_iter().map(Into::into).collect());
         self.0.push(Column { name: name.to_owned(), cells });
         self
     }
 
     /// Adds a column of numbers; values that are not finite are left out.
-    pub(crate) fn number<N: Into<Option<f64>>>(
-        mut self,
-        name: &str,
-        cells: impl IntoIterator<Item = N>,
-    ) -> Self {
+    #[must_use]
+    pub fn number<N: Into<Option<f64>>>(mut self, name: &str, cells: impl IntoIterator<Item = N>) -> Self {
         let finite = |cell: N| cell.into().filter(|number| number.is_finite());
         let cells = Cells::Number(cells.into_iter().map(finite).collect());
         self.0.push(Column { name: name.to_owned(), cells });
         self
     }
 
-    pub(crate) fn columns(&self) -> &[Column] {
+    /// Returns the columns.
+    pub fn columns(&self) -> &[Column] {
         &self.0
     }
 
     /// Returns the number of rows.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.first().map_or(0, |column| column.cells.len())
     }
 
+    /// Returns whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the rows of all `frames`, one after the other. Columns are in the order in which they
+    /// first occur. Cells of a column that a frame lacks are empty.
+    ///
+    /// # Errors
+    /// The name of a column that has different types.
+    pub fn stacked(frames: &[Self]) -> Result<Self, String> {
+        let mut whole: Vec<Column> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut rows = 0;
+        for frame in frames {
+            for Column { name, cells } in &frame.0 {
+                let place = *places.entry(name).or_insert_with(|| {
+                    let empty = match cells {
+                        Cells::Text(_) => Cells::Text(Vec::new()),
+                        Cells::Count(_) => Cells::Count(Vec::new()),
+                        Cells::Number(_) => Cells::Number(Vec::new()),
+                    };
+                    whole.push(Column { name: name.clone(), cells: empty });
+                    whole.len() - 1
+                });
+                whole[place].cells.fill(rows);
+                match (&mut whole[place].cells, cells) {
+                    (Cells::Text(all), Cells::Text(more)) => all.extend_from_slice(more),
+                    (Cells::Count(all), Cells::Count(more)) => all.extend_from_slice(more),
+                    (Cells::Number(all), Cells::Number(more)) => all.extend_from_slice(more),
+                    _ => return Err(name.clone()),
+                }
+            }
+            rows += frame.len();
+        }
+        whole.iter_mut().for_each(|column| column.cells.fill(rows));
+        Ok(Self(whole))
+    }
+
     /// Returns the rows, which serialise with the columns' names as keys, in the columns' order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.len()).map(|row| Row { frame: self, row })
     }
 
     /// Returns the table as CSV (RFC 4180, except for bare newlines), beginning with a header.
-    pub(crate) fn to_csv(&self) -> String {
+    pub fn to_csv(&self) -> String {
         self.csv_head() + &self.csv_rows()
     }
 
     /// Returns the header of the CSV.
-    pub(crate) fn csv_head(&self) -> String {
+    pub fn csv_head(&self) -> String {
         let mut csv = String::new();
         line(&mut csv, self.0.iter().map(|column| column.name.clone()));
         csv
     }
 
     /// Returns the CSV without its header.
-    pub(crate) fn csv_rows(&self) -> String {
+    pub fn csv_rows(&self) -> String {
         let mut csv = String::new();
         for row in 0..self.len() {
             line(&mut csv, self.0.iter().map(|column| column.cells.text(row)));
@@ -141,14 +193,14 @@ fn line(csv: &mut String, fields: impl Iterator<Item = String>) {
 
 /// Row of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
+pub struct Row<'a> {
     frame: &'a Frame,
     row: usize,
 }
 
 impl Row<'_> {
     /// Adds its cells to a map.
-    pub(crate) fn entries<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
+    pub fn entries<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
         self.frame.0.iter().try_for_each(|Column { name, cells }| match cells {
             Cells::Text(cells) => map.serialize_entry(name, &cells[self.row]),
             Cells::Count(cells) => map.serialize_entry(name, &cells[self.row]),
@@ -166,10 +218,10 @@ impl Serialize for Row<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    pub(in crate::sim) fn frame() -> Frame {
+    pub(crate) fn frame() -> Frame {
         Frame::new()
             .text("name", ["a,\"b\"", "plain"])
             .count("drops", [Some(3), None])
@@ -186,5 +238,15 @@ pub(super) mod tests {
         let rows: Vec<_> = frame().rows().map(|row| serde_json::to_string(&row).unwrap()).collect();
         assert_eq!(rows[0], r#"{"name":"a,\"b\"","drops":3,"delay_ms":0.1}"#);
         assert_eq!(rows[1], r#"{"name":"plain","drops":null,"delay_ms":null}"#);
+    }
+
+    #[test]
+    fn stacked_frames_have_the_columns_of_all() {
+        let one = Frame::new().text("name", ["a"]).count("drops", [Some(1)]);
+        let two = Frame::new().number("delay_ms", [0.5]).text("name", ["b"]);
+        let whole = Frame::stacked(&[one.clone(), two, one.clone()]).unwrap();
+        assert_eq!(whole.to_csv(), "name,drops,delay_ms\na,1,\nb,,0.5\na,1,\n");
+        let other = Frame::new().text("drops", ["many"]);
+        assert_eq!(Frame::stacked(&[one, other]), Err("drops".to_owned()));
     }
 }

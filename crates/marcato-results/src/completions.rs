@@ -5,11 +5,10 @@ use std::path::Path;
 
 use marcato_report::AtomicFile;
 use marcato_sim::scenario::Completion;
-use parquet::errors::ParquetError;
 
-use super::error::SimError;
-use super::frame::Frame;
-use super::parquet::Writer;
+use crate::files::FileError;
+use crate::frame::Frame;
+use crate::parquet::{Writer, failed};
 
 /// Number of rows kept in memory, and size of a Parquet row group.
 const CHUNK: usize = 16_384;
@@ -18,7 +17,7 @@ const CHUNK: usize = 16_384;
 /// have millions of completions.
 pub(crate) struct Completions<'a> {
     directory: &'a Path,
-    rows: Rows,
+    rows: CompletionRows,
     files: Option<Files>,
 }
 
@@ -27,8 +26,9 @@ struct Files {
     parquet: Writer<AtomicFile>,
 }
 
-#[derive(Default)]
-struct Rows {
+/// Completions of a run as rows of a table.
+#[derive(Clone, Debug, Default)]
+pub struct CompletionRows {
     flow: Vec<String>,
     what: Vec<String>,
     priority: Vec<String>,
@@ -38,8 +38,9 @@ struct Rows {
     state: Vec<&'static str>,
 }
 
-impl Rows {
-    fn add(&mut self, one: &Completion<'_>) {
+impl CompletionRows {
+    /// Adds a row.
+    pub fn add(&mut self, one: &Completion<'_>) {
         self.flow.push(one.flow.to_owned());
         self.what.push(one.what.to_owned());
         self.priority.push(one.priority.map(|priority| priority.to_string()).unwrap_or_default());
@@ -53,7 +54,8 @@ impl Rows {
         });
     }
 
-    fn frame(self) -> Frame {
+    /// Returns the table.
+    pub fn frame(self) -> Frame {
         Frame::new()
             .text("flow", self.flow)
             .text("what", self.what)
@@ -68,25 +70,25 @@ impl Rows {
 impl<'a> Completions<'a> {
     /// Creates a writer to this directory.
     pub(crate) fn new(directory: &'a Path) -> Self {
-        Self { directory, rows: Rows::default(), files: None }
+        Self { directory, rows: CompletionRows::default(), files: None }
     }
 
     /// Adds a row.
     ///
     /// # Errors
     /// When the files cannot be written.
-    pub(crate) fn add(&mut self, one: &Completion<'_>) -> Result<(), SimError> {
+    pub(crate) fn add(&mut self, one: &Completion<'_>) -> Result<(), FileError> {
         self.rows.add(one);
         if self.rows.flow.len() < CHUNK { Ok(()) } else { self.flush() }
     }
 
-    fn flush(&mut self) -> Result<(), SimError> {
+    fn flush(&mut self) -> Result<(), FileError> {
         let frame = std::mem::take(&mut self.rows).frame();
-        if frame.len() == 0 {
+        if frame.is_empty() {
             return Ok(());
         }
         let path = self.directory.join("completions.csv");
-        self.put(&frame).map_err(SimError::file(&path))
+        self.put(&frame).map_err(FileError::of(&path))
     }
 
     fn put(&mut self, frame: &Frame) -> io::Result<()> {
@@ -108,23 +110,12 @@ impl<'a> Completions<'a> {
     ///
     /// # Errors
     /// When the files cannot be written.
-    pub(crate) fn finish(mut self) -> Result<(), SimError> {
+    pub(crate) fn finish(mut self) -> Result<(), FileError> {
         self.flush()?;
         let Some(Files { csv, parquet }) = self.files else { return Ok(()) };
         let path = self.directory.join("completions.csv");
-        csv.commit().map_err(SimError::file(&path))?;
+        csv.commit().map_err(FileError::of(&path))?;
         let path = self.directory.join("completions.parquet");
-        parquet.finish().map_err(failed).and_then(AtomicFile::commit).map_err(SimError::file(&path))
-    }
-}
-
-/// Converts to the error of the file system, if that was the cause.
-fn failed(error: ParquetError) -> io::Error {
-    match error {
-        ParquetError::External(source) => match source.downcast::<io::Error>() {
-            Ok(error) => *error,
-            Err(other) => io::Error::other(other),
-        },
-        other => io::Error::other(other),
+        parquet.finish().map_err(failed).and_then(AtomicFile::commit).map_err(FileError::of(&path))
     }
 }
