@@ -1,5 +1,6 @@
 //! Reader of scenarios.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -36,6 +37,7 @@ use crate::scenario::{Overrides, Scenario};
 pub struct Reader {
     pub(crate) overrides: Overrides,
     pub(crate) plugins: Rc<PluginNames>,
+    pub(crate) files: Rc<BTreeMap<String, String>>,
 }
 
 impl Reader {
@@ -56,6 +58,39 @@ impl Reader {
     pub fn plugins(mut self, names: &PluginNames) -> Self {
         self.plugins = Rc::new(names.clone());
         self
+    }
+
+    /// Sets the contents of files that scenarios name, by path as in the scenario. These are not read
+    /// from the file system.
+    #[must_use]
+    pub fn files(mut self, files: BTreeMap<String, String>) -> Self {
+        self.files = Rc::new(files);
+        self
+    }
+
+    /// Reads a scenario from text, and the files that it names. `name` is its path in messages, and
+    /// files are relative to the directory of that path.
+    ///
+    /// ```
+    /// use marcato_scenario::Reader;
+    ///
+    /// let text = r#"
+    ///   name = "traced"
+    ///   duration = "10 s"
+    ///   nodes = ["client", "server"]
+    ///   link = [{ between = ["client", "server"], trace = "mobile.down", delay = "20 ms" }]
+    ///   flow = [{ name = "bulk", kind = "tcp", from = "client", to = "server" }]
+    /// "#;
+    /// let files = [("mobile.down".to_owned(), "1\n2\n5\n".to_owned())].into();
+    /// let scenario = Reader::new().files(files).read("traced.toml", text)?;
+    /// assert_eq!(scenario.named_files().collect::<Vec<_>>(), ["mobile.down"]);
+    /// # Ok::<(), marcato_scenario::ScenarioError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn read(&self, name: &str, text: &str) -> Result<Scenario, ScenarioError> {
+        Scenario::read_by(self, name, text)
     }
 
     /// Reads a scenario from text: [`Scenario::parse_with`].

@@ -178,7 +178,7 @@ impl Scenario {
     }
 
     fn read(name: &str, text: &str, reader: &Reader) -> Result<(Self, Faults), ScenarioError> {
-        let Reader { overrides, plugins } = reader;
+        let Reader { overrides, plugins, .. } = reader;
         if text.len() > MAX_FILE {
             let problem = format!("the file has {} bytes, but at most {MAX_FILE} are possible", text.len());
             return Err(ScenarioError::unreadable(name, &problem));
@@ -284,7 +284,12 @@ impl Scenario {
     fn load_bytes(name: &str, bytes: Vec<u8>, reader: &Reader) -> Result<Self, ScenarioError> {
         let shown = if name == STDIN { "<stdin>" } else { name };
         let text = marcato_document::text(bytes).map_err(|wrong| ScenarioError::no_text(shown, &wrong))?;
-        let (mut scenario, faults) = Self::read(name, &text, reader)?;
+        Self::read_by(reader, name, &text)
+    }
+
+    /// Reads a scenario from text, and the files that it names.
+    pub(crate) fn read_by(reader: &Reader, name: &str, text: &str) -> Result<Self, ScenarioError> {
+        let (mut scenario, faults) = Self::read(name, text, reader)?;
         let mut named = Vec::new();
         find_paths(&scenario.root, "trace", false, &mut named);
         for set in &scenario.given {
@@ -293,7 +298,8 @@ impl Scenario {
         let named: Vec<(String, Place)> =
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (trace, place) in named {
-            let rate = read_text(&scenario.dir().join(&trace))
+            let rate = reader
+                .text(&scenario.dir(), &trace)
                 .and_then(|text| text.parse().map_err(|error: TraceError| error.to_string()))
                 .map(|trace: Trace| trace.mean_rate());
             match rate {
@@ -301,13 +307,13 @@ impl Scenario {
                 Err(problem) => faults.add(place, format!("the trace `{trace}`: {problem}")),
             }
         }
-        scenario.load_sizes(&faults);
+        scenario.load_sizes(reader, &faults);
         faults.into_error()?;
         Ok(scenario)
     }
 
     /// Reads the files from which UDP flows take their sizes.
-    fn load_sizes(&mut self, faults: &Faults) {
+    fn load_sizes(&mut self, reader: &Reader, faults: &Faults) {
         let mut named = Vec::new();
         find_paths(&self.root, "file", false, &mut named);
         for set in &self.given {
@@ -316,7 +322,8 @@ impl Scenario {
         let named: Vec<(String, Place)> =
             named.iter().filter_map(|item| Some((item.as_str()?.to_owned(), item.place))).collect();
         for (file, place) in named {
-            let list = read_text(&self.dir().join(&file))
+            let list = reader
+                .text(&self.dir(), &file)
                 .and_then(|text| text.parse().map_err(|error: SizeListError| error.to_string()));
             match list {
                 Ok(list) => drop(self.sizes.insert(file, list)),
@@ -331,6 +338,12 @@ impl Scenario {
     /// yet read are omitted.
     pub fn size_lists(&self) -> &BTreeMap<String, SizeList> {
         &self.sizes
+    }
+
+    /// Returns the paths of the traces and files of sizes that have been read, as the scenario names
+    /// them.
+    pub fn named_files(&self) -> impl Iterator<Item = &str> {
+        self.trace_rates.keys().chain(self.sizes.keys()).map(String::as_str)
     }
 
     /// Returns the path of the file; `-` for another source.
@@ -492,6 +505,16 @@ impl Scenario {
 
 /// File name of a scenario from the standard input.
 const STDIN: &str = "-";
+
+impl Reader {
+    /// Returns the text of a file that a scenario in `dir` names.
+    fn text(&self, dir: &Path, path: &str) -> Result<String, String> {
+        match self.files.get(path) {
+            Some(text) => Ok(text.clone()),
+            None => read_text(&dir.join(path)),
+        }
+    }
+}
 
 /// Reads the text of a file that a scenario names.
 fn read_text(path: &Path) -> Result<String, String> {
