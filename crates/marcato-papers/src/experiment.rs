@@ -77,6 +77,28 @@ impl RunOptions {
         Ok(Self { seeds: (seed..=last).collect(), ..Self::default() })
     }
 
+    /// Options for a run with each of these seeds.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no seed, or if there are more than
+    /// [`MOST_RUNS`](Self::MOST_RUNS); if a seed occurs twice, or is above [`Seed::MOST`].
+    pub fn seeded(seeds: Vec<u64>) -> Result<Self, SeedError> {
+        let repeat = u32::try_from(seeds.len()).unwrap_or(u32::MAX);
+        if repeat == 0 || repeat > Self::MOST_RUNS {
+            return Err(SeedError::Repeat { repeat });
+        }
+        for (place, &seed) in seeds.iter().enumerate() {
+            if seed > Seed::MOST {
+                return Err(SeedError::Overflow { seed, repeat: 1 });
+            }
+            if seeds[..place].contains(&seed) {
+                return Err(SeedError::Twice { seed });
+            }
+        }
+        Ok(Self { seeds, ..Self::default() })
+    }
+
     /// Sets the world.
     #[must_use]
     pub fn in_world(mut self, world: World) -> Self {
@@ -148,6 +170,12 @@ pub enum SeedError {
         seed: u64,
         /// Number of runs asked for.
         repeat: u32,
+    },
+    /// A seed occurs twice. Its run would count twice.
+    #[error("the seed {seed} is given twice: leave one out")]
+    Twice {
+        /// Seed.
+        seed: u64,
     },
 }
 
@@ -230,6 +258,15 @@ mod tests {
         let options = RunOptions::default();
         assert_eq!(options.clone().at_once(None).jobs(), pool::cores());
         assert_eq!(options.at_once(NonZeroU16::new(3)).jobs(), 3);
+    }
+
+    #[test]
+    fn seeds_that_are_given_are_taken_in_their_order() {
+        assert_eq!(RunOptions::seeded(vec![7, 3, Seed::MOST]).unwrap().seeds(), [7, 3, Seed::MOST]);
+        assert_eq!(RunOptions::seeded(vec![]), Err(SeedError::Repeat { repeat: 0 }));
+        assert_eq!(RunOptions::seeded(vec![4, 5, 4]), Err(SeedError::Twice { seed: 4 }));
+        let seed = Seed::MOST + 1;
+        assert_eq!(RunOptions::seeded(vec![seed]), Err(SeedError::Overflow { seed, repeat: 1 }));
     }
 
     #[test]
