@@ -1,0 +1,38 @@
+//! Native half of the Python package `marcato`.
+//!
+//! It has what Python cannot do itself: reading scenarios, running them, and passing results on as
+//! Arrow data. Everything that users see is written in Python around it, in `marcato/`.
+#![forbid(unsafe_code)]
+
+mod error;
+mod papers;
+mod result;
+mod rows;
+mod scenario;
+mod statistics;
+mod table;
+mod watch;
+
+/// Native half of the package `marcato`; its classes and functions are internal.
+#[pyo3::pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use super::papers::papers;
+    #[pymodule_export]
+    use super::result::Result;
+    #[pymodule_export]
+    use super::rows::{fingerprint, make_table, read_rows, write_rows};
+    #[pymodule_export]
+    use super::scenario::{Scenario, setting};
+    #[pymodule_export]
+    use super::statistics::{bootstrap, mean, student_t};
+    #[pymodule_export]
+    use super::table::Table;
+
+    /// Version of Marcato.
+    #[pymodule_export]
+    const VERSION: &str = marcato_report::VERSION;
+    /// Commit that the package was built from.
+    #[pymodule_export]
+    const COMMIT: &str = marcato_report::COMMIT;
+}

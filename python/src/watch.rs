@@ -1,0 +1,79 @@
+//! Observer of a run from Python.
+
+use std::cell::{Cell, RefCell};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use marcato_results::{CompletionRows, RunFiles};
+use marcato_sim::scenario::{Completion, Watcher};
+use marcato_units::Time;
+use pyo3::{PyErr, Python};
+
+/// Wall-clock time between looks for signals. Attaching to the interpreter more often would slow
+/// down runs beside other threads of Python.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Observer that keeps completions and captures, and stops the run on Ctrl-C.
+pub(crate) struct Watch<'a> {
+    pub(crate) completions: CompletionRows,
+    pub(crate) files: Option<RunFiles<'a>>,
+    looked: Cell<Instant>,
+    interrupt: RefCell<Option<PyErr>>,
+}
+
+impl<'a> Watch<'a> {
+    /// Creates an observer; captures go into `directory`.
+    pub(crate) fn new(directory: Option<&'a Path>) -> Self {
+        Self {
+            completions: CompletionRows::default(),
+            files: directory.map(RunFiles::new),
+            looked: Cell::new(Instant::now()),
+            interrupt: RefCell::new(None),
+        }
+    }
+
+    /// Returns the exception of the interrupt, if there was one.
+    pub(crate) fn interrupt(&self) -> Option<PyErr> {
+        self.interrupt.borrow_mut().take()
+    }
+}
+
+impl Watcher for Watch<'_> {
+    fn time(&mut self, _now: Time) {}
+
+    fn captured(&mut self, link: &str, back: bool, part: &[u8]) {
+        if let Some(files) = &mut self.files {
+            files.captured(link, back, part);
+        }
+    }
+
+    fn captured_together(&mut self, part: &[u8]) {
+        if let Some(files) = &mut self.files {
+            files.captured_together(part);
+        }
+    }
+
+    fn secrets(&mut self, lines: &str) {
+        if let Some(files) = &mut self.files {
+            files.secrets(lines);
+        }
+    }
+
+    fn completed(&mut self, one: &Completion<'_>) {
+        self.completions.add(one);
+    }
+
+    fn is_stopped(&self) -> bool {
+        if self.files.as_ref().is_some_and(RunFiles::has_failed) {
+            return true;
+        }
+        if self.looked.get().elapsed() >= LOOK {
+            self.looked.set(Instant::now());
+            // Signals reach the main thread only; in others this is never an error.
+            if let Err(error) = Python::attach(|py| py.check_signals()) {
+                self.interrupt.replace(Some(error));
+            }
+        }
+        self.interrupt.borrow().is_some()
+    }
+}

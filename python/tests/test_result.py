@@ -1,0 +1,126 @@
+"""Results of a run: tables, files, and what notebooks show."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import marcato
+
+TABLES = ["flows", "times", "groups", "lanes", "links", "series", "messages", "summary"]
+
+
+@pytest.fixture(scope="module")
+def result() -> marcato.Result:
+    from conftest import SMALL
+
+    return marcato.Scenario.from_dict(SMALL).run(seed=7)
+
+
+def test_tables_have_the_rows_of_the_document(result: marcato.Result) -> None:
+    document = result.document()
+    assert result.flows["flow"] == [flow["flow"] for flow in document["flows"]] == ["bulk", "asks"]
+    assert result.flows["goodput_mbit_per_s"] == [flow["goodput_mbit_per_s"] for flow in document["flows"]]
+    assert len(result.links) == len(document["links"])
+    assert len(result.series) == 30 and "link.bottleneck.queue" in result.series
+    assert result.messages.num_rows > 10
+    assert result["flow.bulk.goodput_mbit_per_s"] == result.flows["goodput_mbit_per_s"][0]
+    assert result["flow.bulk.low_packets"] is None
+    with pytest.raises(KeyError):
+        result["flow.bulk.none"]
+
+
+def test_a_missing_value_is_null(result: marcato.Result) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    flows = pyarrow.table(result.flows)
+    assert flows["low_packets"].null_count == 2
+    assert str(flows.schema.field("flow").type) == "string"
+    assert str(flows.schema.field("sent_packets").type) == "int64"
+
+
+def test_other_libraries_take_every_table(result: marcato.Result) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    for name in TABLES:
+        table = getattr(result, name)
+        taken = pyarrow.table(table)
+        assert taken.to_pydict() == table.to_pydict() and taken.num_rows == table.num_rows
+        assert polars.DataFrame(table).to_dict(as_series=False) == table.to_pydict()
+
+
+def test_duckdb_reads_a_table(result: marcato.Result) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    flows = result.flows
+    [(count,)] = duckdb.sql("select count(*) from flows where goodput_mbit_per_s > 0").fetchall()
+    assert count == len(flows) == 2
+
+
+def test_pandas_has_the_numbers(result: marcato.Result) -> None:
+    pytest.importorskip("pandas")
+    frame = result.flows.to_pandas()
+    assert frame["goodput_mbit_per_s"].tolist() == result.flows["goodput_mbit_per_s"]
+
+
+def test_a_table_outlives_its_result(small: marcato.Scenario) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    flows = pyarrow.table(small.run().flows)
+    assert flows["flow"].to_pylist() == ["bulk", "asks"]
+
+
+def test_parquet_files_have_the_tables(result: marcato.Result, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    files = {path.stem: path for path in result.to_parquet(tmp_path / "new")}
+    assert set(files) == {"flows", "times", "links", "series", "completions"}
+    assert parquet.read_table(files["flows"]).to_pydict() == result.flows.to_pydict()
+    assert parquet.read_table(files["completions"]).to_pydict() == result.messages.to_pydict()
+
+
+def test_captures_are_copied(result: marcato.Result, tmp_path: Path) -> None:
+    files = result.pcap(tmp_path)
+    assert [path.name for path in files] == ["bottleneck.back.pcap", "bottleneck.there.pcap"]
+    assert files[0].read_bytes()[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1")
+
+
+def test_a_scenario_without_captures_has_none(small: marcato.Scenario, tmp_path: Path) -> None:
+    assert small.set("record.pcap", []).run().pcap(tmp_path / "none") == []
+
+
+def test_the_command_gives_the_same_bytes(result: marcato.Result, tmp_path: Path, command: str) -> None:
+    from conftest import SMALL
+    from marcato import _toml
+
+    file = tmp_path / "small.toml"
+    file.write_text(_toml.document(SMALL))
+    run = [command, "sim", str(file), "--seed", "7", "--format", "json", "--out", str(tmp_path / "command")]
+    printed = subprocess.run(run, check=True, capture_output=True, text=True).stdout
+    assert printed == result.to_json()
+    result.save(tmp_path / "package")
+    ours = {path.name: path.read_bytes() for path in (tmp_path / "package").iterdir()}
+    theirs = {path.name: path.read_bytes() for path in (tmp_path / "command").iterdir()}
+    assert set(theirs) - set(ours) == {"manifest.json"}
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+def test_a_notebook_shows_tables_and_pictures(result: marcato.Result, small: marcato.Scenario) -> None:
+    shown = result._repr_html_()
+    assert "data:image/svg+xml" in shown and "<th>goodput_mbit_per_s</th>" in shown
+    assert "low_packets" not in shown
+    assert "<svg" in result.figures()["queue"]
+    assert "bottleneck" in small._repr_html_()
+    assert "18 more rows" not in result.flows._repr_html_()
+
+
+def test_names_are_escaped_in_pages() -> None:
+    from marcato._table import table_html
+
+    assert "<script>" not in table_html({"a<script>": ["<script>"]}, 1)
+
+
+def test_a_report_is_a_page(result: marcato.Result, tmp_path: Path) -> None:
+    page = result.report(tmp_path / "report.html")
+    assert page.startswith("<!DOCTYPE html>") or page.startswith("<!doctype html>")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    assert json.loads(result.to_json())["seed"] == 7
