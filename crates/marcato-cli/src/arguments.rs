@@ -642,6 +642,10 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
 
+    /// Have the Python package run a grid on an engine: dask://HOST:PORT, ray, or local
+    #[arg(long, value_name = "ENGINE", value_parser = engine, conflicts_with_all = ["jobs", "explain"])]
+    pub(crate) runs_on: Option<String>,
+
     /// Refuse a directory that has no runs of this grid yet; completed runs are never repeated
     #[arg(long)]
     pub(crate) resume: bool,
@@ -948,6 +952,16 @@ fn loss(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(loss) if (0.0..1.0).contains(&loss) => Ok(loss),
         _ => Err("give a probability from 0 to below 1, for example 0.02 for 2 %".to_owned()),
+    }
+}
+
+/// Parses the name of an engine of the Python package.
+fn engine(text: &str) -> Result<String, String> {
+    let is_dask = text.strip_prefix("dask://").is_some_and(|address| address.contains(':'));
+    if is_dask || text == "ray" || text == "local" {
+        Ok(text.to_owned())
+    } else {
+        Err("an engine is dask://HOST:PORT, ray or local".to_owned())
     }
 }
 

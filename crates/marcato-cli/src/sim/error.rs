@@ -10,11 +10,15 @@ use marcato_sim::scenario::BuildError;
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
+use super::handover::HandoverError;
+
 /// Error of running a scenario or of writing its results.
 #[derive(Debug, Error)]
 pub(crate) enum SimError {
     #[error("the scenario cannot be run:\n{0}")]
     Scenario(#[from] ScenarioError),
+    #[error(transparent)]
+    Handover(#[from] HandoverError),
     #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]

@@ -4,6 +4,7 @@ mod capture;
 mod error;
 mod explained;
 pub(crate) mod grid;
+mod handover;
 mod runs;
 pub(crate) mod store;
 mod summary;
@@ -23,6 +24,7 @@ use marcato_sim::scenario::{Advance, Outcome, Traces, World, build};
 use self::capture::Captures;
 use self::error::Kept;
 pub(crate) use self::error::SimError;
+use self::handover::HandoverError;
 use self::store::{Manifest, Store};
 use crate::Status;
 use crate::arguments::{Format, Sim};
@@ -48,9 +50,13 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
     if asked.resume && asked.out.is_none() {
         return Err(SimError::ResumeWhat);
     }
+    if asked.runs_on.is_some() && scenario.file() == "-" {
+        return Err(HandoverError::Input.into());
+    }
     let traces = traces(&scenario)?;
     let printed = match scenario.run(0).filter(|_| scenario.count() == 1) {
         Some(_) if asked.resume => return Err(SimError::ResumeOne),
+        Some(_) if asked.runs_on.is_some() => return Err(HandoverError::OneRun.into()),
         Some(one) => single(asked, &one, &manifest(&scenario, &traces), &traces)?,
         None => every(asked, &scenario, &traces)?,
     };
@@ -156,13 +162,22 @@ impl Done {
 
 /// Executes every combination with every seed, and returns the text to print.
 fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, SimError> {
-    let store = match asked.out.as_deref() {
+    // The package writes documents of runs, so it needs a directory.
+    let temporary = match (&asked.out, &asked.runs_on) {
+        (None, Some(_)) => Some(tempfile::tempdir().map_err(SimError::file(&std::env::temp_dir()))?),
+        _ => None,
+    };
+    let directory = asked.out.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path));
+    let store = match directory {
         None => None,
         Some(out) => Some(Store::open(out, &manifest(scenario, traces), asked.resume)?),
     };
     let threads =
         asked.jobs.map_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get), usize::from);
     let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
+    if let (Some(engine), Some(store)) = (&asked.runs_on, &store) {
+        handover::fill(asked, engine, scenario, store, &interrupt)?;
+    }
     let documents = grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new(), &interrupt)?;
     let done = grid::done(scenario, &documents);
     let points = grid::points(scenario, &done);

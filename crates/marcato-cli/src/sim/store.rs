@@ -87,7 +87,8 @@ impl Store {
         &self.directory
     }
 
-    fn run(&self, id: &str) -> PathBuf {
+    /// Returns the path of a run's document.
+    pub(crate) fn run(&self, id: &str) -> PathBuf {
         self.directory.join("runs").join(format!("{id}.json"))
     }
 
