@@ -62,6 +62,9 @@ where
             head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
             let mut request = Request::from_parts(head, Body::http1(body));
             request.extensions_mut().insert(context.peer);
+            if let Some(name) = &context.server_name {
+                request.extensions_mut().insert(name.clone());
+            }
             request.extensions_mut().insert(record.decision);
             request.extensions_mut().insert(EarlyHints::default());
             let mut response = match call(&mut service, request).await {

@@ -121,6 +121,8 @@ mod rates;
 mod record;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "server")]
+mod server_name;
 mod signals;
 #[cfg(feature = "server")]
 mod trace;
@@ -158,6 +160,8 @@ pub use rates::RateLimit;
 pub use record::Record;
 #[cfg(feature = "server")]
 pub use server::Server;
+#[cfg(feature = "server")]
+pub use server_name::ServerName;
 pub use signals::{Protocol, RequestError, SignalCounters, Signals, UnknownRequest, UpdateError};
 #[cfg(feature = "server")]
 pub use trace::Traces;

@@ -3,7 +3,7 @@
 use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
@@ -18,12 +18,13 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Dates;
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::counters::{Counters, ServerCounters};
 use crate::handler::{BoxError, WebService};
 use crate::peer_addr::PeerAddr;
 use crate::rates::{Gate, Guest};
 use crate::record::Record;
+use crate::server_name::ServerName;
 use crate::trace::ConnectionTrace;
 use crate::workers::Workers;
 use crate::{h1, h2};
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     /// Client whose rates are limited.
     pub(crate) guest: Option<Guest>,
     pub(crate) trace: Option<Arc<ConnectionTrace>>,
+    /// Name that the client gave in its handshake of TLS.
+    pub(crate) server_name: Option<ServerName>,
 }
 
 impl Context {
@@ -95,11 +98,12 @@ impl Context {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Server {
-    config: Arc<Config>,
+    config: Arc<RwLock<Arc<Config>>>,
     tls: Option<Arc<ServerConfig>>,
     counters: Arc<Counters>,
     dates: Arc<Dates>,
     connections: Arc<Semaphore>,
+    most_connections: usize,
     workers: Option<Workers>,
     gate: Option<Arc<Gate>>,
 }
@@ -122,11 +126,12 @@ impl Server {
         let gate = Gate::new(&config);
         Self {
             gate,
-            config: Arc::new(config),
+            config: Arc::new(RwLock::new(Arc::new(config))),
             tls: None,
             counters: Arc::default(),
             dates: Arc::default(),
             connections: Arc::new(Semaphore::new(connections)),
+            most_connections: connections,
             workers: None,
         }
     }
@@ -164,8 +169,18 @@ impl Server {
 
     /// Number of connections that are open.
     pub fn open_connections(&self) -> usize {
-        let most = self.config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
-        most.saturating_sub(self.connections.available_permits())
+        self.most_connections.saturating_sub(self.connections.available_permits())
+    }
+
+    /// Uses a configuration for connections that come from now on, also in clones. The bound of connections
+    /// and the rates of addresses stay.
+    pub fn configure(&self, config: Config) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    fn config(&self) -> Arc<Config> {
+        // It is replaced whole, so a panic leaves no partial one.
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Number of requests that are not over.
@@ -276,21 +291,25 @@ impl Server {
     ) where
         S: WebService,
     {
-        if let Err(error) = self.prepare(&stream) {
+        let config = self.config();
+        if let Err(error) = prepare(&stream, &config.limits) {
             tracing::debug!(%error, "a connection ended before it began");
             self.counters.failed_handshake();
             return;
         }
-        let context = Arc::new(Context {
-            config: Arc::clone(&self.config),
-            counters: Arc::clone(&self.counters),
-            dates: Arc::clone(&self.dates),
-            peer,
-            guest,
-            trace: self.config.traces.as_ref().map(|traces| traces.connection(peer.0)),
-        });
-        let limit = self.config.limits.handshake;
-        let (chunk, coupled) = (self.config.chunk, self.config.coupled);
+        let limit = config.limits.handshake;
+        let (chunk, coupled) = (config.chunk, config.coupled);
+        let context = |server_name: Option<&str>| {
+            Arc::new(Context {
+                trace: config.traces.as_ref().map(|traces| traces.connection(peer.0)),
+                config,
+                counters: Arc::clone(&self.counters),
+                dates: Arc::clone(&self.dates),
+                peer,
+                guest,
+                server_name: server_name.map(|name| ServerName(name.into())),
+            })
+        };
         let result: Result<(), BoxError> = if let Some(tls) = &self.tls {
             let handshake = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
             let stream = match tokio::time::timeout(limit, handshake).await {
@@ -306,6 +325,7 @@ impl Server {
                 }
             };
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let context = context(stream.get_ref().1.server_name());
             self.counters.connected(is_http2);
             if is_http2 {
                 let (stream, connection) = stream.into_inner();
@@ -323,6 +343,7 @@ impl Server {
                 }
             };
             self.counters.connected(is_http2);
+            let context = context(None);
             if is_http2 {
                 let socket = LeanSocket::plain(stream, chunk, coupled);
                 h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
@@ -335,16 +356,16 @@ impl Server {
             self.counters.broken();
         }
     }
+}
 
-    /// Sets the options of a connection: no delay, and the kernel finds dead peers.
-    fn prepare(&self, stream: &TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        let socket = SockRef::from(stream);
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.config.limits.idle))?;
-        #[cfg(target_os = "linux")]
-        socket.set_tcp_user_timeout(Some(self.config.limits.stall))?;
-        Ok(())
-    }
+/// Sets the options of a connection: no delay, and the kernel finds dead peers.
+fn prepare(stream: &TcpStream, limits: &Limits) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(limits.idle))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(limits.stall))?;
+    Ok(())
 }
 
 /// Returns whether a client begins with the preface of HTTP/2. Its bytes stay in the kernel.

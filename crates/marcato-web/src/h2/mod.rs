@@ -332,6 +332,9 @@ where
             let announced = content_length(&head.headers);
             let mut request = Request::from_parts(head, Body::http2(body, announced));
             request.extensions_mut().insert(self.context.peer);
+            if let Some(name) = &self.context.server_name {
+                request.extensions_mut().insert(name.clone());
+            }
             request.extensions_mut().insert(decision);
             request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
             let dates = Arc::clone(&self.context.dates);
