@@ -128,13 +128,14 @@ pub(crate) enum Command {
     /// Serves a directory, or an origin behind it, over HTTP/1.1 and HTTP/2, in the order that matters
     ///
     /// What a page needs first leaves first: by the priorities that browsers send, or by the type of
-    /// the file where they send none. SIGINT and SIGTERM finish open requests; SIGHUP reads the
-    /// certificate again.
+    /// the file where they send none. With a file, several sites are served by name. SIGINT and SIGTERM
+    /// finish open requests; SIGHUP reads the file and the certificates again.
     #[command(after_help = "Examples:
   marcato serve site
   marcato serve --to http://127.0.0.1:3000
   marcato serve site --listen 0.0.0.0:443 --cert chain.pem --key key.pem
-  marcato serve site --plaintext --listen 127.0.0.1:8080 --listing")]
+  marcato serve site --plaintext --listen 127.0.0.1:8080 --listing
+  marcato serve --config /etc/marcato/serve.toml --check")]
     Serve(Serve),
 
     /// Prints a script that completes command lines in a shell
@@ -151,12 +152,26 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directory whose files are served
-    #[arg(value_name = "DIR", required_unless_present = "to")]
+    #[arg(value_name = "DIR", required_unless_present_any = ["to", "config"])]
     pub(crate) directory: Option<PathBuf>,
 
     /// Origin that requests are passed to: http://, https:// or h2c://
     #[arg(long, value_name = "URL", conflicts_with = "directory")]
     pub(crate) to: Option<String>,
+
+    /// File with sites, listeners and limits (TOML)
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = [
+            "directory", "to", "listen", "cert", "key", "plaintext", "listing", "coupled", "quiet",
+        ]
+    )]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Report all errors of the file and of what it names, and serve nothing
+    #[arg(long, requires = "config")]
+    pub(crate) check: bool,
 
     /// Address to listen at; repeated for more
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]

@@ -2,16 +2,31 @@
 
 use std::io::Write;
 
-use marcato_serve::{Content, Options, ServeError, Tls};
+use marcato_serve::{Content, Options, ServeError, Source, Tls};
 
 use crate::Status;
 use crate::arguments::Serve;
 use crate::output;
 
 pub(crate) fn run(asked: Serve, stdout: &mut dyn Write) -> Result<Status, ServeError> {
+    let check = asked.check;
+    let source = source(asked);
+    let mut print = |text: &str| output::print(stdout, text);
+    if check {
+        print(&marcato_serve::check(&source)?).map_err(ServeError::Print)?;
+    } else {
+        marcato_serve::run(&source, &mut print)?;
+    }
+    Ok(Status::Ok)
+}
+
+fn source(asked: Serve) -> Source {
+    if let Some(file) = asked.config {
+        return Source::File(file);
+    }
     let content = match (asked.directory, asked.to) {
         (_, Some(uri)) => Content::Origin(uri),
-        // The parser requires one of the two.
+        // The parser requires a directory then.
         (directory, None) => {
             Content::Directory { path: directory.unwrap_or_default(), listing: asked.listing }
         }
@@ -21,13 +36,11 @@ pub(crate) fn run(asked: Serve, stdout: &mut dyn Write) -> Result<Status, ServeE
         (Some(chain), Some(key)) => Tls::Files { chain, key },
         _ => Tls::SelfSigned,
     };
-    let options = Options {
+    Source::Options(Options {
         content,
         listen: asked.listen,
         tls,
         coupled: asked.coupled.into(),
         access_log: !asked.quiet,
-    };
-    marcato_serve::run(&options, &mut |text| output::print(stdout, text))?;
-    Ok(Status::Ok)
+    })
 }

@@ -1,36 +1,25 @@
-//! Errors of `marcato serve`.
+//! Errors of a server.
 
 use std::io;
-use std::net::SocketAddr;
 
-use marcato_identity::{IdentityError, PemError};
-use marcato_web::files::FilesError;
-use marcato_web::proxy::ProxyError;
+use crate::config::ConfigError;
 
 /// Error returned when nothing can be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The origin cannot be used.
-    #[error(transparent)]
-    Proxy(#[from] ProxyError),
-    /// The directory cannot be served.
-    #[error(transparent)]
-    Files(#[from] FilesError),
-    /// The certificate or its key cannot be read.
-    #[error(transparent)]
-    Pem(#[from] PemError),
-    /// The certificate cannot be used.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The address cannot be listened at.
-    #[error("cannot listen at {addr}: {source}; choose another with --listen")]
-    Listen {
-        /// Address.
-        addr: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    /// The configuration has errors, or something that it names cannot be opened.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The sockets of the supervisor cannot be used.
+    #[error("cannot use the sockets of the supervisor: {0}; give sockets that listen for TCP")]
+    Sockets(#[source] io::Error),
+    /// A listener cannot begin.
+    #[error("cannot begin to listen: {0}")]
+    Listen(#[source] io::Error),
+    /// The TLS library refuses its configuration.
+    #[error("tls cannot be set up, report this as a bug: {0}")]
+    Tls(#[from] rustls::Error),
     /// The system gives no threads.
     #[error("cannot start the runtime: {0}")]
     Runtime(#[source] io::Error),

@@ -1,15 +1,26 @@
 //! The program behind `marcato serve`: sites, certificates and the life of the server.
 //!
-//! [`run`] serves until a signal ends it. What it prints goes to a function of the caller.
+//! [`run`] serves until a signal ends it. What it prints goes to a function of the caller. [`config`] is
+//! the configuration file.
+//!
+//! A configuration is read twice. [`config::Config`] is what the text says: no other file is opened. Then
+//! all that it names is opened at once: directories, certificates, origins, sockets. Only if both are
+//! without errors does the server use it.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod access;
+mod acme;
+mod certificates;
+pub mod config;
 mod error;
+mod listeners;
+mod opened;
 mod options;
+mod router;
 mod run;
-mod site;
+mod supervisor;
 
 pub use error::ServeError;
 pub use options::{Content, Options, Tls};
-pub use run::{Print, run};
+pub use run::{Print, Source, check, run};

@@ -3,7 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use marcato_document::Place;
 use marcato_net::Coupling;
+use marcato_web::files::FilesConfig;
+use marcato_web::proxy::ProxyConfig;
+
+use crate::config::{CertificateSource, Config, Listen, ListenAt, Located, OriginConfig, Route, Site};
 
 /// Options of a server with one site, as a command line gives them.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,11 +46,58 @@ pub enum Tls {
     Cleartext,
     /// TLS with a new certificate that no authority has signed.
     SelfSigned,
-    /// TLS with a certificate from files, read again at SIGHUP.
+    /// TLS with a certificate from files, which are read again when they change.
     Files {
         /// Certificate chain (PEM).
         chain: PathBuf,
         /// Key of the certificate (PEM).
         key: PathBuf,
     },
+}
+
+impl From<&Options> for Config {
+    /// Returns the same as a configuration with one site.
+    fn from(options: &Options) -> Self {
+        use crate::config::Content as Of;
+        let mut origins = Vec::new();
+        let content = match &options.content {
+            Content::Directory { path, listing } => {
+                Of::Files(Located::from(FilesConfig { listing: *listing, ..FilesConfig::new(path) }))
+            }
+            Content::Origin(uri) => {
+                let (name, proxy) = (uri.clone(), ProxyConfig::to(uri));
+                origins.push(OriginConfig { name, proxy, ca: None, place: Place::START });
+                Of::Origin(uri.clone())
+            }
+        };
+        let certificate = match &options.tls {
+            Tls::Cleartext | Tls::SelfSigned => CertificateSource::SelfSigned,
+            Tls::Files { chain, key } => {
+                CertificateSource::Files { chain: chain.clone().into(), key: key.clone().into() }
+            }
+        };
+        let route =
+            Route { path: String::new(), is_exact: false, strips_prefix: false, content, fields: Vec::new() };
+        let site = Site {
+            hosts: Vec::new(),
+            is_default: true,
+            certificate: certificate.into(),
+            routes: vec![route],
+            hsts: None,
+            fields: Vec::new(),
+        };
+        let listen = |addr: &SocketAddr| Listen {
+            at: ListenAt::Address(*addr).into(),
+            plaintext: options.tls == Tls::Cleartext,
+            redirect_to_https: None,
+        };
+        Self {
+            listen: options.listen.iter().map(listen).collect(),
+            sites: vec![site],
+            origins,
+            coupled: options.coupled,
+            access_log: options.access_log,
+            ..Self::default()
+        }
+    }
 }

@@ -1,133 +1,343 @@
 //! Life of the server: from its first listener to the last response.
 
 use std::fmt::Write as _;
+use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use marcato_web::files::{Files, FilesConfig};
-use marcato_web::proxy::{Proxy, ProxyConfig};
-use marcato_web::{Config, Identity, Server, ServerIdentity, Workers};
-use tokio::net::TcpListener;
+use arc_swap::ArcSwap;
+use marcato_web::{Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::access::Access;
+use crate::acme::{Event as AcmeEvent, Keeper, Settings};
+use crate::certificates::Certificates;
+use crate::config::{CertificateSource, Config, ConfigError, Content};
 use crate::error::ServeError;
-use crate::options::{Content, Options, Tls};
-use crate::site::Site;
-
-/// Name in a self-signed certificate. Browsers warn of it under any other.
-const NAME: &str = "localhost";
+use crate::listeners::Listeners;
+use crate::opened::Opened;
+use crate::options::Options;
+use crate::router::{Router, Sites};
+use crate::supervisor::{self, Sockets};
 
 /// Printer of messages and of the access log. Each text is one or several whole lines.
 pub type Print<'a> = dyn FnMut(&str) -> io::Result<()> + 'a;
 
-/// Serves a site until SIGINT or SIGTERM. Open requests are then finished; a second signal ends them.
+/// Source of a server's configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Options of a command line.
+    Options(Options),
+    /// Configuration file, which is read again at SIGHUP.
+    File(PathBuf),
+}
+
+impl Source {
+    fn read(&self) -> Result<Config, ConfigError> {
+        match self {
+            Self::Options(options) => Ok(Config::from(options)),
+            Self::File(path) => Config::load(path),
+        }
+    }
+}
+
+/// Serves sites until SIGINT or SIGTERM. Open requests are then finished; a second signal ends them.
+///
+/// SIGHUP reads the configuration again. Connections and requests go on; new requests meet the new sites. A
+/// configuration with errors leaves the one before in place.
 ///
 /// # Errors
 /// If nothing can be served, or the log cannot be printed.
-pub fn run(options: &Options, print: &mut Print<'_>) -> Result<(), ServeError> {
+pub fn run(source: &Source, print: &mut Print<'_>) -> Result<(), ServeError> {
+    runtime()?.block_on(serve(source, print))
+}
+
+/// Checks a configuration, and all that it names, without a listener. Returns a line for people.
+///
+/// # Errors
+/// All errors of the file, or else all that it names and that cannot be opened.
+pub fn check(source: &Source) -> Result<String, ServeError> {
+    let config = source.read()?;
+    runtime()?.block_on(async { Opened::new(&config, &Opened::default()) })?;
+    let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let listeners = count(config.listen.len(), "listener");
+    let (sites, origins) = (count(config.sites.len(), "site"), count(config.origins.len(), "origin"));
+    Ok(format!("no errors: {listeners}, {sites}, {origins}\n"))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     // The workers carry the connections. What is left for this thread is to accept them, and to print.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(ServeError::Runtime)?.block_on(serve(options, print))
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)
 }
 
-/// Returns a site, and its name for people.
-fn site(content: &Content) -> Result<(Site, String), ServeError> {
-    match content {
-        Content::Directory { path, listing } => {
-            let config = FilesConfig { listing: *listing, ..FilesConfig::new(path) };
-            Ok((Site::Files(Files::new(config)?), path.display().to_string()))
+/// Server with its current configuration.
+struct Running {
+    config: Config,
+    opened: Opened,
+    sites: Arc<ArcSwap<Sites>>,
+    certificates: Arc<Certificates>,
+    listeners: Listeners,
+    sockets: Sockets,
+    plain: Server,
+    tls: Server,
+    access: Access,
+    /// Settings and task of the account for certificates.
+    keeper: Option<(Settings, JoinHandle<()>)>,
+    acme_events: mpsc::Sender<AcmeEvent>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some((_, task)) = &self.keeper {
+            task.abort();
         }
-        Content::Origin(uri) => Ok((Site::Origin(Proxy::new(ProxyConfig::to(uri))?), uri.clone())),
     }
 }
 
-/// Returns the server's certificate; `None` in cleartext.
-fn identity(tls: &Tls) -> Result<Option<Identity>, ServeError> {
-    match tls {
-        Tls::Cleartext => Ok(None),
-        Tls::SelfSigned => Ok(Some(Identity::self_signed(NAME)?)),
-        Tls::Files { chain, key } => Ok(Some(Identity::from_pem_files(chain, key)?)),
-    }
-}
-
-async fn serve(options: &Options, print: &mut Print<'_>) -> Result<(), ServeError> {
-    let (site, name) = site(&options.content)?;
-    let (access, mut lines) = Access::new();
-    let mut config = Config::default();
-    config.coupled = options.coupled;
+/// Returns the configuration of the web server.
+fn web(config: &Config, access: &Access) -> marcato_web::Config {
+    let mut web = marcato_web::Config::default();
+    web.coupled = config.coupled;
+    web.guess = config.guess.clone();
+    web.limits = config.limits;
     // Browsers then open WebSockets on the connection that they have.
-    config.extended_connect = matches!(site, Site::Origin(_));
-    if options.access_log {
-        config.log = Some(access.log());
+    let mut routes = config.sites.iter().flat_map(|site| &site.routes);
+    web.extended_connect = routes.any(|route| matches!(route.content, Content::Origin(_)));
+    if config.access_log {
+        web.log = Some(access.log());
     }
-    let workers = Workers::one_per_core().map_err(ServeError::Runtime)?;
-    let mut server = Server::with_config(config).workers(workers);
-    let mut presented = None;
-    let mut hello = format!("serving {name}\n");
-    if let Some(identity) = identity(&options.tls)? {
-        let fingerprint = identity.fingerprint();
-        let identity = ServerIdentity::new(&identity)?;
-        server = server.identity(&identity)?;
-        presented = Some(identity);
-        if let Some(fingerprint) = fingerprint {
-            let kind = match options.tls {
-                Tls::SelfSigned => " (self-signed: browsers ask before they accept it)",
-                _ => "",
-            };
-            // Writing to a string cannot fail.
-            let _ = writeln!(hello, "certificate {fingerprint}{kind}");
+    web
+}
+
+impl Running {
+    fn start(
+        config: Config,
+        access: Access,
+        acme_events: mpsc::Sender<AcmeEvent>,
+    ) -> Result<Self, ServeError> {
+        // The engine of TLS for requests to authorities; another may have been chosen already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let opened = Opened::new(&config, &Opened::default())?;
+        let sockets = Sockets::take().map_err(ServeError::Sockets)?;
+        let listeners = Listeners::default();
+        let bound = listeners.bind(&config, &sockets)?;
+        let certificates = Certificates::new();
+        let plain = Server::with_config(web(&config, &access))
+            .workers(Workers::one_per_core().map_err(ServeError::Runtime)?);
+        let tls = plain.clone().tls(certificates.server_tls()?);
+        let sites = Arc::new(ArcSwap::from_pointee(Sites::default()));
+        let mut running = Self {
+            config: Config::default(),
+            opened: Opened::default(),
+            sites,
+            certificates,
+            listeners,
+            sockets,
+            plain,
+            tls,
+            access,
+            keeper: None,
+            acme_events,
+        };
+        running.apply(config, opened, bound).map_err(ServeError::Listen)?;
+        Ok(running)
+    }
+
+    /// Uses a configuration whose parts are all open.
+    fn apply(&mut self, config: Config, opened: Opened, bound: crate::listeners::Bound) -> io::Result<()> {
+        self.plain.configure(web(&config, &self.access));
+        self.certificates.present(opened.names(&config));
+        self.sites.store(Arc::clone(&opened.sites));
+        let (plain, tls) = (&self.plain, &self.tls);
+        let (sites, certificates) = (&self.sites, &self.certificates);
+        self.listeners.apply(&config, bound, |plaintext| {
+            let server = if plaintext { plain.clone() } else { tls.clone() };
+            let (sites, certificates) = (Arc::clone(sites), Arc::clone(certificates));
+            let router =
+                move |state| Router::new(Arc::clone(&sites), Arc::clone(&certificates), state, !plaintext);
+            (server, Box::new(router))
+        })?;
+        self.keep_certificates(&config);
+        (self.config, self.opened) = (config, opened);
+        Ok(())
+    }
+
+    /// Asks for certificates by ACME, if sites need them.
+    fn keep_certificates(&mut self, config: &Config) {
+        let of_acme = |site: &&crate::config::Site| site.certificate.value == CertificateSource::Acme;
+        let names = |site: &crate::config::Site| site.hosts.iter().map(ToString::to_string).collect();
+        let sites: Vec<Vec<String>> = config.sites.iter().filter(of_acme).map(names).collect();
+        let settings = config.acme.as_ref().filter(|_| !sites.is_empty()).map(|acme| Settings {
+            state: config.path(&acme.state.value),
+            directory: acme.directory.clone(),
+            contacts: acme.contacts.clone(),
+            ca: acme.ca.as_ref().map(|ca| config.path(&ca.value)),
+            renew_before: acme.renew_before,
+            sites,
+        });
+        if self.keeper.as_ref().map(|(settings, _)| settings) == settings.as_ref() {
+            return;
         }
-    }
-    let scheme = if presented.is_some() { "https" } else { "http" };
-    // From here on a signal ends the server in order.
-    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
-    let (ending, ended) = watch::channel(false);
-    let mut serving = tokio::task::JoinSet::new();
-    for addr in &options.listen {
-        let listener = listen(*addr).await?;
-        let at = listener.local_addr().map_err(|source| ServeError::Listen { addr: *addr, source })?;
-        let _ = writeln!(hello, "listening on {scheme}://{at}");
-        let (server, site, mut ended) = (server.clone(), site.clone(), ended.clone());
-        serving.spawn(async move {
-            let end = async { _ = ended.wait_for(|ended| *ended).await };
-            server.serve_until(listener, site, end).await;
+        if let Some((_, task)) = self.keeper.take() {
+            task.abort();
+        }
+        self.keeper = settings.map(|settings| {
+            let (certificates, events) = (Arc::clone(&self.certificates), self.acme_events.clone());
+            let keeper = Keeper { settings: settings.clone(), certificates, events };
+            (settings, tokio::spawn(keeper.run()))
         });
     }
-    print(&hello).map_err(ServeError::Print)?;
+
+    /// Reads the configuration again. Returns a message about it.
+    fn reload(&mut self, source: &Source) -> String {
+        let most = self.config.limits.connections;
+        let result = source.read().and_then(|config| {
+            let opened = Opened::new(&config, &self.opened)?;
+            let bound = self.listeners.bind(&config, &self.sockets)?;
+            Ok((config, opened, bound))
+        });
+        // Options of a command line stay; what may have changed are the files of the certificate.
+        let what = match source {
+            Source::Options(_) => "certificate",
+            Source::File(_) => "configuration",
+        };
+        match result {
+            Ok((config, opened, bound)) => {
+                let bound_changed = config.limits.connections != most;
+                if let Err(error) = self.apply(config, opened, bound) {
+                    return format!("{what} reloaded in part: {error}\n");
+                }
+                let note = "; `connections` of [limits] changes when the server is started again";
+                format!("{what} reloaded{}\n", if bound_changed { note } else { "" })
+            }
+            // The one before stays.
+            Err(error) => format!("{what} not reloaded: {error}\n"),
+        }
+    }
+
+    /// Reads the certificates again; returns a message if something has changed.
+    fn refresh(&mut self) -> (bool, Option<String>) {
+        let (changed, result) = self.opened.refresh(&self.config);
+        if changed {
+            self.certificates.present(self.opened.names(&self.config));
+        }
+        (changed, result.err().map(|error| error.to_string()))
+    }
+
+    /// Returns the first lines for people.
+    fn hello(&self) -> String {
+        let mut hello = String::new();
+        // Writing to a string cannot fail.
+        for (index, site) in self.config.sites.iter().enumerate() {
+            let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
+            let of = if hosts.is_empty() { String::new() } else { format!("{}: ", hosts.join(", ")) };
+            for route in &site.routes {
+                let at = if route.path.is_empty() { String::new() } else { format!(" at {}", route.path) };
+                let _ = match &route.content {
+                    Content::Files(files) => {
+                        writeln!(hello, "{of}serving {}{at}", files.value.root.display())
+                    }
+                    Content::Origin(name) => writeln!(hello, "{of}serving {name}{at}"),
+                    Content::Redirect(redirect) => {
+                        writeln!(hello, "{of}redirecting{at} to {}", redirect.to)
+                    }
+                };
+            }
+            match self.opened.certificates.get(index) {
+                Some(Some(certificate)) => {
+                    let kind = match certificate.is_self_signed() {
+                        true => " (self-signed: browsers ask before they accept it)",
+                        false => "",
+                    };
+                    if let Some(fingerprint) = certificate.identity.fingerprint() {
+                        let _ = writeln!(hello, "{of}certificate {fingerprint}{kind}");
+                    }
+                }
+                Some(None) => _ = writeln!(hello, "{of}certificate is to be issued"),
+                None => {}
+            }
+        }
+        for (is_tls, addr) in self.listeners.addresses(&self.config) {
+            let scheme = if is_tls { "https" } else { "http" };
+            let _ = writeln!(hello, "listening on {scheme}://{addr}");
+        }
+        hello
+    }
+}
+
+async fn serve(source: &Source, print: &mut Print<'_>) -> Result<(), ServeError> {
+    let config = source.read()?;
+    let (access, mut lines) = Access::new();
+    let (acme_events, mut issued) = mpsc::channel(16);
+    let mut running = Running::start(config, access.clone(), acme_events)?;
+    // From here on a signal ends the server in order.
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    print(&running.hello()).map_err(ServeError::Print)?;
+    supervisor::ready();
+    let mut watchdog = Ticks::every(supervisor::watchdog());
+    let mut check = Ticks::every(Some(running.config.certificate_check));
+    let mut complained = None;
     loop {
-        tokio::select! {
-            Some(line) = lines.recv() => print(&line).map_err(ServeError::Print)?,
+        let said = tokio::select! {
+            Some(line) = lines.recv() => Some(line),
             event = signals.next() => match event {
                 Event::End => break,
                 Event::Reload => {
-                    if let (Some(presented), Tls::Files { chain, key }) = (&presented, &options.tls) {
-                        let next = Identity::from_pem_files(chain, key).map_err(ServeError::from);
-                        let said = match next.and_then(|next| Ok(presented.replace(&next)?)) {
-                            Ok(()) => "certificate reloaded\n".to_owned(),
-                            // The one before stays.
-                            Err(error) => format!("certificate not reloaded: {error}\n"),
-                        };
-                        print(&said).map_err(ServeError::Print)?;
-                    }
+                    supervisor::reloading();
+                    let said = running.reload(source);
+                    check = Ticks::every(Some(running.config.certificate_check));
+                    supervisor::ready();
+                    Some(said)
                 }
             },
+            Some(event) = issued.recv() => Some(match event {
+                AcmeEvent::Issued(said) => {
+                    running.refresh();
+                    format!("{said}\n")
+                }
+                AcmeEvent::Failed(said) => format!("{said}\n"),
+            }),
+            () = check.next() => {
+                let (changed, error) = running.refresh();
+                // The same complaint is printed once.
+                let said = match &error {
+                    Some(error) if complained.as_ref() != Some(error) => {
+                        Some(format!("certificate not reloaded: {error}\n"))
+                    }
+                    _ => changed.then(|| "certificate reloaded\n".to_owned()),
+                };
+                complained = error;
+                said
+            }
+            () = watchdog.next() => {
+                supervisor::alive();
+                None
+            }
+        };
+        if let Some(said) = said {
+            print(&said).map_err(ServeError::Print)?;
         }
     }
+    supervisor::stopping();
     print("ending: open requests are finished; a second signal ends at once\n").map_err(ServeError::Print)?;
-    let _ = ending.send(true);
+    running.listeners.end();
     loop {
         tokio::select! {
-            served = serving.join_next() => if served.is_none() { break },
+            is_one = running.listeners.next_ended() => if !is_one { break },
             Some(line) = lines.recv() => print(&line).map_err(ServeError::Print)?,
+            () = watchdog.next() => supervisor::alive(),
             Event::End = signals.next() => break,
         }
     }
     while let Ok(line) = lines.try_recv() {
         print(&line).map_err(ServeError::Print)?;
     }
-    let counters = server.counters();
+    let counters = running.plain.counters();
     let missed = access.missed();
     let mut summary = format!(
         "served {} requests on {} connections",
@@ -138,12 +348,27 @@ async fn serve(options: &Options, print: &mut Print<'_>) -> Result<(), ServeErro
         let _ =
             write!(summary, "; {missed} lines of the log are missing, because they were not read in time");
     }
-    print(&format!("{summary}\n")).map_err(ServeError::Print)?;
-    Ok(())
+    print(&format!("{summary}\n")).map_err(ServeError::Print)
 }
 
-async fn listen(addr: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(addr).await.map_err(|source| ServeError::Listen { addr, source })
+/// Ticks of a clock, or none.
+struct Ticks(Option<tokio::time::Interval>);
+
+impl Ticks {
+    fn every(period: Option<Duration>) -> Self {
+        Self(period.filter(|period| !period.is_zero()).map(|period| {
+            let mut ticks = interval_at(Instant::now() + period, period);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        }))
+    }
+
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some(ticks) => _ = ticks.tick().await,
+            None => pending().await,
+        }
+    }
 }
 
 /// Signals of the operating system.
@@ -160,7 +385,7 @@ enum Event {
 }
 
 impl Signals {
-    fn listen() -> std::io::Result<Self> {
+    fn listen() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

@@ -1,0 +1,258 @@
+//! Certificates that listeners present, by the name that a client asks for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use marcato_web::{Identity, IdentityError};
+use rustls::ServerConfig;
+use rustls::client::verify_server_name;
+use rustls::crypto::ring;
+use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+use rustls::server::{
+    ClientHello, ParsedCertificate, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions,
+};
+use rustls::sign::CertifiedKey;
+
+use crate::config::HostPattern;
+
+/// Most sessions that clients can resume.
+const SESSIONS: usize = 4096;
+/// Protocol of the authority that checks a name (RFC 8737 §6.2).
+const ACME_PROTOCOL: &[u8] = b"acme-tls/1";
+
+/// Certificate and key of a site, ready for handshakes.
+#[derive(Clone, Debug)]
+pub(crate) struct Presentable {
+    pub(crate) identity: Identity,
+    key: Arc<CertifiedKey>,
+    /// Names for which this program made it; none for one of an authority.
+    made_for: Vec<String>,
+}
+
+/// Returns a new certificate for these names, which no authority has signed.
+///
+/// # Errors
+/// If a name cannot stand in a certificate.
+pub(crate) fn self_signed(names: &[String]) -> Result<Presentable, IdentityError> {
+    let failed = |error: rcgen::Error| IdentityError::Certificate {
+        name: names.join(", "),
+        reason: error.to_string(),
+    };
+    let params = rcgen::CertificateParams::new(names).map_err(failed)?;
+    let made = signed(params).map_err(failed)?;
+    Ok(Presentable { made_for: names.to_vec(), ..Presentable::new(made)? })
+}
+
+/// Returns a certificate that its own key signs.
+pub(crate) fn signed(params: rcgen::CertificateParams) -> Result<Identity, rcgen::Error> {
+    let key = rcgen::KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+    Ok(Identity::new(vec![certificate.der().clone()], key.into()))
+}
+
+impl Presentable {
+    /// # Errors
+    /// If the key is another's, or TLS cannot use it.
+    pub(crate) fn new(identity: Identity) -> Result<Self, rustls::Error> {
+        let (chain, key) = identity.parts();
+        let key = Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?);
+        Ok(Self { identity, key, made_for: Vec::new() })
+    }
+
+    /// Creates one that no client of HTTP is to verify. Its certificate may have extensions that only an
+    /// authority knows.
+    ///
+    /// # Errors
+    /// If TLS cannot use the key.
+    pub(crate) fn for_authority(identity: Identity) -> Result<Self, rustls::Error> {
+        let (chain, key) = identity.parts();
+        let key = ring::default_provider().key_provider.load_private_key(key)?;
+        Ok(Self { identity, key: Arc::new(CertifiedKey::new(chain, key)), made_for: Vec::new() })
+    }
+
+    /// Returns whether this program made it for these names.
+    pub(crate) fn is_made_for(&self, names: &[String]) -> bool {
+        self.made_for == names
+    }
+
+    /// Returns whether no authority has signed it.
+    pub(crate) fn is_self_signed(&self) -> bool {
+        !self.made_for.is_empty()
+    }
+
+    /// Returns whether clients that ask for a host accept the certificate, as far as its names decide.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        covers(&self.key, host)
+    }
+}
+
+fn covers(key: &CertifiedKey, host: &str) -> bool {
+    let name = ServerName::try_from(host.to_owned());
+    let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
+    match (name, certificate) {
+        (Ok(name), Ok(certificate)) => verify_server_name(&certificate, &name).is_ok(),
+        _ => false,
+    }
+}
+
+/// Certificates by name.
+#[derive(Default)]
+pub(crate) struct Names {
+    exact: HashMap<String, Arc<CertifiedKey>>,
+    below: HashMap<String, Arc<CertifiedKey>>,
+    default: Option<Arc<CertifiedKey>>,
+}
+
+impl Names {
+    pub(crate) fn add(&mut self, hosts: &[HostPattern], is_default: bool, certificate: &Presentable) {
+        for host in hosts {
+            let map = if host.is_wildcard() { &mut self.below } else { &mut self.exact };
+            map.insert(host.name().to_owned(), Arc::clone(&certificate.key));
+        }
+        if is_default {
+            self.default = Some(Arc::clone(&certificate.key));
+        }
+    }
+
+    fn of(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let below = || self.below.get(name.split_once('.')?.1);
+        self.exact.get(name).or_else(below).or(self.default.as_ref())
+    }
+
+    /// True if every name has the same certificate in both.
+    fn same(&self, other: &Self) -> bool {
+        let same_map = |one: &HashMap<String, Arc<CertifiedKey>>, other: &HashMap<_, Arc<CertifiedKey>>| {
+            one.len() == other.len()
+                && one.iter().all(|(name, key)| other.get(name).is_some_and(|it| Arc::ptr_eq(it, key)))
+        };
+        same_map(&self.exact, &other.exact)
+            && same_map(&self.below, &other.below)
+            && match (&self.default, &other.default) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+}
+
+struct Current {
+    names: Names,
+    /// Sessions of these certificates: one that is resumed would not present the next.
+    sessions: Arc<ServerSessionMemoryCache>,
+}
+
+/// Certificates that all listeners present. They can be replaced while connections come.
+pub(crate) struct Certificates {
+    current: Mutex<Current>,
+    /// Certificates for an authority that checks a name, by that name.
+    challenges: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+}
+
+impl Certificates {
+    pub(crate) fn new() -> Arc<Self> {
+        let sessions = ServerSessionMemoryCache::new(SESSIONS);
+        let current = Mutex::new(Current { names: Names::default(), sessions });
+        Arc::new(Self { current, challenges: Mutex::default() })
+    }
+
+    /// Presents these certificates in handshakes that begin from now on.
+    pub(crate) fn present(&self, names: Names) {
+        let mut current = self.current();
+        if !current.names.same(&names) {
+            *current = Current { names, sessions: ServerSessionMemoryCache::new(SESSIONS) };
+        }
+    }
+
+    /// Returns whether the certificate that a client was presented, by the name it gave, covers a host.
+    pub(crate) fn covers(&self, name: &str, host: &str) -> bool {
+        let key = self.current().names.of(name).map(Arc::clone);
+        key.is_some_and(|key| covers(&key, host))
+    }
+
+    /// Presents a certificate to an authority that checks a name.
+    pub(crate) fn challenge(&self, name: &str, certificate: &Presentable) {
+        self.challenges().insert(name.to_owned(), Arc::clone(&certificate.key));
+    }
+
+    /// Ends the check of a name.
+    pub(crate) fn end_challenge(&self, name: &str) {
+        self.challenges().remove(name);
+    }
+
+    /// Returns whether a name is being checked.
+    #[cfg(test)]
+    pub(crate) fn is_challenged(&self, name: &str) -> bool {
+        self.challenges().contains_key(name)
+    }
+
+    /// Returns a configuration for TLS 1.3 with these certificates.
+    ///
+    /// # Errors
+    /// If the TLS library refuses its own defaults.
+    pub(crate) fn server_tls(self: &Arc<Self>) -> Result<ServerConfig, rustls::Error> {
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
+        config.session_storage = Arc::clone(self) as Arc<dyn StoresServerSessions>;
+        // No 0-RTT: early data can be replayed (RFC 8446 §8).
+        config.max_early_data_size = 0;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec(), ACME_PROTOCOL.to_vec()];
+        Ok(config)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        // It is replaced whole, so a panic leaves no partial one.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn challenges(&self) -> MutexGuard<'_, HashMap<String, Arc<CertifiedKey>>> {
+        // As above, for each entry.
+        self.challenges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> Arc<ServerSessionMemoryCache> {
+        Arc::clone(&self.current().sessions)
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // RFC 8737 §3: the authority offers this protocol alone, and is presented nothing else.
+        let mut protocols = hello.alpn().into_iter().flatten();
+        if protocols.next() == Some(ACME_PROTOCOL) && protocols.next().is_none() {
+            return self.challenges().get(hello.server_name()?).map(Arc::clone);
+        }
+        let current = self.current();
+        match hello.server_name() {
+            Some(name) => current.names.of(name).map(Arc::clone),
+            None => current.names.default.clone(),
+        }
+    }
+}
+
+impl StoresServerSessions for Certificates {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        self.sessions().put(key, value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.sessions().get(key)
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.sessions().take(key)
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,242 @@
+//! Configuration files: what they mean, and what is said about those with errors.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::time::Duration;
+
+use marcato_serve::config::{CertificateSource, Config, Content, ListenAt};
+use proptest::prelude::*;
+
+/// Problems of a text, each with its line and column.
+fn problems(text: &str) -> Vec<String> {
+    let error = Config::parse("serve.toml", text).unwrap_err();
+    let shown =
+        |fault: &marcato_document::Fault| format!("{}:{}: {}", fault.line, fault.column, fault.problem);
+    error.faults().iter().map(shown).collect()
+}
+
+const SITE: &str = "[[listen]]\naddress = '[::]:443'\n[[site]]\ncertificate = 'self-signed'\n";
+
+/// The only problem of a site with these lines, which begin at line 5.
+fn of_site(lines: &str) -> String {
+    let found = problems(&format!("{SITE}{lines}"));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found[0].clone()
+}
+
+#[test]
+fn the_example_is_read_as_it_says() {
+    let text = include_str!("../../../contrib/serve/serve.toml");
+    let config = Config::parse("serve.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.listen.len(), 2);
+    assert_eq!(config.listen[0].at.value, ListenAt::Address("[::]:443".parse().unwrap()));
+    assert_eq!((config.listen[1].plaintext, config.listen[1].redirect_to_https), (true, Some(443)));
+    assert_eq!(config.limits, marcato_web::Limits::default());
+    let app = config.origins.iter().find(|origin| origin.name == "app").unwrap();
+    assert_eq!(app.proxy.upstreams.iter().map(|it| it.weight).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(app.proxy.response_timeout, Duration::from_secs(30));
+    assert_eq!(app.proxy.health.as_ref().unwrap().path, "/health");
+    let [files, wildcard, moved] = &config.sites[..] else { panic!("three sites") };
+    assert_eq!(files.routes.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), ["/api", "/old", ""]);
+    assert!(files.routes[0].strips_prefix && files.is_default);
+    assert_eq!(files.hsts.as_ref().unwrap(), "max-age=31536000; includeSubDomains");
+    assert_eq!(wildcard.hosts[0].to_string(), "*.example.net");
+    assert_eq!(wildcard.routes[0].content, Content::Origin("http://127.0.0.1:8080".to_owned()));
+    assert_eq!(moved.certificate.value, CertificateSource::Acme);
+    let Content::Redirect(redirect) = &moved.routes[0].content else { panic!("a redirect") };
+    assert_eq!((redirect.status.as_u16(), redirect.keep_path), (308, true));
+}
+
+#[test]
+fn the_example_of_the_manual_is_read() {
+    let manual = include_str!("../../../docs/serve.md");
+    let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let config = Config::parse("serve.toml", example).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((config.listen.len(), config.sites[0].routes.len()), (2, 2));
+}
+
+#[test]
+fn all_errors_of_a_file_come_at_once() {
+    let text = "\
+coupled = \"sometimes\"
+[[listen]]
+address = \":443\"
+[[listen]]
+adress = \"[::]:80\"
+[limits]
+idle = 75
+connections = 0
+[[origin]]
+name = \"app\"
+to = [\"127.0.0.1:3000\"]
+retrys = 3
+[[site]]
+hosts = [\"https://example.org\", \"a.*.org\"]
+certificate = \"acme\"
+directory = \"/srv\"
+origin = \"ap\"
+hsts = 1
+headers = { Date = \"now\", \"a b\" = \"c\" }
+[[site.route]]
+path = \"api\"
+redirect = { to = \"nowhere\", status = 303 }
+[[site]]
+default = \"yes\"
+[guess]
+large = \"soon\"
+extensions = { \".png\" = \"u=1\" }
+[acme]
+terms-agreed = false
+";
+    let expected = [
+        "1:11: `coupled` is \"sometimes\": there are `auto`, `on`, `off`",
+        "3:11: \":443\" is no address with a port: write \"[::]:443\" for all addresses",
+        "4:1: a listener needs `address`: give one, as \"[::]:443\", or the `socket` of a supervisor",
+        "5:1: `adress` is not a key of a listener: did you mean `address`?",
+        "7:8: `idle` is a span of time and needs a unit: write \"75 s\"",
+        "8:15: `connections` is 0: give 1 to 1000000",
+        "11:7: upstream \"127.0.0.1:3000\": unknown scheme: begin with http://, h2c:// or https://",
+        "12:1: `retrys` is not a key of an origin: did you mean `retries`?",
+        "14:10: \"https://example.org\" is more than a name: write the name alone, as \"example.org\"",
+        "14:33: \"a.*.org\" has an asterisk within: write \"*.\" in front of a name, as \"*.example.org\"",
+        "17:10: `origin` stands beside `directory`: remove one, or make it a route",
+        "18:8: `hsts` is true or a table, not a number",
+        "19:13: `date` is written by the server itself: remove it",
+        "19:27: `a b` is no name of a header field",
+        "21:8: \"api\" is no path of a route: begin with a slash, and write neither a query nor empty or dot segments",
+        "22:19: \"nowhere\" is no target: give a path, as \"/new\", or a URL, as \"https://example.org\"",
+        "22:39: `status` is 303: use 308 or 301 for good, 307 or 302 for now",
+        "23:1: the site has no content: add a `directory`, an `origin`, a `redirect` or a [[site.route]]",
+        "24:11: `default` is true or false, not a string",
+        "26:9: `large` is \"soon\": write it as \"u=2\" or \"u=2, i\" with an urgency of 0 to 7, or \"\" to remove it",
+        "27:25: `.png` is no extension: write it in lower case without a dot, as \"png\"",
+        "28:1: [acme] needs `state`: name a directory for the account's key and the certificates",
+        "29:16: no certificate is issued without the terms: write true if you agree, or remove [acme]",
+    ];
+    assert_eq!(problems(text), expected);
+}
+
+#[test]
+fn errors_show_the_line_and_underline_the_place() {
+    let error =
+        Config::parse("serve.toml", &format!("{SITE}directory = '/srv'\nhots = 'a.example'\n")).unwrap_err();
+    let shown = error.to_string();
+    assert_eq!(
+        shown.lines().collect::<Vec<_>>(),
+        [
+            "serve.toml:6:1: `hots` is not a key of a site: did you mean `hosts`?",
+            "   6 | hots = 'a.example'",
+            "     | ^^^^",
+        ]
+    );
+}
+
+#[test]
+fn errors_of_sites_name_the_mend() {
+    for (lines, problem) in [
+        (
+            "",
+            "3:1: the site has no content: add a `directory`, an `origin`, a `redirect` or a [[site.route]]",
+        ),
+        ("origin = 'app'", "5:10: there is no origin `app`: give its URL, or add [[origin]]"),
+        (
+            "directory = '/srv'\nfiles = { listing = 'true' }",
+            "6:21: `listing` is true or false: write true, without quotes",
+        ),
+        ("directory = ''", "5:13: `directory` is empty: give it a value, or remove it"),
+        ("redirect = '/new'\nfiles = {}", "6:9: `files` needs a `directory`: add it, or remove `files`"),
+        ("directory = '/srv'\nhosts = ['a.test', 'A.test']", "6:20: `a.test` is given twice: remove one"),
+        (
+            "directory = '/srv'\n[[site]]\ndirectory = '/'\ndefault = true\ncertificate = 'self-signed'",
+            "3:1: the site has no name: add `hosts`, or `default = true`",
+        ),
+        (
+            "directory = '/srv'\ncoupled = 'on'",
+            "6:1: `coupled` is not a key of a site: it is one of the whole file: put it above the first [table]",
+        ),
+        (
+            "directory = '/srv'\n[[site.route]]\npath = '/a'",
+            "6:1: the route has no content: add a `directory`, an `origin` or a `redirect`",
+        ),
+        (
+            "directory = '/srv'\n[site.route]\npath = '/a'\nredirect = '/b'",
+            "6:1: `route` is a list of tables: write [[route]], in double brackets",
+        ),
+        (
+            "directory = '/srv'\nhsts = { preload = true }",
+            "6:20: browsers do not preload this: add `include-subdomains = true`, and a `max-age` of at least \"8760 h\"",
+        ),
+        ("directory = '/srv'\nheaders = { a = 'b\u{7}' }", "6:19: this is not TOML"),
+    ] {
+        let found = of_site(lines);
+        assert!(found.starts_with(problem), "{lines}\nexpected: {problem}\nfound:    {found}");
+    }
+}
+
+#[test]
+fn sites_without_certificate_need_listeners_without_tls() {
+    let site = "[[site]]\ndirectory = '/srv'\n";
+    let tls = problems(&format!("[[listen]]\naddress = '[::]:443'\n{site}"));
+    assert!(
+        tls[0].starts_with("3:1: the site has no certificate for the listeners with TLS: add"),
+        "{tls:?}"
+    );
+    Config::parse("serve.toml", &format!("[[listen]]\naddress = '[::]:80'\nplaintext = true\n{site}"))
+        .unwrap();
+}
+
+#[test]
+fn sites_for_acme_need_names_without_asterisk_and_an_account() {
+    let site = |hosts: &str| {
+        problems(&format!(
+            "[[listen]]\naddress = '[::]:443'\n[[site]]\n{hosts}\ncertificate = 'acme'\ndirectory = '/srv'\n"
+        ))
+    };
+    assert_eq!(
+        site("hosts = '*.a.test'"),
+        [
+            "4:9: ACME by TLS-ALPN-01 issues nothing for `*.a.test`: list its names, or give files",
+            "5:15: `certificate` is \"acme\", but there is no [acme]: add it",
+        ]
+    );
+    assert!(site("default = true")[1].ends_with("a certificate by ACME needs a name: add `hosts`"));
+}
+
+#[test]
+fn a_file_without_listener_and_site_says_both() {
+    let found = problems("");
+    assert_eq!(found.len(), 2);
+    assert!(found[0].contains("no listener is given") && found[1].contains("no site is given"), "{found:?}");
+}
+
+#[test]
+fn every_table_has_a_bound() {
+    let names: Vec<String> = (0..1001).map(|number| format!("'h{number}.test'")).collect();
+    let found = of_site(&format!("directory = '/srv'\ndefault = true\nhosts = [{}]", names.join(", ")));
+    assert!(found.ends_with("`hosts` has 1001 entries: give at most 1000"), "{found}");
+    let keys: String = (0..200).map(|number| format!("k{number} = 1\n")).collect();
+    let error = Config::parse("serve.toml", &format!("{SITE}directory = '/srv'\n{keys}")).unwrap_err();
+    assert_eq!(error.faults().len(), 50);
+    assert!(error.to_string().ends_with("and 150 more"), "{error}");
+    let long = Config::parse("serve.toml", &" ".repeat((1 << 20) + 1)).unwrap_err();
+    assert!(long.to_string().contains("is larger than 1048576 bytes"), "{long}");
+}
+
+proptest! {
+    /// Texts near the example: parts are lost, repeated or in another place.
+    #[test]
+    fn no_text_panics_and_every_error_has_a_place(
+        cuts in proptest::collection::vec((0usize..4000, 0usize..60, 0usize..4000), 1..6),
+    ) {
+        let mut text = include_str!("../../../contrib/serve/serve.toml").to_owned();
+        for (from, len, to) in cuts {
+            let from = from.min(text.len());
+            let part: String = text.drain(from..(from + len).min(text.len())).collect();
+            text.insert_str(to.min(text.len()), &part);
+        }
+        if let Err(error) = Config::parse("serve.toml", &text) {
+            let lines = text.matches('\n').count() + 1;
+            prop_assert!(!error.faults().is_empty() && !error.to_string().is_empty());
+            prop_assert!(error.faults().iter().all(|fault| (1..=lines).contains(&fault.line)), "{}", error);
+        }
+    }
+}
