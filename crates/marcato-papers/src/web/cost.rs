@@ -80,6 +80,36 @@ const MEMORY: f64 = 64.0;
 /// Time for a server to take what it can, or to free what it does not need.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// Server whose cost is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    Marcato,
+    /// nginx as it comes: it opens the file of each request.
+    Nginx,
+    /// nginx with a cache of open files, as `marcato serve` has one of small files.
+    Caching,
+}
+
+impl Server {
+    /// Name in row ids.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Marcato => "marcato",
+            Self::Nginx => "nginx",
+            Self::Caching => "nginx-caching",
+        }
+    }
+
+    /// Name for people.
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Marcato => "Marcato",
+            Self::Nginx => "nginx",
+            Self::Caching => "nginx with a cache of open files",
+        }
+    }
+}
+
 /// Rounds of each server, in turns.
 const fn rounds(quick: bool) -> usize {
     if quick { 1 } else { 7 }
@@ -123,20 +153,23 @@ impl Shared {
     }
 
     /// Starts a server at a free port.
-    fn start(&self, kind: Kind) -> Result<(Process, SocketAddr), SimulationError> {
+    fn start(&self, server: Server) -> Result<(Process, SocketAddr), SimulationError> {
         let addr = free()?;
-        let (files, command, signal) = match kind {
-            Kind::Nginx => {
-                // As many as `marcato serve` has threads.
-                let workers = std::thread::available_parallelism().map_or(1, usize::from);
-                let (files, command) = plain_nginx(&self.site, &self.identity, &addr.to_string(), workers)?;
-                // Killed, it would leave its workers behind.
-                (files, command, Signal::TERM)
-            }
-            _ => {
-                let (files, command) = self.marcato(addr)?;
-                (files, command, Signal::KILL)
-            }
+        let caches = match server {
+            Server::Marcato => None,
+            Server::Nginx => Some(false),
+            Server::Caching => Some(true),
+        };
+        let (files, command, signal) = if let Some(caches) = caches {
+            // As many as `marcato serve` has threads.
+            let workers = std::thread::available_parallelism().map_or(1, usize::from);
+            let (files, command) =
+                plain_nginx(&self.site, &self.identity, &addr.to_string(), workers, caches)?;
+            // Killed, it would leave its workers behind.
+            (files, command, Signal::TERM)
+        } else {
+            let (files, command) = self.marcato(addr)?;
+            (files, command, Signal::KILL)
         };
         let process = Process::start(command, files, signal)?;
         listens(addr)?;
@@ -164,17 +197,21 @@ async fn measure(
     options: &RunOptions,
     progress: &mut dyn Progress,
 ) -> Result<(Vec<Row>, String), SimulationError> {
-    let (kinds, mut missing) = Kind::installed(&[Kind::Marcato, Kind::Nginx]);
+    let (kinds, mut missing) = Kind::installed(&[Kind::Nginx]);
+    let mut servers = vec![Server::Marcato];
+    if !kinds.is_empty() {
+        servers.extend([Server::Nginx, Server::Caching]);
+    }
     let shared = Shared::new(program)?;
     let rounds = rounds(options.quick);
     progress.begin("web, cost", Some((CASES.len() * rounds + 4) as u64));
     let mut rows = Vec::new();
     for case in &CASES {
-        rows.extend(processor(&shared, case, &kinds, rounds, options.quick, progress).await?);
+        rows.extend(processor(&shared, case, &servers, rounds, options.quick, progress).await?);
     }
     if is_installed("strace") {
-        for &kind in &kinds {
-            rows.push(writes(&shared, &CASES[0], kind).await?);
+        for &server in servers.iter().filter(|server| **server != Server::Caching) {
+            rows.push(writes(&shared, &CASES[0], server).await?);
         }
     } else {
         missing += "\n\nstrace is not installed, so calls are not counted here.";
@@ -199,19 +236,19 @@ async fn measure(
 async fn processor(
     shared: &Shared,
     case: &Case,
-    kinds: &[Kind],
+    asked: &[Server],
     rounds: usize,
     quick: bool,
     progress: &mut dyn Progress,
 ) -> Result<Vec<Row>, SimulationError> {
     let requests = if quick { case.requests / QUICK } else { case.requests };
     let mut servers = Vec::new();
-    for &kind in kinds {
-        let (process, addr) = shared.start(kind)?;
+    for &server in asked {
+        let (process, addr) = shared.start(server)?;
         let connections = Connections::open(addr, &shared.tls, case.connections).await?;
         // Warm: the file is known, and threads have started.
         connections.ask(case.file, case.length, case.streams, requests / 4).await?;
-        servers.push((kind, process, connections, Vec::new()));
+        servers.push((server, process, connections, Vec::new()));
     }
     for _ in 0..rounds {
         for (_, process, connections, times) in &mut servers {
@@ -221,41 +258,51 @@ async fn processor(
         }
         progress.advance(1);
     }
-    let of = |kind: Kind| {
-        let server = servers.iter().find(|(other, ..)| *other == kind);
-        server.map(|(_, _, _, times)| median(times.iter().copied()))
+    let of = |server: Server| {
+        let measured = servers.iter().find(|(other, ..)| *other == server);
+        measured.map(|(_, _, _, times)| median(times.iter().copied()))
     };
-    Ok(processor_rows(case, kinds, of, !quick))
+    Ok(processor_rows(case, asked, of, !quick))
 }
 
-fn processor_rows(case: &Case, kinds: &[Kind], of: impl Fn(Kind) -> Option<f64>, claimed: bool) -> Vec<Row> {
+fn processor_rows(
+    case: &Case,
+    servers: &[Server],
+    of: impl Fn(Server) -> Option<f64>,
+    claimed: bool,
+) -> Vec<Row> {
     let size = case.size;
     let mut rows = Vec::new();
-    for &kind in kinds {
-        let what = format!("processor time of a request for {size}: {}", kind.title());
-        let row = Row::new(format!("web.cpu.{size}.{}", kind.name()), what, Unit::Us);
-        rows.extend(of(kind).map(|time| row.measured(time)));
+    for &server in servers {
+        let what = format!("processor time of a request for {size}: {}", server.title());
+        let row = Row::new(format!("web.cpu.{size}.{}", server.name()), what, Unit::Us);
+        rows.extend(of(server).map(|time| row.measured(time)));
     }
-    if let (Some(marcato), Some(nginx)) = (of(Kind::Marcato), of(Kind::Nginx)) {
-        let what = format!("processor time of a request for {size}: Marcato over nginx");
-        let row = Row::new(format!("web.cpu.{size}.ratio"), what, Unit::Ratio).measured(marcato / nginx);
-        rows.push(if claimed { row.at_most(case.bound) } else { row.unclaimed_because(TOO_SHORT) });
+    for (name, nginx) in [("ratio", Server::Nginx), ("ratio-caching", Server::Caching)] {
+        let (Some(marcato), Some(time)) = (of(Server::Marcato), of(nginx)) else { continue };
+        let what = format!("processor time of a request for {size}: Marcato over {}", nginx.title());
+        let row = Row::new(format!("web.cpu.{size}.{name}"), what, Unit::Ratio).measured(marcato / time);
+        rows.push(match nginx {
+            Server::Nginx if claimed => row.at_most(case.bound),
+            Server::Nginx => row.unclaimed_because(TOO_SHORT),
+            _ => row,
+        });
     }
     rows
 }
 
 /// Counts the calls that write, for each response.
-async fn writes(shared: &Shared, case: &Case, kind: Kind) -> Result<Row, SimulationError> {
-    let (process, addr) = shared.start(kind)?;
+async fn writes(shared: &Shared, case: &Case, server: Server) -> Result<Row, SimulationError> {
+    let (process, addr) = shared.start(server)?;
     let connections = Connections::open(addr, &shared.tls, case.connections).await?;
     connections.ask(case.file, case.length, case.streams, TRACED).await?;
     let trace = process.trace()?;
     connections.ask(case.file, case.length, case.streams, TRACED).await?;
     let calls = trace.end()? as f64 / TRACED as f64;
-    let what = format!("calls that write, for a response of {}: {}", case.size, kind.title());
-    let row = Row::new(format!("web.writes.{}.{}", case.size, kind.name()), what, Unit::Count);
+    let what = format!("calls that write, for a response of {}: {}", case.size, server.title());
+    let row = Row::new(format!("web.writes.{}.{}", case.size, server.name()), what, Unit::Count);
     let row = row.measured(calls);
-    Ok(if kind == Kind::Marcato { row.at_most(WRITES) } else { row })
+    Ok(if server == Server::Marcato { row.at_most(WRITES) } else { row })
 }
 
 /// Share of the order in the user instructions of a server, by callgrind. Connections are open already.
@@ -296,7 +343,7 @@ fn count(process: &Process, state: &str) -> Result<(), SimulationError> {
 
 /// Memory of connections that have had one request each.
 async fn idle(shared: &Shared) -> Result<Row, SimulationError> {
-    let (process, addr) = shared.start(Kind::Marcato)?;
+    let (process, addr) = shared.start(Server::Marcato)?;
     let [small, ..] = &CASES;
     let warm = Connections::open(addr, &shared.tls, 10).await?;
     warm.ask(small.file, small.length, small.streams, 1_000).await?;
@@ -310,7 +357,7 @@ async fn idle(shared: &Shared) -> Result<Row, SimulationError> {
 
 /// Memory of responses that the client does not read.
 async fn staged(shared: &Shared) -> Result<Row, SimulationError> {
-    let (process, addr) = shared.start(Kind::Marcato)?;
+    let (process, addr) = shared.start(Server::Marcato)?;
     let (connections, streams) = STAGED;
     let [small, ..] = &CASES;
     let connections = Connections::open(addr, &shared.tls, connections).await?;
@@ -332,14 +379,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_is_a_share_of_nginx() {
+    fn the_bound_is_a_share_of_nginx_as_it_comes() {
         let held = |marcato: f64| {
-            let of = |kind| Some(if kind == Kind::Marcato { marcato } else { 10.0 });
-            let rows = processor_rows(&CASES[0], &[Kind::Marcato, Kind::Nginx], of, true);
-            rows.iter().map(|row| (row.id().to_owned(), row.ok())).collect::<Vec<_>>()
+            let of = |server| {
+                Some(match server {
+                    Server::Marcato => marcato,
+                    Server::Nginx => 10.0,
+                    Server::Caching => 7.0,
+                })
+            };
+            let rows =
+                processor_rows(&CASES[0], &[Server::Marcato, Server::Nginx, Server::Caching], of, true);
+            rows.iter().skip(3).map(|row| (row.id().to_owned(), row.ok())).collect::<Vec<_>>()
         };
-        let ids = ["web.cpu.1kB.marcato", "web.cpu.1kB.nginx", "web.cpu.1kB.ratio"].map(str::to_owned);
-        assert_eq!(held(6.0), ids.clone().into_iter().zip([None, None, Some(true)]).collect::<Vec<_>>());
-        assert_eq!(held(6.1), ids.into_iter().zip([None, None, Some(false)]).collect::<Vec<_>>());
+        let expected = |ok| {
+            vec![("web.cpu.1kB.ratio".to_owned(), Some(ok)), ("web.cpu.1kB.ratio-caching".to_owned(), None)]
+        };
+        assert_eq!([held(6.0), held(6.1)], [expected(true), expected(false)]);
     }
 }

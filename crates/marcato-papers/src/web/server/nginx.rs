@@ -19,7 +19,7 @@ pub(super) fn start(
     listener: &std::net::TcpListener,
 ) -> Result<Running, SimulationError> {
     // Small records and chunks: nothing that is less urgent is ahead by more than 4 kB.
-    let lean = "ssl_buffer_size 4k; http2_chunk_size 4k;";
+    let lean = "ssl_buffer_size 4k; http2_chunk_size 4k; open_file_cache max=1000;";
     let listen = plan.port.to_string();
     let files = files(plan.site, plan.identity, |directory| configuration(directory, &listen, 1, lean))?;
     let mut command = command(files.path());
@@ -28,14 +28,16 @@ pub(super) fn start(
     program(lab, command, files, Signal::TERM)
 }
 
-/// nginx with its defaults, at an address: its files, and the command that starts it.
+/// nginx as it comes, at an address: its files, and the command that starts it. It may keep files open.
 pub(in super::super) fn plain(
     site: &Site,
     identity: &Identity,
     listen: &str,
     workers: usize,
+    caches: bool,
 ) -> Result<(TempDir, Command), SimulationError> {
-    let files = files(site, identity, |directory| configuration(directory, listen, workers, ""))?;
+    let more = if caches { "open_file_cache max=1000;" } else { "" };
+    let files = files(site, identity, |directory| configuration(directory, listen, workers, more))?;
     let command = command(files.path());
     Ok((files, command))
 }
@@ -54,7 +56,7 @@ fn configuration(directory: &Path, listen: &str, workers: usize, more: &str) -> 
         "user root; worker_processes {workers}; daemon off; pid {dir}/pid; error_log {dir}/errors;
         events {{}}
         http {{
-            access_log off; keepalive_requests 1000000000; sendfile on; open_file_cache max=1000;
+            access_log off; keepalive_requests 1000000000; sendfile on;
             types {{ {types} }}
             client_body_temp_path {dir}/a; proxy_temp_path {dir}/b; fastcgi_temp_path {dir}/c;
             uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e;
