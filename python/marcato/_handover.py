@@ -23,7 +23,8 @@ def documents(task: Task) -> tuple[list[tuple[str, str]], float]:
     """Executes runs of a scenario, and returns the document or the error of each."""
     parts, numbers = task
     began = time.perf_counter()
-    scenario = _native.Scenario(*parts)
+    name, text, settings, seed, files = parts
+    scenario = _native.Scenario(name, text, settings, seed, files, [])
     results: list[tuple[str, str]] = []
     for number in numbers:
         try:
@@ -45,7 +46,7 @@ def run(order: dict[str, Any]) -> list[tuple[int, str]]:
         raise Error(
             f"the package is version {ours[0]} ({ours[1]}) and the command {theirs}: install the package of the same commit"
         )
-    scenario = _native.Scenario.load(order["file"]).with_settings(order["set"], order["seed"])
+    scenario = _native.Scenario.load(order["file"], []).with_settings(order["set"], order["seed"])
     parts = scenario.parts()
     failed: list[tuple[int, str]] = []
     engine = engine_of(order["on"], documents)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import _native, _toml
 from ._errors import GridError
+from ._plugin import Plugin, described
 from ._result import PathLike, Result
 from ._toml import Value
 
@@ -40,23 +41,31 @@ class Scenario:
         self._native = native
 
     @classmethod
-    def from_file(cls, path: PathLike) -> Scenario:
+    def from_file(cls, path: PathLike, plugins: Iterable[Plugin] = ()) -> Scenario:
         """Reads a scenario from a file, and the traces that it names.
 
         Parameters
         ----------
         path : path
             File in the format of ``docs/scenarios.md``.
+        plugins : iterable of classes
+            Congestion controls and lane schedulers that the scenario may name.
 
         Raises
         ------
         ScenarioError
             With all faults of the file, each with line, column and remedy.
         """
-        return cls(_native.Scenario.load(os.fspath(path)))
+        return cls(_native.Scenario.load(os.fspath(path), _described(plugins)))
 
     @classmethod
-    def from_str(cls, text: str, name: str = "<string>", files: Optional[Mapping[str, str]] = None) -> Scenario:
+    def from_str(
+        cls,
+        text: str,
+        name: str = "<string>",
+        files: Optional[Mapping[str, str]] = None,
+        plugins: Iterable[Plugin] = (),
+    ) -> Scenario:
         """Reads a scenario from text.
 
         Parameters
@@ -67,16 +76,23 @@ class Scenario:
             Path in messages. Files that the scenario names are relative to its directory.
         files : mapping, optional
             Contents of files that the scenario names, instead of those of the file system.
+        plugins : iterable of classes
+            As for `from_file`.
 
         Raises
         ------
         ScenarioError
             With all faults of the text.
         """
-        return cls(_native.Scenario(name, text, [], None, dict(files or {})))
+        return cls(_native.Scenario(name, text, [], None, dict(files or {}), _described(plugins)))
 
     @classmethod
-    def from_dict(cls, scenario: Mapping[str, Any], files: Optional[Mapping[str, str]] = None) -> Scenario:
+    def from_dict(
+        cls,
+        scenario: Mapping[str, Any],
+        files: Optional[Mapping[str, str]] = None,
+        plugins: Iterable[Plugin] = (),
+    ) -> Scenario:
         """Reads a scenario from a dictionary with the keys of a scenario file.
 
         Parameters
@@ -85,6 +101,8 @@ class Scenario:
             Keys of the file. Quantities are text with a unit, as in a file: ``"20 ms"``.
         files : mapping, optional
             As for `from_str`.
+        plugins : iterable of classes
+            As for `from_file`.
 
         Raises
         ------
@@ -92,7 +110,8 @@ class Scenario:
             With all faults. Their places are those in the text of the scenario, which each fault
             quotes.
         """
-        return cls(_native.Scenario("<dict>", _toml.document(scenario), [], None, dict(files or {})))
+        text = _toml.document(scenario)
+        return cls(_native.Scenario("<dict>", text, [], None, dict(files or {}), _described(plugins)))
 
     def set(self, path: str, value: Value) -> Scenario:
         """Returns a copy with another value; the scenario itself stays the same.
@@ -151,8 +170,8 @@ class Scenario:
     def run(self, seed: Optional[int] = None) -> Result:
         """Runs the scenario in virtual time.
 
-        The interpreter's lock is released while it runs, so threads run in parallel. Ctrl-C ends the
-        run with `KeyboardInterrupt`.
+        The interpreter's lock is released while it runs, unless it has plug-ins, so threads run in
+        parallel. Ctrl-C ends the run with `KeyboardInterrupt`. An exception of a plug-in ends it, too.
 
         Parameters
         ----------
@@ -180,12 +199,13 @@ class Scenario:
         return Result(native.run(0, True))
 
     def __reduce__(self) -> Any:
-        return _read, self._native.parts()
+        return _read, (*self._native.parts(), self._native.plugins())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Scenario):
             return NotImplemented
-        return self._native.parts() == other._native.parts()
+        ours, theirs = self._native, other._native
+        return ours.parts() == theirs.parts() and ours.plugins() == theirs.plugins()
 
     def __hash__(self) -> int:
         name, text, settings, seed, _ = self._native.parts()
@@ -199,8 +219,14 @@ class Scenario:
         return f"<pre>{html.escape(self.explain())}</pre>"
 
 
-def _read(name: str, text: str, settings: list[str], seed: Optional[int], files: dict[str, str]) -> Scenario:
-    return Scenario(_native.Scenario(name, text, settings, seed, files))
+def _read(
+    name: str, text: str, settings: list[str], seed: Optional[int], files: dict[str, str], plugins: list[Plugin]
+) -> Scenario:
+    return Scenario(_native.Scenario(name, text, settings, seed, files, _described(plugins)))
+
+
+def _described(plugins: Iterable[Plugin]) -> list[_native.PluginParts]:
+    return [described(plugin) for plugin in plugins]
 
 
 #: Scenario, or the path of its file.

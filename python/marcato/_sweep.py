@@ -14,6 +14,8 @@ from . import _native, _toml
 from ._dataset import ERROR, EXPERIMENT, SEED, Dataset, Key, Point, Row, Store
 from ._engine import Engine, engine_of
 from ._errors import GridError
+from ._plugin import Plugin
+from ._plugin import described as description
 from ._result import PathLike
 from ._scenario import Scenario, ScenarioLike, scenario_of
 from ._schedule import Schedule
@@ -23,7 +25,7 @@ from ._toml import Value
 FIRST_SEEDS = 5
 
 #: Scenario as the arguments that create it, without its seed.
-Source = tuple[str, str, list[str], dict[str, str]]
+Source = tuple[str, str, list[str], dict[str, str], list[Plugin]]
 
 #: Runs of a task: the settings and the seed of each.
 Task = tuple[Source, list[tuple[tuple[str, ...], int]]]
@@ -34,12 +36,13 @@ Answer = tuple[list[tuple[list[tuple[str, float]], str]], float]
 
 def work(task: Task) -> Answer:
     """Executes the runs of a task, in any process."""
-    (name, text, sets, files), runs = task
+    (name, text, sets, files, plugins), runs = task
     began = time.perf_counter()
+    described = [description(plugin) for plugin in plugins]
     rows: list[tuple[list[tuple[str, float]], str]] = []
     for more, seed in runs:
         try:
-            scenario = _native.Scenario(name, text, [*sets, *more], seed, files)
+            scenario = _native.Scenario(name, text, [*sets, *more], seed, files, described)
             rows.append((scenario.run(0, False).numbers(), ""))
         except Exception as error:
             rows.append(([], str(error) or type(error).__name__))
@@ -109,7 +112,7 @@ def sweep(
     store = Store(Path(out), identity)
     done = _known(store, retry_failed)
     name, text, sets, _, files = source._native.parts()
-    run = _Run((name, text, sets, files), store, done, on=on, progress=progress)
+    run = _Run((name, text, sets, files, source._native.plugins()), store, done, on=on, progress=progress)
     try:
         if until is None:
             run.execute([point for point in points if point.key not in done])

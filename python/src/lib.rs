@@ -6,6 +6,7 @@
 
 mod error;
 mod papers;
+mod plugin;
 mod result;
 mod rows;
 mod scenario;
@@ -18,6 +19,8 @@ mod watch;
 mod native {
     #[pymodule_export]
     use super::papers::papers;
+    #[pymodule_export]
+    use super::plugin::{Ack, Lane, Packet, Start};
     #[pymodule_export]
     use super::result::Result;
     #[pymodule_export]

@@ -1,16 +1,18 @@
 //! Results of a run.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use marcato_report::AtomicFile;
 use marcato_results::{FileError, Frame, Numbers, Tables, chart, document, numbers, parquet, report};
 use marcato_scenario::Run;
-use marcato_sim::scenario::{Outcome, Plugins, Traces, build_with};
+use marcato_sim::scenario::{Outcome, Traces, build_with};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use tempfile::TempDir;
 
 use crate::error;
+use crate::plugin::{self, Exceptions, PluginClass};
 use crate::table::Table;
 use crate::watch::Watch;
 
@@ -27,16 +29,20 @@ pub(crate) struct Result {
 }
 
 /// Runs a run in virtual time.
-pub(crate) fn simulate(run: Run, traces: &Traces) -> PyResult<Result> {
+pub(crate) fn simulate(run: Run, traces: &Traces, classes: &Arc<Vec<PluginClass>>) -> PyResult<Result> {
     let failed = |problem: String| Python::attach(|py| error::run(py, problem));
     let captures = match run.experiment.record.pcap.links.is_empty() {
         true => None,
         false => Some(tempfile::Builder::new().prefix("marcato-").tempdir()?),
     };
-    let world = build_with(&run.experiment, traces, &Plugins::default())
-        .map_err(|error| failed(error.to_string()))?;
-    let mut watch = Watch::new(captures.as_ref().map(TempDir::path));
+    let exceptions = Exceptions::default();
+    let plugins = plugin::plugins(classes, &exceptions).map_err(|error| failed(error.to_string()))?;
+    let world = build_with(&run.experiment, traces, &plugins).map_err(|error| failed(error.to_string()))?;
+    let mut watch = Watch::new(captures.as_ref().map(TempDir::path), &exceptions);
     let outcome = world.run(&mut watch).map_err(|error| failed(error.to_string()))?;
+    if let Some(exception) = exceptions.take() {
+        return Err(exception);
+    }
     if let Some(interrupt) = watch.interrupt() {
         return Err(interrupt);
     }

@@ -2,17 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use marcato_results::fingerprint;
+use marcato_scenario::plugin::PluginKind;
 use marcato_scenario::record::Record;
 use marcato_scenario::{Experiment, Number, Overrides, Reader, Run, ScenarioError, Setting, explain};
 use marcato_sim::Trace;
 use marcato_sim::scenario::Traces;
 use marcato_units::Seed;
-use pyo3::exceptions::{PyIndexError, PyOSError};
+use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error;
+use crate::plugin::{self, PluginClass};
 use crate::result::{Result as Outcome, simulate};
 
 /// Text of a scenario with everything that it needs, so that it can be read anywhere.
@@ -26,12 +29,16 @@ pub(crate) struct Source {
     overrides: Overrides,
     /// Contents of the files that the scenario names.
     files: BTreeMap<String, String>,
+    /// Classes that the scenario may name.
+    plugins: Arc<Vec<PluginClass>>,
 }
 
 impl Source {
     /// Reads the scenario.
     fn read(&self) -> Result<marcato_scenario::Scenario, ScenarioError> {
-        Reader::new().overrides(&self.overrides).files(self.files.clone()).read(&self.name, &self.text)
+        let names = plugin::names(&self.plugins).unwrap_or_default();
+        let reader = Reader::new().overrides(&self.overrides).files(self.files.clone());
+        reader.plugins(&names).read(&self.name, &self.text)
     }
 
     /// Returns the traces that links may follow. They were checked when the scenario was read.
@@ -80,6 +87,24 @@ impl Scenario {
     fn again(&self, py: Python<'_>) -> PyResult<marcato_scenario::Scenario> {
         self.source.read().map_err(|error| error::faults(py, &error))
     }
+}
+
+/// Class of a plug-in: its kind, name, parameters, itself, and the text of its code.
+type Parts = (String, String, Vec<String>, Py<PyAny>, String);
+
+/// Returns classes of plug-ins, if their names can be used.
+fn classes(plugins: Vec<Parts>) -> PyResult<Vec<PluginClass>> {
+    let class = |(kind, name, parameters, class, code): Parts| {
+        let kind = match kind.as_str() {
+            "congestion" => PluginKind::Congestion,
+            "scheduler" => PluginKind::Scheduler,
+            other => return Err(PyValueError::new_err(format!("`{other}` is no kind of plug-in"))),
+        };
+        Ok(PluginClass { kind, name, parameters, class, code })
+    };
+    let classes = plugins.into_iter().map(class).collect::<PyResult<Vec<_>>>()?;
+    plugin::names(&classes).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(classes)
 }
 
 /// Error of reading a scenario and its files.
@@ -134,13 +159,15 @@ impl Scenario {
         set: Vec<String>,
         seed: Option<u64>,
         files: BTreeMap<String, String>,
+        plugins: Vec<Parts>,
     ) -> PyResult<Self> {
-        Self::new(py, Source { name, text, overrides: Overrides { set, seed }, files })
+        let plugins = Arc::new(classes(plugins)?);
+        Self::new(py, Source { name, text, overrides: Overrides { set, seed }, files, plugins })
     }
 
     /// Reads a scenario from a file.
     #[staticmethod]
-    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+    fn load(py: Python<'_>, path: PathBuf, plugins: Vec<Parts>) -> PyResult<Self> {
         // The reader names a file that cannot be read, or is not text, as the command line does.
         let name = path.display().to_string();
         let text = match std::fs::read_to_string(&path) {
@@ -150,17 +177,23 @@ impl Scenario {
                 return match read {
                     Err(error) => Err(error::faults(py, &error)),
                     // The file appeared in between.
-                    Ok(()) => Self::load(py, path),
+                    Ok(()) => Self::load(py, path, plugins),
                 };
             }
         };
-        Self::new(py, Source { name, text, overrides: Overrides::default(), files: BTreeMap::new() })
+        let plugins = Arc::new(classes(plugins)?);
+        Self::new(py, Source { name, text, overrides: Overrides::default(), files: BTreeMap::new(), plugins })
     }
 
     /// Returns the arguments that create the same scenario.
     fn parts(&self) -> (&str, &str, &[String], Option<u64>, BTreeMap<String, String>) {
-        let Source { name, text, overrides, files } = &self.source;
+        let Source { name, text, overrides, files, .. } = &self.source;
         (name, text, &overrides.set, overrides.seed, files.clone())
+    }
+
+    /// Returns the classes that the scenario may name.
+    fn plugins(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.source.plugins.iter().map(|one| one.class.clone_ref(py)).collect()
     }
 
     /// Returns a copy with more settings, each as `KEY=VALUE`, or another seed.
@@ -242,7 +275,7 @@ impl Scenario {
     /// With `is_recorded`, series and captures are kept as the scenario says. They change no other
     /// value.
     fn run(&self, py: Python<'_>, number: usize, is_recorded: bool) -> PyResult<Outcome> {
-        py.detach(|| {
+        let go = || {
             let scenario =
                 self.source.read().map_err(|error| Python::attach(|py| error::faults(py, &error)))?;
             let mut run = scenario
@@ -251,8 +284,11 @@ impl Scenario {
             if !is_recorded {
                 run.experiment.record = Record::default();
             }
-            simulate(run, &self.source.traces())
-        })
+            simulate(run, &self.source.traces(), &self.source.plugins)
+        };
+        // Classes are called for each packet: attaching for each call would give the lock to other threads, and wait
+        // for it to come back.
+        if self.source.plugins.is_empty() { py.detach(go) } else { go() }
     }
 }
 
@@ -263,6 +299,9 @@ impl Scenario {
         let bare = Experiment { seed: Seed::new(0), record: Record::default(), ..experiment.clone() };
         let text = bare.to_toml();
         let files = self.source.files.iter().flat_map(|(path, text)| [path.as_str(), text.as_str()]);
-        fingerprint([text.as_str()].into_iter().chain(files))
+        let used = experiment.plugins();
+        let code = self.source.plugins.iter().filter(|one| used.contains(&(one.kind, one.name.as_str())));
+        let code = code.map(|one| one.code.as_str());
+        fingerprint([text.as_str()].into_iter().chain(files).chain(code))
     }
 }

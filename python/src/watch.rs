@@ -9,6 +9,8 @@ use marcato_sim::scenario::{Completion, Watcher};
 use marcato_units::Time;
 use pyo3::{PyErr, Python};
 
+use crate::plugin::Exceptions;
+
 /// Wall-clock time between looks for signals. Attaching to the interpreter more often would slow
 /// down runs beside other threads of Python.
 const LOOK: Duration = Duration::from_millis(50);
@@ -18,16 +20,18 @@ pub(crate) struct Watch<'a> {
     pub(crate) completions: CompletionRows,
     pub(crate) files: Option<RunFiles<'a>>,
     looked: Cell<Instant>,
+    exceptions: &'a Exceptions,
     interrupt: RefCell<Option<PyErr>>,
 }
 
 impl<'a> Watch<'a> {
     /// Creates an observer; captures go into `directory`.
-    pub(crate) fn new(directory: Option<&'a Path>) -> Self {
+    pub(crate) fn new(directory: Option<&'a Path>, exceptions: &'a Exceptions) -> Self {
         Self {
             completions: CompletionRows::default(),
             files: directory.map(RunFiles::new),
             looked: Cell::new(Instant::now()),
+            exceptions,
             interrupt: RefCell::new(None),
         }
     }
@@ -64,7 +68,7 @@ impl Watcher for Watch<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        if self.files.as_ref().is_some_and(RunFiles::has_failed) {
+        if self.exceptions.is_some() || self.files.as_ref().is_some_and(RunFiles::has_failed) {
             return true;
         }
         if self.looked.get().elapsed() >= LOOK {

@@ -171,7 +171,7 @@ def test_a_failing_run_is_a_row(tmp_path: Path) -> None:
 
 
 def test_a_worker_reports_its_error() -> None:
-    source = ("bad", "name = 1", [], {})
+    source: _sweep.Source = ("bad", "name = 1", [], {}, [])
     [(numbers, error)], _ = _sweep.work((source, [((), 1)]))
     assert numbers == [] and "`name`" in error
 

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use marcato_scenario::Reader;
+use marcato_scenario::{Reader, Scenario};
 use marcato_sim::CongestionFactory;
 use marcato_sim::scenario::{FlowOutcome, Plugins, Traces, build_with};
 use marcato_sim::tcp::congestion::{AckEvent, CongestionControl, LossState, Signal};
@@ -71,8 +71,8 @@ impl CongestionControl for Aimd {
     }
 }
 
-/// Runs the scenario, and returns the name and the results of each run.
-pub(crate) fn compare() -> Result<Vec<(String, FlowOutcome)>, Box<dyn Error>> {
+/// Returns the registry with the congestion control.
+pub(crate) fn plugins() -> Result<Plugins, Box<dyn Error>> {
     let plugins = Plugins::new().congestion("aimd", &["decrease"], |parameters| {
         let decrease = parameters.number("decrease", 0.1..=0.99)?.unwrap_or(0.5);
         Ok(CongestionFactory::new("aimd", move |config, _stream| {
@@ -81,8 +81,19 @@ pub(crate) fn compare() -> Result<Vec<(String, FlowOutcome)>, Box<dyn Error>> {
             Box::new(Aimd { mss, cwnd, ssthresh, acked: 0, decrease })
         }))
     })?;
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/own_congestion_control.toml");
-    let scenario = Reader::new().plugins(plugins.names()).load(&file)?;
+    Ok(plugins)
+}
+
+/// Reads the scenario, which names the plug-in.
+pub(crate) fn scenario() -> Result<Scenario, Box<dyn Error>> {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../marcato-sim/examples/own_congestion_control.toml");
+    Ok(Reader::new().plugins(plugins()?.names()).load(&file)?)
+}
+
+/// Runs the scenario, and returns the name and the results of each run.
+pub(crate) fn compare() -> Result<Vec<(String, FlowOutcome)>, Box<dyn Error>> {
+    let (plugins, scenario) = (plugins()?, scenario()?);
     let run = |run: marcato_scenario::Run| {
         let outcome = build_with(&run.experiment, &Traces::new(), &plugins)?.run(&mut |_: Time| ())?;
         Ok((run.id, outcome.flows[0].clone()))

@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use marcato_quic::SchedulerFactory;
-use marcato_scenario::Reader;
+use marcato_scenario::{Reader, Scenario};
 use marcato_sched::schedule::{Choice, LaneScheduler, eligible, fastest, one_or_wait};
 use marcato_sched::{LaneSet, LaneView, Purpose};
 use marcato_sim::scenario::{LaneOutcome, Plugins, Traces, build_with};
@@ -56,12 +56,22 @@ const SCENARIO: &str = r#"
 /// Scheduler of a run, and the results of the lanes.
 type Run = (String, Vec<LaneOutcome>);
 
-/// Runs the scenario with each scheduler.
-pub(crate) fn compare() -> Result<Vec<Run>, Box<dyn Error>> {
+/// Returns the registry with the scheduler.
+pub(crate) fn plugins() -> Result<Plugins, Box<dyn Error>> {
     let plugins = Plugins::new().scheduler("cheapest", &[], |_parameters| {
         Ok(SchedulerFactory::new("cheapest", |_framing| Box::new(Cheapest)))
     })?;
-    let scenario = Reader::new().plugins(plugins.names()).parse("own_lane_scheduler", SCENARIO)?;
+    Ok(plugins)
+}
+
+/// Reads the scenario, which names the plug-in.
+pub(crate) fn scenario() -> Result<Scenario, Box<dyn Error>> {
+    Ok(Reader::new().plugins(plugins()?.names()).parse("own_lane_scheduler", SCENARIO)?)
+}
+
+/// Runs the scenario with each scheduler.
+pub(crate) fn compare() -> Result<Vec<Run>, Box<dyn Error>> {
+    let (plugins, scenario) = (plugins()?, scenario()?);
     let run = |run: marcato_scenario::Run| {
         let outcome = build_with(&run.experiment, &Traces::new(), &plugins)?.run(&mut |_: Time| ())?;
         Ok((run.settings[0].value.clone(), outcome.flows[0].lanes.clone()))

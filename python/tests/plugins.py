@@ -1,0 +1,52 @@
+"""The plug-ins of `crates/marcato-sim/examples`, in Python."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import marcato
+
+
+class Aimd(marcato.CongestionControl):
+    """Additive increase by a segment per round trip, multiplicative decrease."""
+
+    name = "aimd"
+    parameters = ("decrease",)
+
+    def __init__(self, start: marcato.Start, decrease: float = 0.5) -> None:
+        super().__init__(start)
+        self.mss, self.acked, self.decrease = start.mss, 0, decrease
+
+    def on_ack(self, ack: marcato.Ack) -> None:
+        # The sender repairs losses by itself, and an unused window gives no information.
+        if ack.state in ("recovery", "reduction") or ack.used + self.mss < self.cwnd:
+            return
+        if self.cwnd < self.ssthresh:
+            self.cwnd += min(ack.newly_acked, 2 * self.mss)
+            return
+        self.acked += ack.newly_acked
+        if self.acked >= self.cwnd:
+            self.acked -= self.cwnd
+            self.cwnd += self.mss
+
+    def on_congestion(self, now_ns: int, in_flight: int, signal: str) -> None:
+        left = int(min(in_flight, self.cwnd) * self.decrease)
+        self.ssthresh = max(left, 2 * self.mss)
+        self.cwnd, self.acked = self.ssthresh, 0
+
+    def on_recovered(self, now_ns: int) -> None:
+        self.cwnd = self.ssthresh
+
+    def on_rto(self, now_ns: int, in_flight: int, first: bool) -> None:
+        if first:
+            self.on_congestion(now_ns, in_flight, "loss")
+        self.cwnd = self.mss
+
+
+class Cheapest(marcato.LaneScheduler):
+    """Takes the lane of the cheapest path, and waits while it is full."""
+
+    name = "cheapest"
+
+    def choose(self, now_ns: int, lanes: list[marcato.Lane], packet: marcato.Packet) -> Optional[int]:
+        return min(lanes, key=lambda lane: lane.path).id
