@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use super::counters::Counts;
 use super::read::{Now, read_now, read_waiting};
 
-/// Most bytes of a file that are read at once.
-const CHUNK: usize = 64 << 10;
+/// Most bytes of a file that are read at once: with what may be staged before it, less than 64 kB.
+const CHUNK: usize = 16 << 10;
 
 /// Body of a response of [`Files`](super::Files): content in memory, or a file that is read in
 /// chunks.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | small file, checked within [`FilesConfig::revalidate`] | the memory of this process |
 //! | file in the page cache of Linux | `openat2` and `preadv2`, neither of which waits for a disk |
-//! | everything else | a thread of tokio's blocking pool, 64 KiB at a time |
+//! | everything else | a thread of tokio's blocking pool, 16 KiB at a time |
 //!
 //! | concern | rule |
 //! |---|---|
