@@ -135,6 +135,7 @@ pub(crate) enum Command {
   marcato serve --to http://127.0.0.1:3000
   marcato serve site --listen 0.0.0.0:443 --cert chain.pem --key key.pem
   marcato serve site --plaintext --listen 127.0.0.1:8080 --listing
+  marcato serve site --metrics 127.0.0.1:9187 --watch
   marcato serve --config /etc/marcato/serve.toml --check")]
     Serve(Serve),
 
@@ -164,7 +165,8 @@ pub(crate) struct Serve {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "directory", "to", "listen", "cert", "key", "plaintext", "listing", "coupled", "quiet",
+            "directory", "to", "listen", "cert", "key", "plaintext", "listing", "coupled", "quiet", "metrics",
+            "watch",
         ]
     )]
     pub(crate) config: Option<PathBuf>,
@@ -200,6 +202,14 @@ pub(crate) struct Serve {
     /// Print no line for each request
     #[arg(short, long)]
     pub(crate) quiet: bool,
+
+    /// Address at which Prometheus reads metrics, at /metrics
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+
+    /// Keep the last connections in memory, and show them at /.marcato/ to clients at this machine
+    #[arg(long)]
+    pub(crate) watch: bool,
 }
 
 /// Arguments of `marcato lab`.

@@ -42,5 +42,7 @@ fn source(asked: Serve) -> Source {
         tls,
         coupled: asked.coupled.into(),
         access_log: !asked.quiet,
+        metrics: asked.metrics,
+        watch: asked.watch,
     })
 }

@@ -14,6 +14,8 @@ struct Running {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     addr: String,
+    /// Lines before the address.
+    hello: Vec<String>,
     _site: TempDir,
 }
 
@@ -44,9 +46,15 @@ impl Running {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let listening = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("listening on "));
-        let addr = listening.unwrap().rsplit('/').next().unwrap().to_owned();
-        Self { child, lines, addr, _site: kept }
+        let mut hello = Vec::new();
+        let addr = loop {
+            let line = lines.next().unwrap().unwrap();
+            if let Some(url) = line.strip_prefix("listening on ") {
+                break url.rsplit('/').next().unwrap().to_owned();
+            }
+            hello.push(line);
+        };
+        Self { child, lines, addr, hello, _site: kept }
     }
 
     fn signal(&self, signal: Signal) {
@@ -60,8 +68,13 @@ impl Running {
 
 /// Response to a request of HTTP/1.1.
 fn get(addr: &str) -> String {
+    get_path(addr, "/")
+}
+
+fn get_path(addr: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(addr).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut response = String::new();
     stream.read_to_string(&mut response).unwrap();
     response
@@ -96,6 +109,19 @@ fn files_are_served_and_logged_until_a_signal() {
     assert!(running.line().starts_with("ending: "));
     assert_eq!(running.line(), "served 1 requests on 1 connections");
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn operators_see_metrics_and_the_last_connections_if_they_ask() {
+    let running = Running::start(&["--plaintext", "--metrics", "127.0.0.1:0", "--watch"]);
+    let metrics = running.hello.iter().find_map(|line| line.strip_prefix("metrics at http://")).unwrap();
+    let (addr, path) = metrics.split_once('/').unwrap();
+    get_path(&running.addr, "/?of=mine");
+    let shown = get_path(addr, &format!("/{path}"));
+    assert!(shown.contains("\nmarcato_web_requests_begun_total 1\n"), "{shown}");
+    assert!(get_path(&running.addr, "/.marcato/").contains("/?of=mine"));
+    let without = Running::start(&["--plaintext"]);
+    assert!(get_path(&without.addr, "/.marcato/").starts_with("HTTP/1.1 404 "));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod certificates;
 pub mod config;
 mod error;
 mod listeners;
+mod monitor;
 mod opened;
 mod options;
 mod router;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use marcato_document::nearest::hint;
-use marcato_web::Server;
+use marcato_web::{Server, Watched};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -80,7 +80,7 @@ impl Listeners {
         &mut self,
         config: &Config,
         mut bound: Bound,
-        mut serve: impl FnMut(bool) -> (Server, Box<dyn Fn(Arc<ListenerState>) -> Router>),
+        mut serve: impl FnMut(bool) -> (Server, Box<dyn Fn(Arc<ListenerState>) -> Watched<Router>>),
     ) -> io::Result<()> {
         let stays = |at: &ListenAt| config.listen.iter().find(|listen| listen.at.value == *at);
         self.active.retain(|at, _| stays(at).is_some());
@@ -140,7 +140,7 @@ impl Listeners {
 }
 
 /// Opens a socket with the options of tokio's listeners.
-fn open(addr: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn open(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = match addr {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,

@@ -107,6 +107,16 @@ impl Opened {
         (changed, faults.into_result(&config.sources))
     }
 
+    /// Returns the file services, by their directories.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &Files)> {
+        self.files.iter().map(|(config, files)| (config.root.as_path(), files))
+    }
+
+    /// Returns the proxies, by the names of their origins.
+    pub(crate) fn proxies(&self) -> impl Iterator<Item = (&str, &Proxy)> {
+        self.origins.iter().map(|(name, origin)| (name.as_str(), &origin.proxy))
+    }
+
     /// Returns the certificates by the names of their sites.
     pub(crate) fn names(&self, config: &Config) -> Names {
         let mut names = Names::default();

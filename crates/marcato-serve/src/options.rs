@@ -8,7 +8,7 @@ use marcato_net::Coupling;
 use marcato_web::files::FilesConfig;
 use marcato_web::proxy::ProxyConfig;
 
-use crate::config::{CertificateSource, Config, Listen, ListenAt, Located, OriginConfig, Route, Site};
+use crate::config::{CertificateSource, Config, Listen, ListenAt, Located, OriginConfig, Route, Site, Watch};
 
 /// Options of a server with one site, as a command line gives them.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,10 @@ pub struct Options {
     pub coupled: Coupling,
     /// Permission to print a line for each request.
     pub access_log: bool,
+    /// Address of the metrics.
+    pub metrics: Option<SocketAddr>,
+    /// True for a page of the last connections.
+    pub watch: bool,
 }
 
 /// Content of a site.
@@ -97,6 +101,8 @@ impl From<&Options> for Config {
             origins,
             coupled: options.coupled,
             access_log: options.access_log,
+            metrics: options.metrics.map(Located::from),
+            watch: options.watch.then(Watch::default),
             ..Self::default()
         }
     }

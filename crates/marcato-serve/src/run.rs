@@ -20,6 +20,7 @@ use crate::certificates::Certificates;
 use crate::config::{CertificateSource, Config, ConfigError, Content};
 use crate::error::ServeError;
 use crate::listeners::Listeners;
+use crate::monitor::Monitor;
 use crate::opened::Opened;
 use crate::options::Options;
 use crate::router::{Router, Sites};
@@ -86,6 +87,7 @@ struct Running {
     plain: Server,
     tls: Server,
     access: Access,
+    monitor: Monitor,
     /// Settings and task of the account for certificates.
     keeper: Option<(Settings, JoinHandle<()>)>,
     acme_events: mpsc::Sender<AcmeEvent>,
@@ -100,17 +102,19 @@ impl Drop for Running {
 }
 
 /// Returns the configuration of the web server.
-fn web(config: &Config, access: &Access) -> marcato_web::Config {
+fn web(config: &Config, access: &Access, monitor: &Monitor) -> marcato_web::Config {
     let mut web = marcato_web::Config::default();
     web.coupled = config.coupled;
     web.guess = config.guess.clone();
     web.limits = config.limits;
+    web.trusted.clone_from(&config.trusted);
     // Browsers then open WebSockets on the connection that they have.
     let mut routes = config.sites.iter().flat_map(|site| &site.routes);
     web.extended_connect = routes.any(|route| matches!(route.content, Content::Origin(_)));
     if config.access_log {
         web.log = Some(access.log());
     }
+    monitor.configure(&mut web);
     web
 }
 
@@ -127,8 +131,10 @@ impl Running {
         let listeners = Listeners::default();
         let bound = listeners.bind(&config, &sockets)?;
         let certificates = Certificates::new();
-        let plain = Server::with_config(web(&config, &access))
+        let mut monitor = Monitor::new(&config)?;
+        let plain = Server::with_config(web(&config, &access, &monitor))
             .workers(Workers::one_per_core().map_err(ServeError::Runtime)?);
+        monitor.begin(&plain).map_err(ServeError::Listen)?;
         let tls = plain.clone().tls(certificates.server_tls()?);
         let sites = Arc::new(ArcSwap::from_pointee(Sites::default()));
         let mut running = Self {
@@ -141,6 +147,7 @@ impl Running {
             plain,
             tls,
             access,
+            monitor,
             keeper: None,
             acme_events,
         };
@@ -150,16 +157,20 @@ impl Running {
 
     /// Uses a configuration whose parts are all open.
     fn apply(&mut self, config: Config, opened: Opened, bound: crate::listeners::Bound) -> io::Result<()> {
-        self.plain.configure(web(&config, &self.access));
+        self.plain.configure(web(&config, &self.access, &self.monitor));
+        self.monitor.opened(&opened);
         self.certificates.present(opened.names(&config));
         self.sites.store(Arc::clone(&opened.sites));
         let (plain, tls) = (&self.plain, &self.tls);
-        let (sites, certificates) = (&self.sites, &self.certificates);
+        let (sites, certificates, monitor) = (&self.sites, &self.certificates, &self.monitor);
         self.listeners.apply(&config, bound, |plaintext| {
             let server = if plaintext { plain.clone() } else { tls.clone() };
             let (sites, certificates) = (Arc::clone(sites), Arc::clone(certificates));
-            let router =
-                move |state| Router::new(Arc::clone(&sites), Arc::clone(&certificates), state, !plaintext);
+            let watched = monitor.watched(());
+            let router = move |state| {
+                let router = Router::new(Arc::clone(&sites), Arc::clone(&certificates), state, !plaintext);
+                watched.clone().with(router)
+            };
             (server, Box::new(router))
         })?;
         self.keep_certificates(&config);
@@ -208,11 +219,12 @@ impl Running {
         };
         match result {
             Ok((config, opened, bound)) => {
-                let bound_changed = config.limits.connections != most;
+                let bound_changed =
+                    config.limits.connections != most || self.monitor.differs(&self.config, &config);
                 if let Err(error) = self.apply(config, opened, bound) {
                     return format!("{what} reloaded in part: {error}\n");
                 }
-                let note = "; `connections` of [limits] changes when the server is started again";
+                let note = "; `connections` of [limits], `metrics` and `watch` change when the server is started again";
                 format!("{what} reloaded{}\n", if bound_changed { note } else { "" })
             }
             // The one before stays.
@@ -261,6 +273,12 @@ impl Running {
                 Some(None) => _ = writeln!(hello, "{of}certificate is to be issued"),
                 None => {}
             }
+        }
+        if let Some(addr) = self.monitor.metrics() {
+            let _ = writeln!(hello, "metrics at http://{addr}/metrics");
+        }
+        if self.monitor.is_watched() {
+            let _ = writeln!(hello, "last connections at /.marcato/, for clients at this machine");
         }
         for (is_tls, addr) in self.listeners.addresses(&self.config) {
             let scheme = if is_tls { "https" } else { "http" };

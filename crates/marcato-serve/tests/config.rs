@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use marcato_serve::config::{CertificateSource, Config, Content, ListenAt};
+use marcato_serve::config::{CertificateSource, Config, Content, ListenAt, Watch};
 use proptest::prelude::*;
 
 /// Problems of a text, each with its line and column.
@@ -30,7 +30,14 @@ fn the_example_is_read_as_it_says() {
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.listen[0].at.value, ListenAt::Address("[::]:443".parse().unwrap()));
     assert_eq!((config.listen[1].plaintext, config.listen[1].redirect_to_https), (true, Some(443)));
-    assert_eq!(config.limits, marcato_web::Limits::default());
+    let mut limits = marcato_web::Limits::default();
+    limits.request_rate = Some(marcato_web::RateLimit::new(50, 200));
+    limits.connection_rate = Some(marcato_web::RateLimit::new(10, 50));
+    limits.open_per_address = std::num::NonZeroU32::new(100);
+    assert_eq!(config.limits, limits);
+    let trusted: Vec<String> = config.trusted.iter().map(ToString::to_string).collect();
+    assert_eq!(trusted, ["127.0.0.0/8", "::1/128"]);
+    assert!(config.metrics.is_none() && config.watch.is_none());
     let app = config.origins.iter().find(|origin| origin.name == "app").unwrap();
     assert_eq!(app.proxy.upstreams.iter().map(|it| it.weight).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(app.proxy.response_timeout, Duration::from_secs(30));
@@ -113,6 +120,49 @@ terms-agreed = false
         "29:16: no certificate is issued without the terms: write true if you agree, or remove [acme]",
     ];
     assert_eq!(problems(text), expected);
+}
+
+#[test]
+fn metrics_and_the_page_are_off_unless_given() {
+    let read =
+        |lines: &str| Config::parse("serve.toml", &format!("{lines}\n{SITE}directory = '/srv'")).unwrap();
+    assert_eq!(read("watch = false").watch, None);
+    assert_eq!(read("watch = true").watch, Some(Watch::default()));
+    let watch = read("watch = { connections = 5, allow = '10.0.0.0/8' }").watch.unwrap();
+    assert_eq!((watch.connections, watch.allow[0].to_string()), (5, "10.0.0.0/8".to_owned()));
+    let metrics = read("metrics = '127.0.0.1:9187'").metrics.unwrap();
+    assert_eq!(metrics.value, "127.0.0.1:9187".parse().unwrap());
+}
+
+#[test]
+fn errors_of_rates_and_of_what_operators_see_name_the_mend() {
+    for (lines, problem) in [
+        (
+            "metrics = ':9187'",
+            "1:11: \":9187\" is no address with a port: write \"[::]:9187\" for all addresses",
+        ),
+        ("watch = 'yes'", "1:9: `watch` is true, false or a table, not a string"),
+        (
+            "watch = { conections = 5 }",
+            "1:11: `conections` is not a key of [watch]: did you mean `connections`?",
+        ),
+        (
+            "watch = { allow = ['everyone'] }",
+            "1:20: \"everyone\" is no network: write \"192.0.2.0/24\" or \"2001:db8::/32\"",
+        ),
+        ("rates = { requests = 50 }", "1:22: `requests` is a table: write { per-second = 50, burst = 100 }"),
+        (
+            "rates = { requests = { per-second = 50 } }",
+            "1:22: a rate needs `burst`: give what may pass at once, as 100",
+        ),
+        ("rates = { open = 0 }", "1:18: `open` is 0: give 1 to 1000000"),
+        (
+            "rates = { trusted = ['10.0.0.0/33'] }",
+            "1:22: \"10.0.0.0/33\" is no network: write \"192.0.2.0/24\" or \"2001:db8::/32\"",
+        ),
+    ] {
+        assert_eq!(problems(&format!("{lines}\n{SITE}directory = '/srv'")), [problem]);
+    }
 }
 
 #[test]

@@ -441,3 +441,74 @@ fn sockets_of_a_supervisor_are_used_and_it_is_told() {
             && next().trim_end() == "STOPPING=1"
     );
 }
+
+#[test]
+fn metrics_name_directories_and_origins_also_after_a_reload() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = |rest: &str| format!("metrics = '{free}'\n{PLAIN}[[site]]\ndefault = true\n{rest}\n");
+    let mut running = Running::start(&text("directory = 'a'"));
+    let metrics = || got(&free.to_string(), &get("localhost", "/metrics")).2;
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).0, 200);
+    let directory = running.dir.path().join("a").display().to_string();
+    let shown = metrics();
+    for line in [
+        "marcato_web_requests_begun_total 1".to_owned(),
+        format!("marcato_web_files_misses_total{{directory=\"{directory}\"}} 1"),
+    ] {
+        assert!(shown.lines().any(|other| other == line), "{line}: {shown}");
+    }
+    assert_eq!(running.reload(&text("origin = 'http://127.0.0.1:9'")), "configuration reloaded");
+    let shown = metrics();
+    let line =
+        "marcato_web_upstream_healthy{origin=\"http://127.0.0.1:9\",upstream=\"http://127.0.0.1:9\"} 1";
+    assert!(shown.lines().any(|other| other == line) && !shown.contains(&directory), "{shown}");
+    let said = running.reload(&format!("{PLAIN}[[site]]\ndefault = true\ndirectory = 'a'\n"));
+    assert!(said.ends_with("`metrics` and `watch` change when the server is started again"), "{said}");
+    // What serves has them in use, so that another server cannot.
+    let again = said_at_the_start(&text("directory = 'a'"));
+    assert!(again.contains(&format!("cannot serve metrics at {free}: ")), "{again}");
+}
+
+/// What a server says that cannot begin.
+fn said_at_the_start(text: &str) -> String {
+    let dir = directory(text);
+    String::from_utf8(command(dir.path()).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn the_last_connections_are_shown_if_asked_for() {
+    let site = format!("{PLAIN}[[site]]\ndefault = true\ndirectory = 'a'\n");
+    let running = Running::start(&format!("watch = true\n{site}"));
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/?<secret>")).0, 400);
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/?shown")).0, 200);
+    let page = |running: &Running| got(&running.addrs[0], &get(&running.addrs[0], "/.marcato/"));
+    let (status, head, content) = page(&running);
+    assert!(status == 200 && head.contains("content-security-policy: default-src 'none'"), "{head}");
+    assert!(content.contains("/?shown") && content.contains("<svg"), "{content}");
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/.marcato/")).0, 404);
+    assert_eq!(page(&Running::start(&site)).0, 404);
+}
+
+#[test]
+fn rates_are_limited_if_asked_for_also_by_a_reload() {
+    let site = format!("{PLAIN}[[site]]\ndefault = true\ndirectory = 'a'\n");
+    let rates = "[rates]\nrequests = { per-second = 1, burst = 3 }\n";
+    let mut running = Running::start(&site);
+    let statuses = |running: &Running| {
+        let mut stream = TcpStream::connect(&running.addrs[0]).unwrap();
+        let mut statuses: Vec<u16> = Vec::new();
+        // One may come back each second, so there are enough of them however slow this is.
+        while statuses.len() < 200 && statuses.last() != Some(&429) {
+            let (head, _) = ask(&mut stream, &get("a.test", "/"));
+            statuses.push(head.split(' ').nth(1).unwrap().parse().unwrap());
+        }
+        statuses
+    };
+    assert_eq!(statuses(&running), [200; 200]);
+    assert_eq!(running.reload(&format!("{site}{rates}")), "configuration reloaded");
+    let limited = statuses(&running);
+    assert!(limited.len() > 3 && limited.last() == Some(&429), "{limited:?}");
+    let trusted = format!("{site}{rates}trusted = '127.0.0.1'\n");
+    assert_eq!(running.reload(&trusted), "configuration reloaded");
+    assert_eq!(statuses(&running), [200; 200]);
+}

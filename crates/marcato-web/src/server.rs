@@ -105,7 +105,7 @@ pub struct Server {
     connections: Arc<Semaphore>,
     most_connections: usize,
     workers: Option<Workers>,
-    gate: Option<Arc<Gate>>,
+    gate: Arc<RwLock<Option<Arc<Gate>>>>,
 }
 
 impl Default for Server {
@@ -125,7 +125,7 @@ impl Server {
         let connections = config.limits.connections.clamp(1, Semaphore::MAX_PERMITS);
         let gate = Gate::new(&config);
         Self {
-            gate,
+            gate: Arc::new(RwLock::new(gate)),
             config: Arc::new(RwLock::new(Arc::new(config))),
             tls: None,
             counters: Arc::default(),
@@ -163,7 +163,7 @@ impl Server {
 
     /// Returns the counters since the server was created. Its clones share them.
     pub fn counters(&self) -> ServerCounters {
-        let forgotten_addresses = self.gate.as_ref().map_or(0, |gate| gate.addresses().1);
+        let forgotten_addresses = self.gate().map_or(0, |gate| gate.addresses().1);
         ServerCounters { forgotten_addresses, ..self.counters.snapshot() }
     }
 
@@ -173,9 +173,18 @@ impl Server {
     }
 
     /// Uses a configuration for connections that come from now on, also in clones. The bound of connections
-    /// and the rates of addresses stay.
+    /// stays. Other rates of addresses count anew.
     pub fn configure(&self, config: Config) {
+        let mut gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        if !gate.as_ref().is_some_and(|gate| gate.is_of(&config)) {
+            *gate = Gate::new(&config);
+        }
+        drop(gate);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    fn gate(&self) -> Option<Arc<Gate>> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn config(&self) -> Arc<Config> {
@@ -191,7 +200,7 @@ impl Server {
 
     /// Number of addresses whose rates are in use.
     pub fn known_addresses(&self) -> usize {
-        self.gate.as_ref().map_or(0, |gate| gate.addresses().0)
+        self.gate().map_or(0, |gate| gate.addresses().0)
     }
 
     /// Serves connections until the future is dropped.
@@ -230,7 +239,7 @@ impl Server {
                 self.counters.crowded();
                 continue;
             };
-            let guest = match self.gate.as_ref().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
+            let guest = match self.gate().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
                 Ok(guest) => guest,
                 Err(refusal) => {
                     self.counters.refused_entry(refusal);

@@ -128,6 +128,23 @@ fn trusted_addresses_have_no_rates() {
     });
 }
 
+#[test]
+fn rates_follow_the_configuration() {
+    run(async {
+        let running = start(|_| {}).await;
+        assert!(!is_closed(&running).await);
+        let mut config = Config::default();
+        config.limits.connection_rate = burst(1);
+        running.server.configure(config.clone());
+        while !is_closed(&running).await {}
+        // The same again forgets nothing.
+        running.server.configure(config);
+        assert_eq!(running.server.known_addresses(), 1);
+        running.server.configure(Config::default());
+        assert!(!is_closed(&running).await);
+    });
+}
+
 /// Server that gives the head of a request little time, and all else more than a test has.
 async fn impatient() -> Running {
     start(|config| config.limits.handshake = Duration::from_millis(200)).await

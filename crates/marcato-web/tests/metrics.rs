@@ -54,7 +54,7 @@ fn requests_are_counted_by_level_source_and_status() {
             ("marcato_web_open_requests", "0"),
             (r#"marcato_web_connections_total{version="2"}"#, "1"),
             (r#"marcato_web_granted_bytes_total{level="P0"}"#, "18"),
-            (r#"marcato_web_files_not_found_total{site="main"}"#, "1"),
+            (r#"marcato_web_files_not_found_total{directory="main"}"#, "1"),
         ] {
             assert_eq!(value(&text, series), expected, "{series}");
         }
@@ -90,7 +90,7 @@ fn metrics_are_served_at_their_own_address() {
         let response = running.http1("/metrics", "").await;
         assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
         assert!(response.contains("content-type: application/openmetrics-text; version=1.0.0"), "{response}");
-        let series = r#"marcato_web_upstream_healthy{site="shop",upstream="http://127.0.0.1:9"}"#;
+        let series = r#"marcato_web_upstream_healthy{origin="shop",upstream="http://127.0.0.1:9"}"#;
         assert_eq!(value(&response, series), "1");
         assert!(running.http1("/", "").await.starts_with("HTTP/1.1 404 "));
     });

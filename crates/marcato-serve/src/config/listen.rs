@@ -85,7 +85,7 @@ impl Listen {
 }
 
 /// Returns what probably was meant.
-fn mend(text: &str) -> String {
+pub(super) fn mend(text: &str) -> String {
     if text.parse::<std::net::Ipv6Addr>().is_ok() {
         return format!("write \"[{text}]:443\"");
     }

@@ -14,13 +14,17 @@ mod limits;
 mod listen;
 mod located;
 mod origin;
+mod rates;
 mod redirect;
 mod site;
+mod watch;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use marcato_document::nearest::hint;
 use marcato_document::{Place, Sources};
 use marcato_net::Coupling;
@@ -37,6 +41,7 @@ pub use located::Located;
 pub use origin::OriginConfig;
 pub use redirect::Redirect;
 pub use site::{Route, Site};
+pub use watch::Watch;
 
 use content::Named;
 use keys::Keys;
@@ -50,8 +55,20 @@ const MAX_SITES: usize = 1000;
 const MAX_ORIGINS: usize = 1000;
 
 /// Keys of the whole file.
-pub(crate) const ROOT: [&str; 9] =
-    ["listen", "site", "origin", "acme", "limits", "guess", "coupled", "access-log", "certificate-check"];
+pub(crate) const ROOT: [&str; 12] = [
+    "listen",
+    "site",
+    "origin",
+    "acme",
+    "limits",
+    "rates",
+    "guess",
+    "coupled",
+    "access-log",
+    "certificate-check",
+    "metrics",
+    "watch",
+];
 
 /// Configuration of a server.
 ///
@@ -90,6 +107,8 @@ pub struct Config {
     pub acme: Option<Acme>,
     /// Bounds of what clients may use.
     pub limits: Limits,
+    /// Networks whose addresses have no rates.
+    pub trusted: Vec<IpNet>,
     /// Guesses for clients that signal nothing.
     pub guess: GuessTable,
     /// Coupled mode.
@@ -98,6 +117,10 @@ pub struct Config {
     pub access_log: bool,
     /// Time between two looks at the files of certificates.
     pub certificate_check: Duration,
+    /// Address of the metrics.
+    pub metrics: Option<Located<SocketAddr>>,
+    /// Page of the last connections.
+    pub watch: Option<Watch>,
     /// Directory that relative paths start from.
     pub(crate) base: PathBuf,
     /// Texts that places refer to.
@@ -113,10 +136,13 @@ impl Default for Config {
             origins: Vec::new(),
             acme: None,
             limits: Limits::default(),
+            trusted: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
             access_log: true,
             certificate_check: Duration::from_secs(60),
+            metrics: None,
+            watch: None,
             base: PathBuf::new(),
             sources: Sources::default(),
         }
@@ -186,6 +212,17 @@ impl Config {
         if let Some(table) = keys.table("limits") {
             config.limits = limits::read(table, faults);
         }
+        if let Some(table) = keys.table("rates") {
+            config.trusted = rates::read(table, &mut config.limits, faults);
+        }
+        if let Some(text) = keys.string("metrics") {
+            match text.parse() {
+                Ok(addr) => config.metrics = Some(Located::at(keys.place("metrics"), addr)),
+                Err(_) => keys
+                    .fault("metrics", format!("{text:?} is no address with a port: {}", listen::mend(text))),
+            }
+        }
+        config.watch = Watch::read(keys);
         if let Some(table) = keys.table("guess") {
             config.guess = guess::read(table, faults);
         }

@@ -98,11 +98,11 @@ impl Collector for Collected {
             open(crate::Server::known_addresses),
         ));
         let files: Vec<(&str, FilesCounters)> =
-            watched.files.iter().map(|(site, files)| (site.as_str(), files.counters())).collect();
+            watched.files.iter().map(|(name, files)| (name.as_str(), files.counters())).collect();
         groups.extend(of_files(&files));
         #[cfg(feature = "proxy")]
         let proxies: Vec<_> =
-            watched.proxies.iter().map(|(site, proxy)| (site.as_str(), proxy.counters())).collect();
+            watched.proxies.iter().map(|(name, proxy)| (name.as_str(), proxy.counters())).collect();
         #[cfg(feature = "proxy")]
         groups.extend(of_proxies(&proxies));
         groups.into_iter().try_for_each(|group| group.encode(&mut encoder))
@@ -184,10 +184,10 @@ fn of_servers<'a>(servers: &[ServerCounters]) -> Vec<Group<'a>> {
     ]
 }
 
-/// Counters of file services, by site.
+/// Counters of file services, by the names of their directories.
 fn of_files<'a>(files: &[(&'a str, FilesCounters)]) -> Vec<Group<'a>> {
     let by = |value: fn(&FilesCounters) -> u64| {
-        files.iter().map(|(site, counters)| (vec![("site", *site)], value(counters))).collect()
+        files.iter().map(|(name, counters)| (vec![("directory", *name)], value(counters))).collect()
     };
     vec![
         Group::counter("files_hits", "Requests answered from memory", by(|of| of.hits)),
@@ -211,19 +211,19 @@ fn of_files<'a>(files: &[(&'a str, FilesCounters)]) -> Vec<Group<'a>> {
     ]
 }
 
-/// Counters of proxies by site, and of their upstreams.
+/// Counters of proxies by the names of their origins, and of their upstreams.
 #[cfg(feature = "proxy")]
 fn of_proxies<'a>(proxies: &'a [(&'a str, crate::proxy::ProxyCounters)]) -> Vec<Group<'a>> {
     use crate::proxy::{ProxyCounters, UpstreamState};
 
     let by = |value: fn(&ProxyCounters) -> u64| {
-        proxies.iter().map(|(site, counters)| (vec![("site", *site)], value(counters))).collect()
+        proxies.iter().map(|(name, counters)| (vec![("origin", *name)], value(counters))).collect()
     };
     let each = |value: fn(&UpstreamState) -> u64| {
-        let of = |(site, counters): &'a (&'a str, ProxyCounters)| {
-            let site = *site;
+        let of = |(name, counters): &'a (&'a str, ProxyCounters)| {
+            let origin = *name;
             counters.upstreams.iter().map(move |upstream| {
-                (vec![("site", site), ("upstream", upstream.uri.as_str())], value(upstream))
+                (vec![("origin", origin), ("upstream", upstream.uri.as_str())], value(upstream))
             })
         };
         proxies.iter().flat_map(of).collect()

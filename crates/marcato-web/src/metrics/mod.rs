@@ -94,15 +94,15 @@ impl Metrics {
         self.watched().servers.push(server.clone());
     }
 
-    /// Adds a file service under the name of its site, in place of an earlier one of that name.
-    pub fn watch_files(&self, site: &str, files: &Files) {
-        self.watched().files.insert(site.to_owned(), files.clone());
+    /// Adds a file service under the name of its directory, in place of an earlier one of that name.
+    pub fn watch_files(&self, directory: &str, files: &Files) {
+        self.watched().files.insert(directory.to_owned(), files.clone());
     }
 
-    /// Adds a proxy under the name of its site, in place of an earlier one of that name.
+    /// Adds a proxy under the name of its origin, in place of an earlier one of that name.
     #[cfg(feature = "proxy")]
-    pub fn watch_proxy(&self, site: &str, proxy: &crate::proxy::Proxy) {
-        self.watched().proxies.insert(site.to_owned(), proxy.clone());
+    pub fn watch_proxy(&self, origin: &str, proxy: &crate::proxy::Proxy) {
+        self.watched().proxies.insert(origin.to_owned(), proxy.clone());
     }
 
     /// Removes all file services and proxies, before those of another configuration are added.

@@ -22,16 +22,19 @@ pub(crate) struct Gate {
 impl Gate {
     /// Creates the gate of a configuration; `None` if it limits no rate.
     pub(crate) fn new(config: &Config) -> Option<Arc<Self>> {
-        let Limits { request_rate, connection_rate, open_per_address, addresses, connections, .. } =
-            config.limits;
-        let limits =
-            AddressLimits { requests: request_rate, connections: connection_rate, open: open_per_address };
+        let Limits { addresses, connections, .. } = config.limits;
+        let limits = limits(config);
         if limits.is_none() {
             return None;
         }
         // With as many addresses as connections there is always one to forget.
         let rates = Mutex::new(Rates::new(limits, addresses.max(connections)));
         Some(Arc::new(Self { limits, trusted: config.trusted.clone(), epoch: Instant::now(), rates }))
+    }
+
+    /// True if this is the gate of a configuration.
+    pub(crate) fn is_of(&self, config: &Config) -> bool {
+        self.limits == limits(config) && self.trusted == config.trusted
     }
 
     /// Lets a connection in, or tells why not. Connections of trusted addresses are not counted.
@@ -57,6 +60,12 @@ impl Gate {
     fn rates(&self) -> MutexGuard<'_, Rates> {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the limits of an address.
+const fn limits(config: &Config) -> AddressLimits {
+    let Limits { request_rate, connection_rate, open_per_address, .. } = config.limits;
+    AddressLimits { requests: request_rate, connections: connection_rate, open: open_per_address }
 }
 
 /// Connection of an address whose rates are limited. It ends when this is dropped.

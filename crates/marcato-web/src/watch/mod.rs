@@ -47,7 +47,8 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 #[derive(Clone, Debug)]
 pub struct Watched<S> {
     inner: S,
-    traces: Traces,
+    /// Traces to be shown; `None` passes all requests on.
+    traces: Option<Traces>,
     allowed: Vec<IpNet>,
 }
 
@@ -55,7 +56,17 @@ impl<S> Watched<S> {
     /// Creates a service that shows these traces. The [configuration](crate::Config::traces) of the server
     /// has them too.
     pub const fn new(inner: S, traces: Traces) -> Self {
-        Self { inner, traces, allowed: Vec::new() }
+        Self { inner, traces: Some(traces), allowed: Vec::new() }
+    }
+
+    /// Creates a service that passes all requests on.
+    pub const fn off(inner: S) -> Self {
+        Self { inner, traces: None, allowed: Vec::new() }
+    }
+
+    /// Shows the same in front of another service.
+    pub fn with<T>(self, inner: T) -> Watched<T> {
+        Watched { inner, traces: self.traces, allowed: self.allowed }
     }
 
     /// Lets clients of more networks see the traces.
@@ -74,7 +85,7 @@ impl<S> Watched<S> {
             && (request.uri().scheme_str() == Some("https") || is_no_name(request.uri().host()))
     }
 
-    fn respond(&self, request: &Request<Body>) -> Response<Full<Bytes>> {
+    fn respond(&self, request: &Request<Body>, traces: &Traces) -> Response<Full<Bytes>> {
         let status = |status| {
             let mut response = Response::new(Full::default());
             *response.status_mut() = status;
@@ -95,9 +106,9 @@ impl<S> Watched<S> {
         };
         let trace = path.strip_prefix("trace/").and_then(|name| name.strip_suffix(".sqlog"));
         let (content, kind) = match trace {
-            None if path.is_empty() => (page::draw(&self.traces), "text/html; charset=utf-8"),
+            None if path.is_empty() => (page::draw(traces), "text/html; charset=utf-8"),
             None => return status(StatusCode::NOT_FOUND),
-            Some(id) => match id.parse().ok().and_then(|id| self.traces.qlog(id)) {
+            Some(id) => match id.parse().ok().and_then(|id| traces.qlog(id)) {
                 Some(qlog) => (qlog, "application/qlog+json-seq"),
                 None => return status(StatusCode::NOT_FOUND),
             },
@@ -142,10 +153,9 @@ where
     fn call(&mut self, request: Request<Body>) -> WatchedFuture<S::Future> {
         let path = request.uri().path();
         let is_ours = path.starts_with(WATCH) || path == WATCH.trim_end_matches('/');
-        let source = if is_ours {
-            Source::Page { response: Some(self.respond(&request)) }
-        } else {
-            Source::Inner { future: self.inner.call(request) }
+        let source = match &self.traces {
+            Some(traces) if is_ours => Source::Page { response: Some(self.respond(&request, traces)) },
+            _ => Source::Inner { future: self.inner.call(request) },
         };
         WatchedFuture { source }
     }
