@@ -49,7 +49,10 @@ def run(order: dict[str, Any]) -> list[tuple[int, str]]:
     scenario = _native.Scenario.load(order["file"], []).with_settings(order["set"], order["seed"])
     parts = scenario.parts()
     failed: list[tuple[int, str]] = []
-    engine = engine_of(order["on"], documents)
+    # Run by `-m`, this module is `__main__`. Workers have another one, so they are told the module's name.
+    from marcato import _handover
+
+    engine = engine_of(order["on"], _handover.documents)
 
     def keep(runs: list[tuple[int, str]], results: list[tuple[str, str]]) -> None:
         for (number, path), (document, error) in zip(runs, results):
