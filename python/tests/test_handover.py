@@ -46,7 +46,7 @@ def test_the_command_writes_the_same_files_with_an_engine(command: str, grid: Pa
 
 def test_dask_is_reached_by_its_address(command: str, grid: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
         handed = sim(command, grid, "--runs-on", address)
     assert handed.returncode == 0, handed.stderr

@@ -22,7 +22,7 @@ EXAMPLES = ROOT / "crates/marcato-sim/examples"
 def rust() -> dict[str, Any]:
     """Documents of the examples with plug-ins in Rust."""
     built = os.environ.get("MARCATO_PLUGIN_DOCUMENTS")
-    if built is None:
+    if not built:
         pytest.skip("there are no documents of Rust: name the example `plugin_documents` in MARCATO_PLUGIN_DOCUMENTS")
     parsed: dict[str, Any] = json.loads(subprocess.run([built], check=True, capture_output=True).stdout)
     return parsed

@@ -64,7 +64,7 @@ def test_executors_give_the_same_bits(
 
 def test_dask_gives_the_same_bits(expected: list[dict[str, Any]], brief: marcato.Scenario, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         with distributed.Client(cluster) as client:
             assert values(marcato.sweep(brief, GRID, SEEDS, on=client, out=tmp_path)) == expected
 
