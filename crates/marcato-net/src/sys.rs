@@ -76,6 +76,8 @@ pub struct TcpInfo {
     pub timeouts: u16,
     /// Segments sent, including those without data.
     pub segments_out: u32,
+    /// Segments received, including those without data.
+    pub segments_in: u32,
     /// Data segments sent, including retransmissions; `bytes_out` are their bytes.
     pub data_segments_out: u32,
     /// Bytes of the data segments sent.
@@ -422,6 +424,7 @@ mod linux {
             resent_segments: word(36),
             timeouts: raw.get(240..242).and_then(|half| half.try_into().ok()).map_or(0, u16::from_ne_bytes),
             segments_out: word(136),
+            segments_in: word(140),
             pacing_rate: Some(long(104))
                 .filter(|rate| *rate < u64::MAX)
                 .map(|rate| Rate::from_bps(rate.saturating_mul(8))),

@@ -11,7 +11,7 @@
 
 use std::io;
 
-use marcato_sched::coupled::{CoupledConfig, Coupling, Governor, Sample};
+use marcato_sched::coupled::{CoupledConfig, Coupling, Governor, Mode, Sample};
 use marcato_units::{Bytes, Duration, PrioritySet, Time};
 use socket2::SockRef;
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ const FRESH: Duration = Duration::from_micros(250);
 #[derive(Debug)]
 pub(super) struct Coupled {
     switch: Coupling,
+    /// Levels that are urgent.
+    urgent: PrioritySet,
     /// State, once the mode acts.
     acting: Option<Acting>,
     /// Time of the next look; `None` while nothing is held back.
@@ -52,7 +54,10 @@ struct Acting {
     /// Beginning of the governor's time.
     epoch: Time,
     srtt: Duration,
+    segments_in: u32,
     retransmitted: u32,
+    /// Bytes that the kernel's congestion window has room for.
+    window: Bytes,
     /// Bytes delivered when all has arrived that was written before the mode acted.
     own: Bytes,
     looks: u64,
@@ -60,7 +65,12 @@ struct Acting {
 
 impl Coupled {
     pub(super) const fn new(switch: Coupling) -> Self {
-        Self { switch, acting: None, look: None }
+        Self { switch, urgent: CoupledConfig::new(Bytes::ZERO).urgent, acting: None, look: None }
+    }
+
+    /// Sets the levels that are urgent, before the mode acts.
+    pub(super) const fn set_urgent(&mut self, levels: PrioritySet) {
+        self.urgent = levels;
     }
 
     /// Begins to act if messages of these levels are the condition for it. Returns whether it did.
@@ -68,7 +78,7 @@ impl Coupled {
         if self.acting.is_some() || !self.is_due(used) {
             return false;
         }
-        match Acting::begin(now, socket) {
+        match Acting::begin(now, socket, self.urgent) {
             Ok(acting) => self.acting = Some(acting),
             Err(error) => {
                 // Without measurements there is nothing to go by.
@@ -80,22 +90,24 @@ impl Coupled {
     }
 
     /// Returns how many bytes may be written now, in whole segments: at most `size`. Zero means that
-    /// data is held back, and that [`look`](Self::look) is the time to ask again.
+    /// data is held back, and that [`look`](Self::look) is the time to ask again. On a slow connection a
+    /// segment takes longer than the time between looks.
     pub(super) fn room(
         &mut self,
         now: Time,
         socket: &SockRef<'_>,
         waiting: PrioritySet,
         size: Bytes,
+        is_slow: bool,
     ) -> Bytes {
         let Some(acting) = &mut self.acting else { return size };
-        let room = acting.room(now, socket, waiting, size);
+        let room = acting.room(now, socket, waiting, size, is_slow);
         self.look = room.is_zero().then(|| Instant::now() + TIMER);
         room
     }
 
     fn is_due(&self, used: PrioritySet) -> bool {
-        self.switch.acts(used, CoupledConfig::new(Bytes::ZERO).urgent)
+        self.switch.acts(used, self.urgent)
     }
 
     /// Ends the wait for the next look. [`room`](Self::room) begins it again if data is still held
@@ -122,6 +134,7 @@ impl Coupled {
             let bytes = Bytes::new(bytes as u64);
             acting.written += bytes;
             acting.sample.in_flight += bytes;
+            acting.window -= bytes;
             if acting.urgent_chunk {
                 acting.urgent_until = acting.written;
             }
@@ -140,9 +153,9 @@ impl Coupled {
 }
 
 impl Acting {
-    fn begin(now: Time, socket: &SockRef<'_>) -> io::Result<Self> {
+    fn begin(now: Time, socket: &SockRef<'_>, urgent: PrioritySet) -> io::Result<Self> {
         let info = sys::tcp_info(socket)?;
-        let governor = Governor::new(CoupledConfig { poll: POLL, ..CoupledConfig::new(info.mss) });
+        let governor = Governor::new(CoupledConfig { urgent, poll: POLL, ..CoupledConfig::new(info.mss) });
         let (delivered, in_flight) = (delivered(&info), in_flight(&info, socket)?);
         // The queue may already be full. The kernel's least round trip is older, but may be that of
         // the handshake, which is shorter than one of data by the serialisation of a packet.
@@ -159,7 +172,9 @@ impl Acting {
             sampled_at: now,
             epoch: now,
             srtt: info.srtt,
+            segments_in: info.segments_in,
             retransmitted: info.retransmitted_segments,
+            window: window(&info),
             own: delivered + in_flight,
             looks: 0,
         };
@@ -173,10 +188,23 @@ impl Acting {
         !levels.and(self.governor.urgent()).is_empty()
     }
 
-    fn room(&mut self, now: Time, socket: &SockRef<'_>, waiting: PrioritySet, size: Bytes) -> Bytes {
+    fn room(
+        &mut self,
+        now: Time,
+        socket: &SockRef<'_>,
+        waiting: PrioritySet,
+        size: Bytes,
+        is_slow: bool,
+    ) -> Bytes {
         let urgent = self.is_urgent(waiting);
         if urgent != self.sample.urgent || now.since(self.sampled_at) >= FRESH {
             self.take_sample(now, socket, urgent);
+        }
+        // In slow start the kernel's window is smaller than the cap, and the kernel keeps what exceeds it. An urgent
+        // chunk would stand behind that. Later the cap is the smaller one.
+        if is_slow && !urgent && self.window < self.mss && self.governor.mode() == Mode::Startup {
+            self.looks += 1;
+            return Bytes::ZERO;
         }
         let allowance = self.governor.allowance();
         // A grant may be one of background although urgent data waits: it pays that level's debt back.
@@ -204,13 +232,17 @@ impl Acting {
         let sample = Sample {
             delivered,
             in_flight,
-            rtt: (delivered > before).then(|| latest_rtt(&info, self.srtt, delivered - before)),
+            rtt: (delivered > before).then(|| {
+                let received = info.segments_in.wrapping_sub(self.segments_in);
+                latest_rtt(&info, self.srtt, delivered - before, received)
+            }),
             // A loss in a queue that was filled before says nothing about the cap.
             lost: delivered >= self.own && info.retransmitted_segments != self.retransmitted,
             // Urgent data that the kernel has not sent waits as well.
             urgent: urgent || self.written < self.urgent_until + info.unsent,
         };
-        self.srtt = info.srtt;
+        self.window = window(&info);
+        (self.srtt, self.segments_in) = (info.srtt, info.segments_in);
         self.retransmitted = info.retransmitted_segments;
         (self.sample, self.sampled_at) = (sample, now);
         if let Some(change) = self.governor.sample(Time::ZERO + now.since(self.epoch), &sample) {
@@ -219,13 +251,15 @@ impl Acting {
     }
 }
 
-/// Round trip of the latest bytes, from the smoothed ones before and after them. Each measurement
-/// moves that by an eighth of the difference (RFC 6298 §2), so it lags by many acknowledgements: a
-/// queue that has gone would be seen for several round trips.
-fn latest_rtt(info: &TcpInfo, before: Duration, bytes: Bytes) -> Duration {
-    // At most one measurement for each segment. With fewer, the result lags a little.
-    let segments = bytes.get() / info.mss.get().max(1);
-    let rest = 0.875f64.powi(i32::try_from(segments.clamp(1, 64)).unwrap_or(64));
+/// Round trip of the latest bytes, from the smoothed ones before and after them, and the segments that the
+/// peer has sent meanwhile. Each measurement moves the smoothed one by an eighth of the difference (RFC
+/// 6298 §2), so it lags by many acknowledgements: a queue that has gone would be seen for several round
+/// trips.
+fn latest_rtt(info: &TcpInfo, before: Duration, bytes: Bytes, received: u32) -> Duration {
+    // One measurement for each acknowledgement, of which there is at most one for each segment (RFC 9293
+    // §3.8.6.3). Data of the peer counts as acknowledgements: with some, the result lags a little.
+    let most = bytes.get().div_ceil(info.mss.get().max(1)).min(u64::from(received));
+    let rest = 0.875f64.powi(i32::try_from(most.clamp(1, 64)).unwrap_or(64));
     let change = info.srtt.as_secs_f64() - before.as_secs_f64();
     let latest = info.srtt.as_secs_f64() + change * rest / (1.0 - rest);
     Duration::try_from_secs_f64(latest).unwrap_or(info.srtt).max(info.min_rtt)
@@ -234,6 +268,14 @@ fn latest_rtt(info: &TcpInfo, before: Duration, bytes: Bytes) -> Duration {
 /// Bytes that have arrived: those acknowledged, and those that were selectively.
 fn delivered(info: &TcpInfo) -> Bytes {
     info.acked + info.mss * u64::from(info.sacked_segments)
+}
+
+/// Bytes that the congestion window has room for: what it exceeds the pipe by (RFC 6675 §4, with the kernel's
+/// counts), and the unsent bytes do not take.
+fn window(info: &TcpInfo) -> Bytes {
+    let gone = info.sacked_segments.saturating_add(info.lost_segments);
+    let pipe = info.in_flight_segments.saturating_sub(gone).saturating_add(info.resent_segments);
+    info.mss * u64::from(info.cwnd_segments.saturating_sub(pipe)) - info.unsent
 }
 
 /// Bytes written and neither arrived nor lost, those that the kernel has not sent among them.
@@ -256,26 +298,70 @@ mod tests {
         TcpInfo { mss, srtt: Duration::from_secs_f64(srtt / 1e3), min_rtt, ..TcpInfo::default() }
     }
 
-    fn latest(from: f64, rtts: &[f64], segments: u64) -> f64 {
+    fn latest(from: f64, rtts: &[f64], segments: u64, received: u32) -> f64 {
         let before = Duration::from_secs_f64(from / 1e3);
-        let rtt = latest_rtt(&smoothed(from, rtts), before, Bytes::new(segments * 1000));
+        let rtt = latest_rtt(&smoothed(from, rtts), before, Bytes::new(segments * 1000), received);
         (rtt.as_secs_f64() * 1e6).round() / 1e3
     }
 
     #[test]
     fn the_latest_round_trip_is_found_in_the_smoothed_one() {
-        assert_eq!([50.0, 100.0, 300.0].map(|rtt| latest(200.0, &[rtt], 1)), [50.0, 100.0, 300.0]);
-        assert_eq!(latest(200.0, &[60.0; 5], 5), 60.0);
-        assert_eq!(latest(200.0, &[], 3), 200.0);
+        assert_eq!([50.0, 100.0, 300.0].map(|rtt| latest(200.0, &[rtt], 1, 1)), [50.0, 100.0, 300.0]);
+        assert_eq!(latest(200.0, &[60.0; 5], 5, 5), 60.0);
+        assert_eq!(latest(200.0, &[], 3, 3), 200.0);
+        // Acknowledgements of two segments each.
+        assert_eq!(
+            [1, 3].map(|acks| latest(200.0, &vec![100.0; acks], 2 * acks as u64, acks as u32)),
+            [100.0; 2]
+        );
     }
 
     #[test]
     fn the_latest_round_trip_never_overshoots() {
-        // Two segments with one acknowledgement.
-        let half = latest(200.0, &[100.0], 2);
+        // Two segments with one acknowledgement, beside data of the peer.
+        let half = latest(200.0, &[100.0], 2, 2);
         assert!(half > 100.0 && half < 160.0, "{half}");
         // Rounding cannot make it shorter than any measurement was.
-        assert_eq!(latest(41.0, &[30.0], 1), 40.0);
+        assert_eq!(latest(41.0, &[30.0], 1, 1), 40.0);
+    }
+
+    #[test]
+    fn the_window_has_room_for_what_neither_the_pipe_nor_unsent_bytes_take() {
+        let info = TcpInfo {
+            mss: Bytes::new(1000),
+            cwnd_segments: 10,
+            in_flight_segments: 9,
+            sacked_segments: 2,
+            lost_segments: 1,
+            resent_segments: 1,
+            unsent: Bytes::new(500),
+            ..TcpInfo::default()
+        };
+        assert_eq!(window(&info), Bytes::new(2500));
+        assert_eq!(window(&TcpInfo { in_flight_segments: 20, ..info }), Bytes::ZERO);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn in_slow_start_background_stays_out_of_the_kernel_while_its_window_is_full() {
+        let [near, _far] = connected();
+        let (socket, size) = (SockRef::from(&near), Bytes::new(1000));
+        let levels = set(&[Priority::P0, Priority::P4]);
+        let mut coupled = Coupled::new(Coupling::On);
+        coupled.begin(Time::ZERO, &socket, levels);
+        // All bytes of the first window are written before the next measurement.
+        let first = coupled.acting.as_ref().unwrap().window;
+        coupled.wrote(usize::try_from(first.get()).unwrap());
+        let mut room = |levels: &[Priority], is_slow| {
+            let acting = coupled.acting.as_mut().unwrap();
+            acting.sample.urgent = levels[0] == Priority::P0;
+            acting.room(Time::ZERO, &socket, set(levels), size, is_slow)
+        };
+        assert!(!first.is_zero());
+        assert_eq!(room(&[Priority::P4], true), Bytes::ZERO);
+        assert_eq!(room(&[Priority::P0], true), size);
+        // On a fast connection looks would be too rare.
+        assert_eq!(room(&[Priority::P4], false), size);
     }
 
     /// Two ends of a connection.
@@ -295,7 +381,7 @@ mod tests {
                 let (now, size) = (Time::from_micros(100 * number), Bytes::new(1 + 7919 * number % 20_000));
                 coupled.release();
                 coupled.begin(now, &SockRef::from(&near), levels);
-                let room = coupled.room(now, &SockRef::from(&near), levels, size);
+                let room = coupled.room(now, &SockRef::from(&near), levels, size, true);
                 coupled.chunk(levels);
                 coupled.wrote(usize::try_from(room.get()).unwrap());
                 timers += usize::from(coupled.look().is_some());
@@ -316,6 +402,20 @@ mod tests {
         for levels in [&[Priority::P0][..], &[Priority::P0, Priority::P1], &[Priority::P2, Priority::P4]] {
             assert!(asked(Coupling::Auto, set(levels)) == off, "{levels:?}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn levels_that_are_not_urgent_are_the_background_of_those_that_are() {
+        let [near, _far] = connected();
+        let both = set(&[Priority::P0, Priority::P1]);
+        let begins = |coupled: &mut Coupled| coupled.begin(Time::ZERO, &SockRef::from(&near), both);
+        let mut coupled = Coupled::new(Coupling::Auto);
+        assert!(!begins(&mut coupled), "both are urgent");
+        coupled.set_urgent(set(&[Priority::P0]));
+        assert!(begins(&mut coupled));
+        let acting = coupled.acting.unwrap();
+        assert_eq!([Priority::P0, Priority::P1].map(|level| acting.is_urgent(set(&[level]))), [true, false]);
     }
 
     #[cfg(target_os = "linux")]

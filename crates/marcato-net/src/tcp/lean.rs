@@ -92,6 +92,14 @@ impl LeanSocket {
         }
     }
 
+    /// Sets the levels that are urgent in coupled mode: the others are held back for them. P0 and P1 are by
+    /// default.
+    #[must_use]
+    pub const fn with_urgent(mut self, levels: PrioritySet) -> Self {
+        self.coupled.set_urgent(levels);
+        self
+    }
+
     /// Stream of the socket, for its addresses, options and readiness.
     pub fn stream(&self) -> &Arc<TcpStream> {
         &self.stream
@@ -231,7 +239,7 @@ impl LeanSocket {
     /// Zero means that data is held back, and that [`look`](Self::look) is the time to ask again.
     /// `waiting` are the levels of data that can be sent now.
     pub fn room(&mut self, now: Time, waiting: PrioritySet, size: Bytes) -> Bytes {
-        self.coupled.room(now, &SockRef::from(&*self.stream), waiting, size)
+        self.coupled.room(now, &SockRef::from(&*self.stream), waiting, size, self.chunk.slow)
     }
 
     /// Returns the plaintext bytes of a chunk of `wire` bytes, which then ends with a record.

@@ -297,7 +297,7 @@ impl<R: Rule> Governor<R> {
             }
             self.meter.delivered(now, sample.delivered, rtt, mss);
             if mode == Mode::Startup {
-                self.trains.acknowledged(now, sample.delivered, rtt, mss);
+                self.trains.acknowledged(now, sample.delivered, rtt, mss, self.config.poll.is_zero());
             }
         }
         if self.base == Duration::MAX {
