@@ -73,6 +73,8 @@ pub(super) struct Cell {
     pub(super) path: Path,
     /// Queue of the bottleneck, as in a scenario.
     pub(super) queue: String,
+    /// Losses of the wire, as in a scenario.
+    pub(super) loss: &'static str,
     pub(super) congestion: &'static str,
     /// Value of the key `coupled`.
     pub(super) coupled: &'static str,
@@ -117,6 +119,7 @@ impl Cell {
         Self {
             path,
             queue: path.droptail(),
+            loss: r#""none""#,
             congestion,
             coupled,
             start: Duration::ZERO,
@@ -134,7 +137,7 @@ impl Cell {
     /// Scenario of the run, which `marcato sim` can run as well.
     fn scenario(&self, seed: u64) -> String {
         let Path { mbit, rtt, .. } = self.path;
-        let Self { queue, congestion, coupled, flows: (count, stagger), keys, others, .. } = self;
+        let Self { queue, loss, congestion, coupled, flows: (count, stagger), keys, others, .. } = self;
         format!(
             r#"
             name = "coupled"
@@ -148,7 +151,8 @@ impl Cell {
             rate = "{mbit} Mbit/s"
             delay = "{delay} us"
             queue = {queue}
-            back = {{ queue = {{ kind = "droptail", limit = "10 MB" }} }}
+            loss = {loss}
+            back = {{ queue = {{ kind = "droptail", limit = "10 MB" }}, loss = "none" }}
             [[flow]]
             name = "ours"
             kind = "messages"

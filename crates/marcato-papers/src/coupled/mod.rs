@@ -62,6 +62,7 @@ const QUESTIONS: &[Question] = &[
     share::late,
     share::among,
     traffic::cross,
+    traffic::loss,
     traffic::support,
     cellular::cellular,
 ];

@@ -1,5 +1,5 @@
-//! Beside short flows and packets that respond to nothing; over a link of variable rate; and with support of
-//! the network.
+//! Beside short flows and packets that respond to nothing; over a link that loses packets at random; and with
+//! support of the network.
 
 use marcato_report::{Percentile, Row, Unit};
 
@@ -79,6 +79,25 @@ pub(super) fn cross(plan: &mut Plan) -> Ask {
             rows(runs, id, what, *tickets, most.filter(|_| scale.claims))
         });
         Answer::new("Beside other traffic", prose::text(include_str!("cross.md")), rows.collect())
+    })
+}
+
+/// Random losses of the wire: one packet of two thousand, which are about fifty in a full run.
+pub(super) fn loss(plan: &mut Plan) -> Ask {
+    let scale = plan.scale;
+    let all = super::cell::CONTROLS.map(|congestion| {
+        let cell = Cell {
+            loss: r#"{ kind = "random", probability = 0.0005 }"#,
+            ..Cell::new(PATH, congestion, "off", scale.seconds)
+        };
+        (congestion, arms(plan, &cell))
+    });
+    Box::new(move |runs: &Runs| {
+        let rows = all.iter().flat_map(|(congestion, tickets)| {
+            let what = format!("{congestion} with random losses of 0.05 %");
+            rows(runs, &format!("loss.{congestion}"), &what, *tickets, None)
+        });
+        Answer::new("With random losses", prose::text(include_str!("loss.md")), rows.collect())
     })
 }
 
