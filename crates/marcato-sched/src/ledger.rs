@@ -136,24 +136,24 @@ mod tests {
     fn a_debt_stays_the_same_part_of_its_watermark() {
         let at = |mbps| Debt::web_at(Rate::from_mbps(mbps), Bytes::kb(1));
         let mut ledger = Ledger::CLEAR;
-        // P1 has 500 ms: 625 kB at 10 Mbit/s.
-        ledger.charge(&at(10), Priority::P1, Bytes::kb(500), 0b110);
-        ledger.charge(&at(10), Priority::P2, Bytes::kb(313), 0b100);
+        // P1 has 1 s: 625 kB at 5 Mbit/s.
+        ledger.charge(&at(5), Priority::P1, Bytes::kb(500), 0b110);
+        ledger.charge(&at(5), Priority::P2, Bytes::kb(313), 0b100);
         assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(187), 0));
-        ledger.charge(&at(10), Priority::P1, Bytes::kb(438), 0b110);
+        ledger.charge(&at(5), Priority::P1, Bytes::kb(438), 0b110);
         assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(625), 0b10));
-        ledger.convert(&at(10), &at(100));
+        ledger.convert(&at(5), &at(50));
         assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(6250), 0b10));
-        ledger.convert(&at(100), &at(10));
+        ledger.convert(&at(50), &at(5));
         assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(625), 0b10));
         // A debt beyond the watermark, by a chunk, is brought back to it.
         for debt in [Bytes::new(625_999), Bytes::MAX] {
             ledger.debts[1] = debt;
-            ledger.convert(&at(10), &at(100));
+            ledger.convert(&at(5), &at(50));
             assert_eq!((ledger.debts[1], ledger.in_debt), (Bytes::kb(6250), 0b10));
         }
         // A level without watermarks owes nothing and is never in debt.
-        ledger.convert(&at(100), &Debt::strict());
+        ledger.convert(&at(50), &Debt::strict());
         assert_eq!(ledger.in_debt, 0);
     }
 

@@ -313,6 +313,23 @@ fn a_long_stylesheet_leaves_before_the_images() {
     }
 }
 
+/// A page at 2 Mbit/s, as Chromium asks for it.
+#[test]
+fn the_images_of_a_page_leave_before_its_deferred_scripts() {
+    let mut exchange = Exchange::new(Config { max_staged: Bytes::kb(300), ..Config::default() }).unwrap();
+    let chunk = Bytes::new(1400);
+    exchange.set_rate(Rate::from_mbps(2), chunk);
+    whole(&mut exchange, 0, sequential(3), 70_000);
+    whole(&mut exchange, 4, incremental(1), 154_000);
+    (2..7).for_each(|image| whole(&mut exchange, 4 * image, incremental(2), 8_000));
+    let mut sent = Bytes::ZERO;
+    while sent < Bytes::new(154_000 + 5 * 8_000) {
+        let grant = exchange.grant(chunk).unwrap();
+        assert_ne!(grant.stream, StreamId(0), "after {sent}");
+        sent += grant.len;
+    }
+}
+
 /// Watches starved behind streams that always had data (golang/go #58804).
 #[test]
 fn an_endless_urgent_stream_does_not_starve_a_watch() {
@@ -337,9 +354,9 @@ fn an_endless_urgent_stream_does_not_starve_a_watch() {
         }
     }
     assert!(longest <= bound, "{longest} of at most {bound}");
-    // An event waits for about the span of P0's watermark, a second. 70 MB take 28 s.
-    assert!(longest <= rate.bytes_in(Duration::from_millis(1050)), "{longest}");
-    assert!(events >= 26, "{events} events");
+    // An event waits for about the span of P0's watermark, two seconds. 70 MB take 28 s.
+    assert!(longest <= rate.bytes_in(Duration::from_millis(2050)), "{longest}");
+    assert!(events >= 13, "{events} events");
 }
 
 #[test]
@@ -356,7 +373,7 @@ fn watermarks_and_debts_follow_the_rate() {
     assert_eq!((exchange.rules(), exchange.debt(Priority::P0)), (&Debt::web(), Bytes::kb(128)));
     exchange.set_rate(Rate::from_mbps(80), CHUNK);
     assert_eq!(exchange.rules(), &Debt::web_at(Rate::from_mbps(80), CHUNK));
-    assert_eq!(exchange.debt(Priority::P0), Bytes::kb(5000));
+    assert_eq!(exchange.debt(Priority::P0), Bytes::kb(10_000));
     // Fixed rules stay as they are.
     let mut fixed = strict();
     fixed.set_rate(Rate::from_mbps(80), CHUNK);
