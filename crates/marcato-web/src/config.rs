@@ -81,7 +81,8 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of the fields of a request (16 KiB).
     pub header_list: Bytes,
-    /// Bytes staged for a response before its handler waits (40 KiB). One more piece may follow.
+    /// Bytes staged for a response before its handler waits (16 KiB). One more piece may follow. A piece stays in memory
+    /// until its last byte has left.
     pub staged: Bytes,
     /// Bytes of a request's body that a client of HTTP/2 may send ahead of its reader (256 KiB). A
     /// connection may send four times as many.
@@ -112,7 +113,7 @@ impl Default for Limits {
             connections: 10_000,
             streams: 128,
             header_list: Bytes::new(16 << 10),
-            staged: Bytes::new(40 << 10),
+            staged: Bytes::new(16 << 10),
             upload_window: 256 << 10,
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(75),
