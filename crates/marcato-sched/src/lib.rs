@@ -86,6 +86,8 @@ pub mod lowprio;
 pub mod order;
 pub mod reserve;
 pub mod schedule;
+#[cfg(feature = "alloc")]
+pub mod streams;
 
 pub use conductor::{Conductor, Config, Debt, Grant, Message, MessageId};
 pub use feeder::{Engine, Feeder};

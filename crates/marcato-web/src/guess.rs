@@ -1,6 +1,5 @@
 //! Guesses for clients that signal nothing.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use marcato_sched::exchange::{Parameters, Urgency};
@@ -9,11 +8,8 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use crate::decision::Source;
+use crate::names::Names;
 use crate::priority::PriorityField;
-
-/// Longest content type or extension that is looked up. RFC 6838 §4.2 allows 127 for each part of a
-/// type.
-const MAX_NAME: usize = 255;
 
 /// Values of `Sec-Fetch-Dest`: the destinations of the Fetch standard.
 const DESTINATIONS: [&str; 23] = [
@@ -134,11 +130,11 @@ pub struct GuessTable {
     large: Option<Parameters>,
     large_above: Bytes,
     decline_prefetch: bool,
-    destinations: BTreeMap<String, Parameters>,
-    types: BTreeMap<String, Parameters>,
+    destinations: Names<Parameters>,
+    types: Names<Parameters>,
     /// Entries for all types of a family, such as `image/*`, by the family.
-    families: BTreeMap<String, Parameters>,
-    extensions: BTreeMap<String, Parameters>,
+    families: Names<Parameters>,
+    extensions: Names<Parameters>,
 }
 
 impl GuessTable {
@@ -147,8 +143,8 @@ impl GuessTable {
     /// `Sec-Purpose` comes before `Sec-Fetch-Dest`, and that before the extension.
     pub fn request(&self, hints: &RequestHints<'_>) -> Option<Guess> {
         let prefetch = self.prefetch.filter(|_| hints.is_prefetch());
-        let destination = || find(&self.destinations, token(hints.destination?));
-        let extension = || find(&self.extensions, extension(hints.path)?);
+        let destination = || self.destinations.get(token(hints.destination?));
+        let extension = || self.extensions.get(extension(hints.path)?);
         None.or(prefetch.map(|parameters| Guess { parameters, source: Source::Purpose }))
             .or_else(|| destination().map(|parameters| Guess { parameters, source: Source::Destination }))
             .or_else(|| extension().map(|parameters| Guess { parameters, source: Source::Extension }))
@@ -179,19 +175,17 @@ impl GuessTable {
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
-        let essence = lower(token(value))?;
-        let (main, _) = essence.split_once('/')?;
-        self.types.get(essence.as_ref()).or_else(|| self.families.get(main)).copied()
+        let essence = token(value);
+        let family = || self.families.get(&essence[..essence.iter().position(|byte| *byte == b'/')?]);
+        self.types.get(essence).or_else(family)
     }
 }
 
 impl Default for GuessTable {
     /// Table close to the fields that Chromium sends for the same requests.
     fn default() -> Self {
-        let table = |rows: &[(&str, Parameters)]| {
-            let names =
-                rows.iter().flat_map(|(names, value)| names.split(' ').map(move |name| (name, value)));
-            names.map(|(name, value)| (name.to_owned(), *value)).collect()
+        let table = |rows: &[(&'static str, Parameters)]| {
+            rows.iter().flat_map(|(names, value)| names.split(' ').map(|name| (name, *value))).collect()
         };
         let [whole0, whole1, whole2, whole3, whole4, _, whole6, _] = ALL.map(Parameters::sequential);
         let [parts0, parts1, parts2, parts3, ..] = ALL.map(Parameters::incremental);
@@ -332,11 +326,7 @@ impl TryFrom<Entries> for GuessTable {
             if !is_type(&key) {
                 return Err(TableError::Type { key });
             }
-            let family = key.trim_end_matches("/*").to_owned();
-            match parameters(&key, value)? {
-                Some(parameters) => table.families.insert(family, parameters),
-                None => table.families.remove(&family),
-            };
+            table.families.set(key.trim_end_matches("/*"), parameters(&key, value)?);
         }
         replace(&mut table.extensions, entries.extensions, is_extension, |key| TableError::Extension {
             key,
@@ -347,7 +337,7 @@ impl TryFrom<Entries> for GuessTable {
 
 /// Adds entries to a part of the table, and removes those without value.
 fn replace(
-    part: &mut BTreeMap<String, Parameters>,
+    part: &mut Names<Parameters>,
     entries: BTreeMap<String, String>,
     is_valid: impl Fn(&str) -> bool,
     error: impl Fn(String) -> TableError,
@@ -356,10 +346,7 @@ fn replace(
         if !is_valid(&key) {
             return Err(error(key));
         }
-        match parameters(&key, value)? {
-            Some(parameters) => part.insert(key, parameters),
-            None => part.remove(&key),
-        };
+        part.set(&key, parameters(&key, value)?);
     }
     Ok(())
 }
@@ -377,25 +364,20 @@ fn parameters(key: &str, value: String) -> Result<Option<Parameters>, TableError
 
 /// First word of a value, without its parameters.
 fn token(value: &[u8]) -> &[u8] {
+    // Most values have no parameters. That is found out several bytes at a time.
+    if !value.contains(&b';') {
+        return value.trim_ascii();
+    }
     value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii()
 }
 
 /// Extension of the last segment of a path.
 fn extension(path: &str) -> Option<&[u8]> {
-    let path = path.split(['?', '#']).next()?;
-    let (_, segment) = path.rsplit_once('/')?;
-    segment.rsplit_once('.').map(|(_, extension)| extension.as_bytes())
-}
-
-/// Name in lower case; `None` if it is too long or no text.
-fn lower(name: &[u8]) -> Option<Cow<'_, str>> {
-    let name = str::from_utf8(name).ok().filter(|name| name.len() <= MAX_NAME)?;
-    let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
-    Some(if is_lower { Cow::Borrowed(name) } else { Cow::Owned(name.to_ascii_lowercase()) })
-}
-
-fn find(part: &BTreeMap<String, Parameters>, name: &[u8]) -> Option<Parameters> {
-    part.get(lower(name)?.as_ref()).copied()
+    let path = path.as_bytes();
+    let path = &path[..path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
+    let at = path.iter().rposition(|byte| matches!(byte, b'.' | b'/'))?;
+    let is_of_segment = path[at] == b'.' && path[..at].contains(&b'/');
+    is_of_segment.then(|| &path[at + 1..])
 }
 
 #[cfg(test)]
@@ -540,7 +522,7 @@ mod tests {
 
     #[test]
     fn every_default_destination_exists() {
-        assert!(GuessTable::default().destinations.keys().all(|key| DESTINATIONS.contains(&key.as_str())));
+        assert!(GuessTable::default().destinations.names().all(|name| DESTINATIONS.contains(&name)));
         assert!(DESTINATIONS.is_sorted());
     }
 

@@ -108,6 +108,7 @@ mod handler;
 mod head_timer;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod names;
 #[cfg(feature = "server")]
 mod peer_addr;
 #[cfg(feature = "server")]

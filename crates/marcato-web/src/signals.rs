@@ -1,8 +1,9 @@
 //! Signals of one connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use marcato_sched::order::StreamId;
+use marcato_sched::streams::StreamMap;
 use thiserror::Error;
 
 use crate::decision::{Decision, Evidence};
@@ -70,9 +71,9 @@ pub struct Signals {
     no_weights: bool,
     tree: Tree,
     updates: Updates,
-    requests: BTreeMap<StreamId, Request>,
+    requests: StreamMap<Request>,
     changed: BTreeSet<StreamId>,
-    /// Newest request of HTTP/2; 0 before the first.
+    /// Latest of all requests in the order of streams; 0 before the first.
     newest: StreamId,
     counters: SignalCounters,
 }
@@ -97,7 +98,7 @@ impl Signals {
             no_weights: false,
             tree: Tree::new(limit),
             updates: Updates::new(limit),
-            requests: BTreeMap::new(),
+            requests: StreamMap::new(),
             changed: BTreeSet::new(),
             newest: StreamId(0),
             counters: SignalCounters {
@@ -126,7 +127,11 @@ impl Signals {
                 }
             }
             Event::Headers { .. } | Event::Priority { .. } if self.no_weights => {}
-            Event::Headers { stream, dependency } => self.tree.open(stream, dependency),
+            Event::Headers { stream, dependency } => {
+                if self.tree.open(stream, dependency) == TreeChange::Group {
+                    self.decide_all();
+                }
+            }
             Event::Priority { stream, dependency } => {
                 let change = self.tree.prioritise(stream, dependency);
                 if change != TreeChange::Nothing {
@@ -150,7 +155,7 @@ impl Signals {
     pub fn update(&mut self, update: Update) -> Result<(), UpdateError> {
         self.counters.updates += 1;
         self.show_extensible();
-        if let Some(request) = self.requests.get_mut(&update.stream) {
+        if let Some(request) = self.requests.get_mut(update.stream) {
             request.evidence.update = Some(update.field);
             self.decide(update.stream);
             return Ok(());
@@ -184,7 +189,8 @@ impl Signals {
         priority: impl IntoIterator<Item = &'a [u8]>,
         guess: Option<Guess>,
     ) -> Result<Decision, RequestError> {
-        if self.requests.contains_key(&stream) {
+        // One later than all before is not open.
+        if stream <= self.newest && self.requests.contains(stream) {
             return Err(RequestError::AlreadyOpen);
         }
         if self.requests.len() >= self.limit {
@@ -198,10 +204,13 @@ impl Signals {
         let update = self.updates.take(stream);
         if self.protocol == Protocol::Http2 {
             self.updates.forget_before(stream);
-            self.newest = self.newest.max(stream);
         }
+        self.newest = self.newest.max(stream);
         let evidence = Evidence { update, header, guess, ..Evidence::default() };
-        Ok(self.insert(stream, evidence))
+        let evidence = self.complete(stream, evidence);
+        let decision = evidence.decide();
+        self.requests.insert(stream, Request { evidence, decision });
+        Ok(decision)
     }
 
     /// Adds the origin's response: the lines of its `priority` field, and the guess that its other
@@ -215,10 +224,15 @@ impl Signals {
         priority: impl IntoIterator<Item = &'a [u8]>,
         guess: Option<Guess>,
     ) -> Result<Decision, UnknownRequest> {
-        let Request { mut evidence, .. } = *self.requests.get(&stream).ok_or(UnknownRequest)?;
-        evidence.origin = self.field(priority).unwrap_or_default();
+        let origin = self.field(priority).unwrap_or_default();
+        // What the connection knows is in the evidence already: each change of it decides again.
+        let Request { evidence, decision } = self.requests.get_mut(stream).ok_or(UnknownRequest)?;
+        evidence.origin = origin;
         evidence.guess = guess.or(evidence.guess);
-        Ok(self.insert(stream, evidence))
+        *decision = evidence.decide();
+        let decision = *decision;
+        self.settle(stream);
+        Ok(decision)
     }
 
     /// Forgets a request, whose response has been sent or reset.
@@ -226,15 +240,15 @@ impl Signals {
     /// # Errors
     /// [`UnknownRequest`] if the request is not open.
     pub fn close(&mut self, stream: StreamId) -> Result<(), UnknownRequest> {
-        self.requests.remove(&stream).ok_or(UnknownRequest)?;
-        self.changed.remove(&stream);
+        self.requests.remove(stream).ok_or(UnknownRequest)?;
+        self.settle(stream);
         self.tree.close(stream);
         Ok(())
     }
 
     /// Decision for an open request; `None` for any other.
     pub fn decision(&self, stream: StreamId) -> Option<Decision> {
-        self.requests.get(&stream).map(|request| request.decision)
+        self.requests.get(stream).map(|request| request.decision)
     }
 
     /// Returns a decision that a signal has changed since it was last returned; `None` after the last.
@@ -245,7 +259,7 @@ impl Signals {
 
     /// Guess that is kept for an open request, for [`GuessTable::response`](crate::GuessTable::response).
     pub fn guess(&self, stream: StreamId) -> Option<Guess> {
-        self.requests.get(&stream)?.evidence.guess
+        self.requests.get(stream)?.evidence.guess
     }
 
     /// True once guesses no longer count: the client has shown a signal of RFC 9218, so that an absent one
@@ -284,13 +298,12 @@ impl Signals {
         Some(parsed.unwrap_or_default())
     }
 
-    /// Keeps a request and decides about it. The caller learns of the decision.
-    fn insert(&mut self, stream: StreamId, evidence: Evidence) -> Decision {
-        let evidence = self.complete(stream, evidence);
-        let decision = evidence.decide();
-        self.requests.insert(stream, Request { evidence, decision });
-        self.changed.remove(&stream);
-        decision
+    /// Notes that the caller knows the decision for a request.
+    fn settle(&mut self, stream: StreamId) {
+        // It is empty but for clients that change their mind.
+        if !self.changed.is_empty() {
+            self.changed.remove(&stream);
+        }
     }
 
     /// Adds what the connection knows to the signals of a request.
@@ -301,7 +314,7 @@ impl Signals {
 
     /// Decides again about a request, if it is open.
     fn decide(&mut self, stream: StreamId) {
-        let Some(Request { evidence, decision }) = self.requests.get(&stream).copied() else { return };
+        let Some(Request { evidence, decision }) = self.requests.get(stream).copied() else { return };
         let evidence = self.complete(stream, evidence);
         let new = evidence.decide();
         self.requests.insert(stream, Request { evidence, decision: new });
@@ -311,7 +324,7 @@ impl Signals {
     }
 
     fn decide_all(&mut self) {
-        let streams: Vec<StreamId> = self.requests.keys().copied().collect();
+        let streams: Vec<StreamId> = self.requests.iter().map(|(stream, _)| stream).collect();
         for stream in streams {
             self.decide(stream);
         }
@@ -361,6 +374,8 @@ pub struct UnknownRequest;
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::decision::Source;
     use crate::tree::{Dependency, Weight};
@@ -481,6 +496,18 @@ mod tests {
         }
         signals.event(Event::Priority { stream: StreamId(3), dependency: weighted(0, 1, false) }).unwrap();
         assert_eq!(changes(&mut signals), [(15, "u=6".into()), (17, "u=6".into())]);
+    }
+
+    #[test]
+    fn a_group_that_opens_is_none_for_its_members() {
+        let mut signals = Signals::new(Protocol::Http2, 10);
+        signals.event(Event::Priority { stream: StreamId(21), dependency: weighted(0, 241, false) }).unwrap();
+        signals.event(headers(15, 21, 220, false)).unwrap();
+        let decision = signals.request(StreamId(15), NONE, None).unwrap();
+        assert_eq!(show(decision), ("u=0".into(), Source::Weights));
+        signals.event(headers(21, 0, 16, false)).unwrap();
+        // The weight alone tells the urgency now.
+        assert_eq!(changes(&mut signals), [(15, "u=1".into())]);
     }
 
     #[test]

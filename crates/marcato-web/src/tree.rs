@@ -1,9 +1,8 @@
 //! Weights and dependencies of RFC 7540 §5.3.
 
-use std::collections::BTreeMap;
-
 use marcato_sched::exchange::Urgency;
 use marcato_sched::order::StreamId;
+use marcato_sched::streams::StreamMap;
 
 /// Weight of a stream, 1 to 256 (RFC 7540 §5.3.2). The default is 16 (RFC 7540 §5.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,11 +98,13 @@ const DEPTH: u8 = 4;
 #[derive(Clone, Debug)]
 pub struct Tree {
     limit: usize,
-    streams: BTreeMap<StreamId, Option<Dependency>>,
+    streams: StreamMap<Option<Dependency>>,
     /// Idle streams, those used last at the end.
     groups: Vec<(StreamId, Dependency)>,
     /// Newest stream that was opened. All idle streams before it are closed (RFC 9113 §5.1.1).
     newest: StreamId,
+    /// True once a stream or group has had a priority.
+    weighted: bool,
     counters: TreeCounters,
 }
 
@@ -124,7 +125,7 @@ pub enum TreeChange {
     Nothing,
     /// One open stream.
     Stream,
-    /// A group, and so the streams that depend on it.
+    /// A group, and so the streams that depend on it: it is new, is none any more, or has another priority.
     Group,
 }
 
@@ -136,29 +137,35 @@ impl Tree {
     pub const fn new(limit: usize) -> Self {
         Self {
             limit,
-            streams: BTreeMap::new(),
+            streams: StreamMap::new(),
             groups: Vec::new(),
             newest: StreamId(0),
+            weighted: false,
             counters: TreeCounters { evicted: 0, ignored: 0 },
         }
     }
 
-    /// Opens the stream of a HEADERS frame. Frames with trailers change nothing.
-    pub fn open(&mut self, stream: StreamId, dependency: Option<Dependency>) {
+    /// Opens the stream of a HEADERS frame. Frames with trailers change nothing. A group that is opened
+    /// is none any more.
+    pub fn open(&mut self, stream: StreamId, dependency: Option<Dependency>) -> TreeChange {
         if stream <= self.newest {
-            return;
+            return TreeChange::Nothing;
         }
         self.newest = stream;
         let group = self.groups.iter().position(|(group, _)| *group == stream);
         let earlier = group.map(|index| self.groups.remove(index).1);
+        let change = if group.is_some() { TreeChange::Group } else { TreeChange::Nothing };
         if self.streams.len() >= self.limit {
             self.counters.evicted += 1;
             if self.streams.pop_first().is_none() {
-                return;
+                return change;
             }
         }
-        self.streams.insert(stream, dependency.filter(|new| self.is_valid(stream, *new)).or(earlier));
-        self.touch(stream);
+        let dependency = dependency.filter(|new| self.is_valid(stream, *new)).or(earlier);
+        self.weighted |= dependency.is_some();
+        self.streams.insert(stream, dependency);
+        self.touch(dependency);
+        change
     }
 
     /// Changes the priority of an open or idle stream by a PRIORITY frame.
@@ -167,10 +174,11 @@ impl Tree {
             self.counters.ignored += 1;
             return TreeChange::Nothing;
         }
-        if let Some(open) = self.streams.get_mut(&stream) {
+        self.weighted = true;
+        if let Some(open) = self.streams.get_mut(stream) {
             let changed = *open != Some(dependency);
             *open = Some(dependency);
-            self.touch(stream);
+            self.touch(Some(dependency));
             return if changed { TreeChange::Stream } else { TreeChange::Nothing };
         }
         if let Some(index) = self.groups.iter().position(|(group, _)| *group == stream) {
@@ -192,12 +200,16 @@ impl Tree {
 
     /// Forgets a stream that has ended.
     pub fn close(&mut self, stream: StreamId) {
-        self.streams.remove(&stream);
+        self.streams.remove(stream);
     }
 
     /// Returns the urgency of an open stream; `None` if its weight tells nothing.
     pub fn urgency(&self, stream: StreamId) -> Option<Urgency> {
-        let dependency = (*self.streams.get(&stream)?)?;
+        // Few clients have priorities of this kind.
+        if !self.weighted {
+            return None;
+        }
+        let dependency = (*self.streams.get(stream)?)?;
         if let Some(group) = self.group_urgency(dependency.parent, DEPTH) {
             // Firefox sends 22 less its priority, which is -20 to 20, and moves the urgency in its
             // header field by the same steps.
@@ -246,9 +258,9 @@ impl Tree {
         Some(above.map_or(own, |above| own.midpoint(above)))
     }
 
-    /// Marks the group of a stream, and the groups around it, as used.
-    fn touch(&mut self, stream: StreamId) {
-        let Some(Some(dependency)) = self.streams.get(&stream) else { return };
+    /// Marks the group that a stream depends on, and the groups around it, as used.
+    fn touch(&mut self, dependency: Option<Dependency>) {
+        let Some(dependency) = dependency else { return };
         let mut group = dependency.parent;
         for _ in 0..DEPTH {
             let Some(index) = self.groups.iter().position(|(known, _)| *known == group) else { return };
@@ -434,9 +446,9 @@ mod tests {
                 let stream = StreamId(stream);
                 let with = Dependency { parent: StreamId(parent), weight: Weight::from_wire(weight), exclusive };
                 match step {
-                    0 => tree.open(stream, Some(with)),
+                    0 => _ = tree.open(stream, Some(with)),
                     1 => tree.close(stream),
-                    2 => tree.open(stream, None),
+                    2 => _ = tree.open(stream, None),
                     _ => {
                         let before = tree.urgency(stream);
                         if tree.prioritise(stream, with) == TreeChange::Nothing {
@@ -445,7 +457,7 @@ mod tests {
                     }
                 }
                 prop_assert!(tree.streams.len() <= limit && tree.groups.len() <= Tree::MAX_GROUPS);
-                prop_assert!(tree.groups.iter().all(|(group, _)| !tree.streams.contains_key(group)));
+                prop_assert!(tree.groups.iter().all(|(group, _)| !tree.streams.contains(*group)));
                 tree.urgency(stream);
             }
         }

@@ -1,6 +1,5 @@
 //! Open responses, by slot and by stream.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
@@ -10,6 +9,7 @@ use super::grant::Response;
 use super::parameters::Parameters;
 use super::ready::{Group, Rank, Slot};
 use crate::order::StreamId;
+use crate::streams::StreamMap;
 
 /// Bit of the ranks of responses that have had a turn. Ids of streams are below it.
 const BEGUN: u64 = 1 << 63;
@@ -87,12 +87,12 @@ impl Record {
 pub(super) struct Table {
     records: Vec<Record>,
     free: Vec<Slot>,
-    slots: BTreeMap<StreamId, Slot>,
+    slots: StreamMap<Slot>,
 }
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { records: Vec::new(), free: Vec::new(), slots: BTreeMap::new() }
+        Self { records: Vec::new(), free: Vec::new(), slots: StreamMap::new() }
     }
 
     /// Number of open responses.
@@ -102,7 +102,7 @@ impl Table {
 
     /// Returns the slot of a stream; `None` if it has no open response.
     pub(super) fn find(&self, stream: StreamId) -> Option<Slot> {
-        self.slots.get(&stream).copied()
+        self.slots.get(stream).copied()
     }
 
     /// Adds a response. Returns true if the table has grown by a slot.
@@ -122,7 +122,7 @@ impl Table {
     /// Removes the response in `slot`.
     pub(super) fn remove(&mut self, slot: Slot) {
         let stream = self[slot].stream;
-        self.slots.remove(&stream);
+        self.slots.remove(stream);
         self.free.push(slot);
     }
 }

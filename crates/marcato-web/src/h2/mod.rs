@@ -11,7 +11,6 @@ mod stage;
 mod stream;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
@@ -25,6 +24,7 @@ use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use marcato_net::LeanSocket;
 use marcato_sched::exchange::{Exchange, Grant};
 use marcato_sched::order::StreamId;
+use marcato_sched::streams::StreamMap;
 use marcato_units::{Bytes as Amount, Priority, PrioritySet, Rate, Time};
 use tokio::time::{Instant, Sleep};
 
@@ -54,6 +54,9 @@ const ROUNDS: usize = 64;
 /// Responses that a client may reset, beyond four for each that it takes. Someone who turns pages quickly
 /// stays far below; a client that only makes the server work does not (CVE-2023-44487).
 const MAX_RESETS: u64 = 500;
+/// Levels for which coupled mode keeps the queue empty. A page's large images are P1: not held back, they would
+/// fill the queue before the stylesheet that comes after them.
+const URGENT: PrioritySet = PrioritySet::one(Priority::P0);
 /// Time for the client to end its direction after ours.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -72,7 +75,7 @@ where
 {
     let limits = context.config.limits;
     let streams = limits.streams;
-    let wire = Wire::new(socket, Signals::new(Protocol::Http2, streams as usize));
+    let wire = Wire::new(socket.with_urgent(URGENT), Signals::new(Protocol::Http2, streams as usize));
     let mut builder = ::h2::server::Builder::new();
     builder
         .max_concurrent_streams(streams)
@@ -98,7 +101,7 @@ where
         wire,
         books: Books::new(exchange),
         inbox: Arc::default(),
-        streams: BTreeMap::new(),
+        streams: StreamMap::new(),
         ending: Vec::new(),
         service,
         memory: Memory::default(),
@@ -147,7 +150,7 @@ struct Driver<S: WebService> {
     wire: Wire,
     books: Books,
     inbox: Arc<Inbox>,
-    streams: BTreeMap<StreamId, Box<Stream>>,
+    streams: StreamMap<Box<Stream>>,
     /// Streams whose end has been granted, and of which bytes may be outstanding.
     ending: Vec<StreamId>,
     service: S,
@@ -368,7 +371,7 @@ where
 
     /// Takes the progress of a stream's handler, and what the client has told of the stream.
     fn attend(&mut self, id: StreamId) -> Result<(), ::h2::Error> {
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let progress = stream.stage.progress();
         for interim in progress.interim {
             stream.interim(interim)?;
@@ -441,7 +444,7 @@ where
     fn follow_changes(&mut self) {
         let mut inner = self.wire.inner();
         while let Some((id, decision)) = inner.signals.next_change() {
-            if let Some(stream) = self.streams.get_mut(&id) {
+            if let Some(stream) = self.streams.get_mut(id) {
                 stream.record.decide(decision);
                 // A response that has not begun is opened with it.
                 if self.books.accounts().exchange.reprioritise(id, decision.parameters).is_ok() {
@@ -533,7 +536,7 @@ where
 
     /// Gives the library the bytes of a grant, as far as the client has given credit for them.
     fn send(&mut self, grant: Grant) -> Result<(), ::h2::Error> {
-        let Some(stream) = self.streams.get_mut(&grant.stream) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(grant.stream) else { return Ok(()) };
         let wanted = usize::try_from(grant.len.get()).unwrap_or(usize::MAX);
         let credit = stream.credit(wanted);
         if credit < wanted {
@@ -583,7 +586,7 @@ where
 
     /// Forgets a stream.
     fn close(&mut self, id: StreamId, complete: bool) {
-        let Some(mut stream) = self.streams.remove(&id) else { return };
+        let Some(mut stream) = self.streams.remove(id) else { return };
         stream.stage.close();
         let _ = self.books.accounts().exchange.close(id);
         let _ = self.wire.inner().signals.close(id);
@@ -594,7 +597,7 @@ where
 
     /// Forgets all streams.
     fn close_all(&mut self) {
-        while let Some(id) = self.streams.keys().next().copied() {
+        while let Some(id) = self.streams.first().map(|(id, _)| id) {
             self.close(id, false);
         }
     }
