@@ -36,10 +36,14 @@ impl Running {
     }
 
     fn of(site: &str, arguments: &[&str], kept: TempDir) -> Self {
+        let mut all = vec![site, "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        Self::with(&all, kept)
+    }
+
+    fn with(arguments: &[&str], kept: TempDir) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
             .arg("serve")
-            .arg(site)
-            .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -146,6 +150,42 @@ fn a_certificate_is_read_again_at_sighup() {
     TcpStream::connect(&running.addr).unwrap();
     running.signal(Signal::INT);
     assert!(running.line().starts_with("ending: "));
+}
+
+#[test]
+fn a_configuration_is_served_checked_and_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for site in ["a", "b"] {
+        std::fs::create_dir(path(site)).unwrap();
+        std::fs::write(path(site) + "/index.html", format!("site {site}")).unwrap();
+    }
+    let file = path("serve.toml");
+    let write = |site: &str, more: &str| {
+        let listen = "[[listen]]\naddress = '127.0.0.1:0'\nplaintext = true\n";
+        std::fs::write(&file, format!("{listen}[[site]]\ndirectory = '{site}'\n{more}")).unwrap();
+    };
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        let output = command.args(["serve", "--config", &file, "--check"]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    write("a", "");
+    assert_eq!(check().0, Some(0));
+    let mut running = Running::with(&["--config", &file], tempfile::tempdir().unwrap());
+    assert!(get(&running.addr).ends_with("site a"));
+    assert!(running.line().contains("status=200"));
+    write("b", "");
+    running.signal(Signal::HUP);
+    assert_eq!(running.line(), "configuration reloaded");
+    assert!(get(&running.addr).ends_with("site b"));
+    // All errors are told at once, each with its place.
+    write("b", "[limits]\nidel = '1 s'\nstall = 1\n");
+    let (code, error) = check();
+    assert!(
+        code == Some(2) && error.contains("serve.toml:7:1: `idel`") && error.contains("serve.toml:8:9: "),
+        "{code:?} {error}"
+    );
 }
 
 #[test]
