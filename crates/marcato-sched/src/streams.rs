@@ -1,6 +1,7 @@
 //! Map of the open streams of a connection.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::mem;
 
 use crate::order::StreamId;
@@ -61,16 +62,15 @@ impl<V> StreamMap<V> {
     /// Sets the value of a stream, and returns the value before.
     #[inline]
     pub fn insert(&mut self, stream: StreamId, value: V) -> Option<V> {
-        let before = if self.entries.last().is_none_or(|(last, _)| *last < stream) {
-            self.entries.push((stream, Some(value)));
-            None
-        } else {
-            match self.find(stream) {
-                Ok(at) => mem::replace(&mut self.entries[at].1, Some(value)),
-                Err(at) => {
-                    self.entries.insert(at, (stream, Some(value)));
-                    None
-                }
+        let before = match self.find(stream) {
+            Ok(at) => mem::replace(&mut self.entries[at].1, Some(value)),
+            Err(at) if at == self.entries.len() => {
+                self.entries.push((stream, Some(value)));
+                None
+            }
+            Err(at) => {
+                self.entries.insert(at, (stream, Some(value)));
+                None
             }
         };
         self.len += usize::from(before.is_none());
@@ -109,7 +109,13 @@ impl<V> StreamMap<V> {
     /// Returns the place of an entry, or the one where it would be.
     #[inline]
     fn find(&self, stream: StreamId) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&stream, |(other, _)| *other)
+        // Most lookups are of a new stream, or of the newest.
+        let len = self.entries.len();
+        match self.entries.last().map(|(last, _)| last.cmp(&stream)) {
+            None | Some(Ordering::Less) => Err(len),
+            Some(Ordering::Equal) => Ok(len - 1),
+            Some(Ordering::Greater) => self.entries.binary_search_by_key(&stream, |(other, _)| *other),
+        }
     }
 }
 

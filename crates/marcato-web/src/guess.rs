@@ -175,9 +175,10 @@ impl GuessTable {
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
-        let essence = token(value);
-        let family = || self.families.get(&essence[..essence.iter().position(|byte| *byte == b'/')?]);
-        self.types.get(essence).or_else(family)
+        let slash = value.iter().position(|byte| *byte == b'/')?;
+        let end = value[slash..].iter().position(|byte| *byte == b';').map_or(value.len(), |at| slash + at);
+        let family = || self.families.get(value[..slash].trim_ascii_start());
+        self.types.get(value[..end].trim_ascii()).or_else(family)
     }
 }
 

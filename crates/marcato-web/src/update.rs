@@ -199,6 +199,10 @@ impl Updates {
 
     /// Removes the update of a stream and returns its parameters; `None` if none is kept.
     pub fn take(&mut self, stream: StreamId) -> Option<PriorityField> {
+        // It is, but for clients that prioritise ahead of their requests.
+        if self.fields.is_empty() {
+            return None;
+        }
         let (arrival, field) = self.fields.remove(&stream)?;
         self.arrivals.remove(&arrival);
         Some(field)

@@ -303,7 +303,7 @@ impl Exchange {
     /// # Errors
     /// If the stream has no open response.
     pub fn close(&mut self, stream: StreamId) -> Result<Closed, CloseError> {
-        let slot = self.table.find(stream).ok_or(CloseError::Unknown)?;
+        let slot = self.table.remove(stream).ok_or(CloseError::Unknown)?;
         if self.latest.is_some_and(|latest| latest.slot == slot) {
             self.latest = None;
         }
@@ -316,7 +316,7 @@ impl Exchange {
         };
         record.held = true;
         self.place(slot);
-        self.table.remove(slot);
+        self.table.free(slot);
         self.staged -= closed.dropped;
         self.outstanding -= closed.returned;
         self.counters.dropped += closed.dropped;

@@ -119,10 +119,13 @@ impl Table {
         free.is_none()
     }
 
-    /// Removes the response in `slot`.
-    pub(super) fn remove(&mut self, slot: Slot) {
-        let stream = self[slot].stream;
-        self.slots.remove(stream);
+    /// Removes a stream, and returns its slot, which is [free](Self::free) later; `None` if it has no open response.
+    pub(super) fn remove(&mut self, stream: StreamId) -> Option<Slot> {
+        self.slots.remove(stream)
+    }
+
+    /// Frees the slot of a stream that was removed.
+    pub(super) fn free(&mut self, slot: Slot) {
         self.free.push(slot);
     }
 }
