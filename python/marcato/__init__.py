@@ -1,4 +1,4 @@
-"""Marcato delivers what matters first: its simulator, experiments and sweeps for Python.
+"""Marcato delivers what matters first: its simulator, experiments, sweeps and transport for Python.
 
 Examples
 --------
@@ -10,10 +10,27 @@ Examples
 
 from ._dataset import Dataset
 from ._engine import EngineError, LocalPool
-from ._errors import Error, Fault, GridError, RunError, ScenarioError
+from ._errors import (
+    ChangeError,
+    ConnectError,
+    ConnectionClosed,
+    DeliveryError,
+    Error,
+    Fault,
+    GridError,
+    IdentityError,
+    LaneError,
+    ListenError,
+    MissedError,
+    RequestError,
+    RunError,
+    ScenarioError,
+    SendError,
+    TransportError,
+)
 from ._native import COMMIT as __commit__
 from ._native import VERSION as __version__
-from ._native import Ack, Lane, Packet, Start
+from ._native import Ack, Lane, Message, Packet, Start
 from ._papers import Report, papers, validate
 from ._plugin import CongestionControl, LaneScheduler
 from ._result import Result
@@ -21,28 +38,70 @@ from ._scenario import Scenario
 from ._summary import summarise
 from ._sweep import sweep
 from ._table import Table
+from ._transport import (
+    Connection,
+    ConnectionStats,
+    Identity,
+    LaneStats,
+    LevelStats,
+    Listener,
+    ListenerStats,
+    MessageReader,
+    MessageWriter,
+    Request,
+    Sent,
+    Trust,
+    connect,
+    listen,
+)
 
 __all__ = [
     "Ack",
+    "ChangeError",
     "CongestionControl",
+    "ConnectError",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionStats",
     "Dataset",
+    "DeliveryError",
     "EngineError",
     "Error",
     "Fault",
     "GridError",
+    "Identity",
+    "IdentityError",
     "Lane",
+    "LaneError",
     "LaneScheduler",
+    "LaneStats",
+    "LevelStats",
+    "ListenError",
+    "Listener",
+    "ListenerStats",
     "LocalPool",
+    "Message",
+    "MessageReader",
+    "MessageWriter",
+    "MissedError",
     "Packet",
     "Report",
+    "Request",
+    "RequestError",
     "Result",
     "RunError",
     "Scenario",
     "ScenarioError",
+    "SendError",
+    "Sent",
     "Start",
     "Table",
+    "TransportError",
+    "Trust",
     "__commit__",
     "__version__",
+    "connect",
+    "listen",
     "papers",
     "summarise",
     "sweep",

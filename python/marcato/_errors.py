@@ -91,3 +91,126 @@ class RunError(Error, RuntimeError):
 
 class GridError(Error, ValueError):
     """Use of a scenario with several runs where one is needed, or of a grid that is none."""
+
+
+class TransportError(Error):
+    """Base of the exceptions of the live transport."""
+
+
+class IdentityError(TransportError, ValueError):
+    """Certificate, key, fingerprint or trust that cannot be used."""
+
+
+class ListenError(TransportError, OSError):
+    """Address at which this host cannot listen, or an invalid configuration."""
+
+
+class LaneError(TransportError):
+    """Lane that cannot be added or removed."""
+
+
+class ChangeError(TransportError):
+    """Message that can no longer be cancelled or moved to another level."""
+
+
+class _KindError(TransportError):
+    """Error with a kind, for programs."""
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        #: Kind of the error, in one word.
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.kind)
+
+
+class ConnectError(_KindError, ConnectionError):
+    """Connection that could not be established.
+
+    Attributes
+    ----------
+    kind : str
+        ``"config"``, ``"bind"``, ``"unknown-host"``, ``"unreachable"``, ``"tls"`` (most often an
+        untrusted certificate), ``"not-plaintext"``, ``"not-tls"``, ``"protocol"``, ``"timed-out"`` or
+        ``"ended"``.
+    """
+
+
+class SendError(_KindError):
+    """Message that was not accepted for sending.
+
+    Attributes
+    ----------
+    kind : str
+        ``"finished"``, ``"too-long"``, ``"needs-reliable"``, ``"withdrawn"``, ``"no-datagrams"``,
+        ``"discarding"``, ``"answered"`` or ``"ended"``.
+    """
+
+
+class DeliveryError(_KindError):
+    """Message that was accepted and not delivered, or not taken by the peer.
+
+    Attributes
+    ----------
+    kind : str
+        ``"cancelled"``, ``"expired"`` (its lifetime ended), ``"discarded"``, ``"shed"``, ``"evicted"``,
+        ``"declined"``, ``"unwanted"``, ``"not-taken"``, ``"no-receipt"`` or ``"closed"``. After the
+        end of the connection, the cause of the exception is `ConnectionClosed`.
+    """
+
+
+class RequestError(_KindError):
+    """Request without a reply.
+
+    Attributes
+    ----------
+    kind : str
+        ``"unanswered"``, ``"refused"`` (too many are open) or ``"closed"``.
+    """
+
+
+class MissedError(TransportError):
+    """Message that its sender has abandoned, for example because its lifetime ended.
+
+    Attributes
+    ----------
+    number : int
+        Number of the sender.
+    received_bytes : int
+        Bytes of it that had arrived, in bytes.
+    """
+
+    def __init__(self, text: str, number: int, received_bytes: int) -> None:
+        super().__init__(text)
+        self.number, self.received_bytes = number, received_bytes
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.number, self.received_bytes)
+
+
+class ConnectionClosed(TransportError, ConnectionError):
+    """End of a connection.
+
+    Attributes
+    ----------
+    kind : str
+        ``"local"`` (this end has closed it), ``"by-peer"``, ``"aborted"`` (by the peer, with a code),
+        ``"finished"`` (the peer sends no more) or ``"lost"``.
+    code : int
+        Code that the application of the peer gave; 0 if it gave none.
+    reason : str
+        Explanation that it gave; may be empty.
+    """
+
+    def __init__(self, text: str, kind: str, code: int = 0, reason: str = "") -> None:
+        super().__init__(text)
+        self.kind, self.code, self.reason = kind, code, reason
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.kind, self.code, self.reason)
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether all that the peer had to send has arrived."""
+        return self.kind in ("local", "by-peer", "finished")

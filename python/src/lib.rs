@@ -1,10 +1,11 @@
 //! Native half of the Python package `marcato`.
 //!
-//! It has what Python cannot do itself: reading scenarios, running them, and passing results on as
-//! Arrow data. Everything that users see is written in Python around it, in `marcato/`.
+//! It has what Python cannot do itself: reading scenarios, running them, passing results on as Arrow
+//! data, and the live transport. Everything that users see is written in Python around it, in `marcato/`.
 #![forbid(unsafe_code)]
 
 mod error;
+mod live;
 mod papers;
 mod plugin;
 mod result;
@@ -17,6 +18,16 @@ mod watch;
 /// Native half of the package `marcato`; its classes and functions are internal.
 #[pyo3::pymodule(name = "_native")]
 mod native {
+    #[pymodule_export]
+    use super::live::connection::{Connection, Pieces, Request, Sent, Writer};
+    #[pymodule_export]
+    use super::live::listener::{Listener, connect, listen};
+    #[pymodule_export]
+    use super::live::security::{Identity, Trust};
+    #[pymodule_export]
+    use super::live::shared::{Message, size_bytes, span_ns};
+    #[pymodule_export]
+    use super::live::waiting::{Operation, Wakeups, forked, live_tasks};
     #[pymodule_export]
     use super::papers::papers;
     #[pymodule_export]
