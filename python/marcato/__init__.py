@@ -30,9 +30,9 @@ from ._errors import (
 )
 from ._native import COMMIT as __commit__
 from ._native import VERSION as __version__
-from ._native import Ack, Lane, Message, Packet, Start
+from ._native import Ack, Lane, Message, Packet, Random, Start, size_bytes, span_ns
 from ._papers import Report, papers, validate
-from ._plugin import CongestionControl, LaneScheduler
+from ._plugin import CongestionControl, LaneScheduler, Release, Workload
 from ._result import Result
 from ._scenario import Scenario
 from ._summary import summarise
@@ -85,6 +85,8 @@ __all__ = [
     "MessageWriter",
     "MissedError",
     "Packet",
+    "Random",
+    "Release",
     "Report",
     "Request",
     "RequestError",
@@ -98,11 +100,14 @@ __all__ = [
     "Table",
     "TransportError",
     "Trust",
+    "Workload",
     "__commit__",
     "__version__",
     "connect",
     "listen",
     "papers",
+    "size_bytes",
+    "span_ns",
     "summarise",
     "sweep",
     "validate",

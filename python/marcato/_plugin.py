@@ -1,12 +1,12 @@
-"""Congestion controls and lane schedulers written in Python."""
+"""Congestion controls, lane schedulers and workloads written in Python."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Optional, Union
+from typing import Any, ClassVar, NamedTuple, Optional, Union
 
 from . import _native
-from ._native import Ack, Lane, Packet, Start
+from ._native import Ack, Lane, Packet, Random, Start
 
 
 class CongestionControl:
@@ -103,16 +103,69 @@ class LaneScheduler:
         """Records a loss on this lane."""
 
 
+class Release(NamedTuple):
+    """Message of a workload.
+
+    Attributes
+    ----------
+    gap_ns : int
+        Time from the message before, or from the start of the flow, in ns.
+    size : int
+        Length, in bytes; at least 16.
+    priority : int
+        Urgency, 0 (critical) to 4 (background).
+    lifetime_ns : int or None
+        Time for which it is worth sending, in ns; ``None`` for always.
+    """
+
+    gap_ns: int
+    size: int
+    priority: int = 2
+    lifetime_ns: Optional[int] = None
+
+
+class Workload:
+    """Base of workloads: sources of the messages of a flow.
+
+    A flow of kind ``messages`` or ``quic`` names the class by `name` (``workload = "pages"``). Each
+    flow has an instance of its own, which is created with the parameters as keywords. It cannot observe
+    the network: its messages are released before the run begins.
+
+    Examples
+    --------
+    >>> import marcato
+    >>> class Chat(marcato.Workload):
+    ...     name = "chat"
+    ...     def next(self, now_ns, random):
+    ...         return marcato.Release(random.exponential_ns(60_000_000_000), 20 + random.below(200), priority=0)
+    """
+
+    name: ClassVar[str] = ""
+    parameters: ClassVar[tuple[str, ...]] = ()
+
+    def next(self, now_ns: int, random: Random) -> Optional[Release]:
+        """Returns the next message; ``None`` after the last.
+
+        Parameters
+        ----------
+        now_ns : int
+            Release time of the message before, or the start of the flow, in ns.
+        random : Random
+            Random numbers of this flow, which depend on the seed of the run and the flow's name.
+        """
+        raise NotImplementedError
+
+
 #: Class of a plug-in.
-Plugin = Union[type[CongestionControl], type[LaneScheduler]]
+Plugin = Union[type[CongestionControl], type[LaneScheduler], type[Workload]]
 
 
 def described(plugin: Plugin) -> _native.PluginParts:
     """Returns a class as the native half takes it."""
-    kinds = {CongestionControl: "congestion", LaneScheduler: "scheduler"}
+    kinds = {CongestionControl: "congestion", LaneScheduler: "scheduler", Workload: "workload"}
     kind = next((kind for base, kind in kinds.items() if isinstance(plugin, type) and issubclass(plugin, base)), None)
     if kind is None:
-        raise TypeError(f"a plug-in is a subclass of CongestionControl or LaneScheduler, not {plugin!r}")
+        raise TypeError(f"a plug-in is a subclass of CongestionControl, LaneScheduler or Workload, not {plugin!r}")
     return kind, plugin.name, list(plugin.parameters), plugin, _code(plugin)
 
 

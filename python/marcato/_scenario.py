@@ -49,7 +49,7 @@ class Scenario:
         path : path
             File in the format of ``docs/scenarios.md``.
         plugins : iterable of classes
-            Congestion controls and lane schedulers that the scenario may name.
+            Congestion controls, lane schedulers and workloads that the scenario may name.
 
         Raises
         ------

@@ -31,7 +31,7 @@ mod native {
     #[pymodule_export]
     use super::papers::papers;
     #[pymodule_export]
-    use super::plugin::{Ack, Lane, Packet, Start};
+    use super::plugin::{Ack, Lane, Packet, Random, Start};
     #[pymodule_export]
     use super::result::Result;
     #[pymodule_export]

@@ -1,16 +1,16 @@
-//! Congestion controls and lane schedulers that Python classes implement.
+//! Congestion controls, lane schedulers and workloads that Python classes implement.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use marcato_quic::SchedulerFactory;
 use marcato_scenario::plugin::{Parameter, Parameters, PluginKind, PluginNameError, PluginNames};
 use marcato_sched::schedule::{Choice, LaneScheduler, Wait, eligible, fastest, one_or_wait};
 use marcato_sched::{LaneId, LaneSet, LaneView, Purpose};
 use marcato_sim::CongestionFactory;
-use marcato_sim::scenario::Plugins;
+use marcato_sim::scenario::{Plugins, Release, Workload};
 use marcato_sim::tcp::congestion::{AckEvent, CongestionControl, LossState, Signal};
-use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -89,6 +89,9 @@ pub(crate) fn plugins(
                 Ok(SchedulerFactory::new(&all[place].name.clone(), move |_framing| {
                     Box::new(Scheduler::new(&all[place].class, &given, exceptions.clone()))
                 }))
+            }),
+            PluginKind::Workload => plugins.workload(name, &parameters, move |given| {
+                Ok(Box::new(Source::new(&all[place].class, given, exceptions.clone())))
             }),
             // The constructor of a scenario accepts none.
             PluginKind::Queue => Ok(plugins),
@@ -541,5 +544,92 @@ impl LaneScheduler for Scheduler {
         if self.has_lost {
             self.call("lost", (now.as_nanos(), lane.index()));
         }
+    }
+}
+
+/// Random numbers of a workload: the same as those of a workload in Rust.
+#[pyclass(frozen, module = "marcato._native")]
+pub(crate) struct Random(Mutex<Stream>);
+
+impl Random {
+    fn stream(&self) -> MutexGuard<'_, Stream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Random {
+    /// Draws 64 random bits.
+    fn bits(&self) -> u64 {
+        self.stream().next_u64()
+    }
+
+    /// Draws a whole number from 0 (included) to `bound` (excluded).
+    fn below(&self, bound: u64) -> u64 {
+        self.stream().below(bound)
+    }
+
+    /// Draws a number from 0 (included) to 1 (excluded).
+    fn unit(&self) -> f64 {
+        self.stream().unit()
+    }
+
+    /// Draws an exponentially distributed span with this mean, in ns.
+    fn exponential_ns(&self, mean_ns: u64) -> u64 {
+        nanos(self.stream().exponential(Duration::from_nanos(mean_ns)))
+    }
+}
+
+/// Workload of an instance of a Python class.
+struct Source {
+    /// Instance and its random numbers; `None` if the constructor raised an exception.
+    instance: Option<(Py<PyAny>, Py<Random>)>,
+    exceptions: Exceptions,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
+/// Message that a workload releases: the gap before it, its size, its priority and its lifetime.
+#[derive(FromPyObject)]
+struct Released(u64, u64, usize, Option<u64>);
+
+impl Source {
+    fn new(class: &Py<PyAny>, given: &Parameters, exceptions: Exceptions) -> Self {
+        let made = exceptions.guard(|py| {
+            // Each call replaces the state.
+            let random = Py::new(py, Random(Mutex::new(Seed::new(0).stream(""))))?;
+            Ok((instance(py, class, None, given)?, random))
+        });
+        Self { instance: made, exceptions }
+    }
+}
+
+impl Workload for Source {
+    fn next(&mut self, now: Time, random: &mut Stream) -> Option<Release> {
+        let (instance, numbers) = self.instance.as_ref()?;
+        numbers.get().stream().clone_from(random);
+        let released = self.exceptions.guard(|py| {
+            let answer = instance.bind(py).call_method1("next", (now.as_nanos(), numbers))?;
+            if answer.is_none() {
+                return Ok(None);
+            }
+            let wrong = || {
+                PyTypeError::new_err(format!(
+                    "a workload returns a Release of whole numbers, or None, not {answer}"
+                ))
+            };
+            let Released(gap, size, level, lifetime) = answer.extract().map_err(|_| wrong())?;
+            let priority = Priority::from_index(level).ok_or_else(|| {
+                PyValueError::new_err(format!("a priority is 0 (most urgent) to 4, not {level}"))
+            })?;
+            let release = Release::new(Duration::from_nanos(gap), Bytes::new(size), priority);
+            Ok(Some(Release { lifetime: lifetime.map(Duration::from_nanos), ..release }))
+        });
+        random.clone_from(&numbers.get().stream());
+        released.flatten()
     }
 }

@@ -37,7 +37,12 @@ pub(crate) fn simulate(run: Run, traces: &Traces, classes: &Arc<Vec<PluginClass>
     };
     let exceptions = Exceptions::default();
     let plugins = plugin::plugins(classes, &exceptions).map_err(|error| failed(error.to_string()))?;
-    let world = build_with(&run.experiment, traces, &plugins).map_err(|error| failed(error.to_string()))?;
+    let world = build_with(&run.experiment, traces, &plugins)
+        .map_err(|error| exceptions.take().unwrap_or_else(|| failed(error.to_string())))?;
+    // Workloads are called while the world is built.
+    if let Some(exception) = exceptions.take() {
+        return Err(exception);
+    }
     let mut watch = Watch::new(captures.as_ref().map(TempDir::path), &exceptions);
     let outcome = world.run(&mut watch).map_err(|error| failed(error.to_string()))?;
     if let Some(exception) = exceptions.take() {

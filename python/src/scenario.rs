@@ -98,6 +98,7 @@ fn classes(plugins: Vec<Parts>) -> PyResult<Vec<PluginClass>> {
         let kind = match kind.as_str() {
             "congestion" => PluginKind::Congestion,
             "scheduler" => PluginKind::Scheduler,
+            "workload" => PluginKind::Workload,
             other => return Err(PyValueError::new_err(format!("`{other}` is no kind of plug-in"))),
         };
         Ok(PluginClass { kind, name, parameters, class, code })

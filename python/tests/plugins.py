@@ -50,3 +50,20 @@ class Cheapest(marcato.LaneScheduler):
 
     def choose(self, now_ns: int, lanes: list[marcato.Lane], packet: marcato.Packet) -> Optional[int]:
         return min(lanes, key=lambda lane: lane.path).id
+
+
+class Pages(marcato.Workload):
+    """Page loads: each an urgent document and images in the background."""
+
+    name = "pages"
+    parameters = ("images", "pause")
+
+    def __init__(self, images: float = 4, pause: str = "1 s") -> None:
+        self.images, self.pause_ns, self.left = int(images), marcato.span_ns(pause), 0
+
+    def next(self, now_ns: int, random: marcato.Random) -> marcato.Release:
+        if self.left > 0:
+            self.left -= 1
+            return marcato.Release(5_000_000, 20_000 + random.below(180_001), priority=3)
+        self.left = self.images
+        return marcato.Release(random.exponential_ns(self.pause_ns), 30_000, priority=0, lifetime_ns=8_000_000_000)

@@ -1,4 +1,4 @@
-"""Congestion controls and lane schedulers in Python."""
+"""Congestion controls, lane schedulers and workloads in Python."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import pickle
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
 import marcato
 from conftest import ROOT
-from plugins import Aimd, Cheapest
+from plugins import Aimd, Cheapest, Pages
 
 EXAMPLES = ROOT / "crates/marcato-sim/examples"
 
@@ -46,6 +46,87 @@ def test_a_lane_scheduler_gives_the_bytes_of_the_same_one_in_rust(rust: dict[str
     ours = {run.id: run.json for run in (read._native.run(number, False) for number in range(read.num_runs))}
     theirs = {name: document for name, document in rust.items() if "scheduler=" in name}
     assert len(ours) == 2 and ours == theirs
+
+
+def pages(*plugins: Any) -> marcato.Scenario:
+    source = (EXAMPLES / "own_workload.rs").read_text()
+    text = source.split('r#"', 1)[1].split('"#', 1)[0]
+    return marcato.Scenario.from_str(text, plugins=[Pages, *plugins])
+
+
+def test_a_workload_gives_the_bytes_of_the_same_one_in_rust(rust: dict[str, Any]) -> None:
+    read = pages()
+    ours = {run.id: run.json for run in (read._native.run(number, False) for number in range(read.num_runs))}
+    theirs = {name: document for name, document in rust.items() if "feeder=" in name}
+    assert len(ours) == 2 and ours == theirs
+
+
+class Forever(marcato.Workload):
+    name = "forever"
+
+    def next(self, now_ns: int, random: marcato.Random) -> Any:
+        return (0, 100, 0, None)
+
+
+class Short(marcato.Workload):
+    name = "short"
+
+    def next(self, now_ns: int, random: marcato.Random) -> Any:
+        return marcato.Release(1, 15)
+
+
+class Late(marcato.Workload):
+    name = "late"
+
+    def next(self, now_ns: int, random: marcato.Random) -> Any:
+        return marcato.Release(1, 16, priority=5)
+
+
+class Wordy(marcato.Workload):
+    name = "wordy"
+
+    def next(self, now_ns: int, random: marcato.Random) -> Any:
+        return "soon"
+
+
+class Lost(marcato.Workload):
+    name = "lost"
+
+    def next(self, now_ns: int, random: marcato.Random) -> Any:
+        raise ArithmeticError("lost count")
+
+
+@pytest.mark.parametrize(
+    ("plugin", "error", "text"),
+    [
+        (Forever, marcato.RunError, "more than 1000000 messages: let it release fewer"),
+        (Short, marcato.RunError, "at least 16 B, not 15 B"),
+        (Late, ValueError, "0 .most urgent. to 4, not 5"),
+        (Wordy, TypeError, "a Release of whole numbers, or None, not soon"),
+        (Lost, ArithmeticError, "lost count"),
+    ],
+)
+def test_a_workload_that_cannot_be_sent_ends_the_run(plugin: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        pages(plugin).set("flow.web.feeder", "fifo").set("flow.web.workload", plugin.name).run()
+
+
+def test_random_numbers_of_a_workload_follow_the_seed() -> None:
+    drawn: list[tuple[int, int, float]] = []
+
+    class Draws(marcato.Workload):
+        name = "draws"
+
+        def next(self, now_ns: int, random: marcato.Random) -> Optional[marcato.Release]:
+            drawn.append((random.bits(), random.below(10), random.unit()))
+            return None if len(drawn) % 2 == 0 else marcato.Release(1, 100)
+
+    scenario = pages(Draws).set("flow.web.workload", "draws").set("flow.web.feeder", "fifo").set("duration", "1 s")
+    for seed in (1, 1, 2):
+        scenario.run(seed=seed)
+    first, second, again, more, other, _ = drawn
+    assert (first, second) == (again, more) and len({first, second, other}) == 3
+    assert all(0 <= below < 10 and 0 <= unit < 1 for _, below, unit in drawn)
 
 
 def test_parameters_are_keywords() -> None:

@@ -17,14 +17,18 @@ mod own_congestion_control;
 #[allow(dead_code, reason = "an example of its own")]
 #[path = "../../marcato-sim/examples/own_lane_scheduler.rs"]
 mod own_lane_scheduler;
+#[allow(dead_code, reason = "an example of its own")]
+#[path = "../../marcato-sim/examples/own_workload.rs"]
+mod own_workload;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut documents = BTreeMap::new();
-    let both = [
+    let all = [
         (own_congestion_control::scenario()?, own_congestion_control::plugins()?),
         (own_lane_scheduler::scenario()?, own_lane_scheduler::plugins()?),
+        (own_workload::scenario()?, own_workload::plugins()?),
     ];
-    for (scenario, plugins) in &both {
+    for (scenario, plugins) in &all {
         add(&mut documents, scenario, plugins)?;
     }
     println!("{}", serde_json::to_string(&documents)?);

@@ -68,7 +68,10 @@ fn kind(kind: &FlowKind) -> bool {
         // Connections arrive as a Poisson process.
         FlowKind::TcpProcess(_) => true,
         FlowKind::RequestResponse(it) => ends(&it.tcp) || size(&it.response) || pause(&it.think),
-        FlowKind::Messages(it) => ends(&it.tcp) || it.messaging.sources.iter().any(source),
+        // A workload has a random stream.
+        FlowKind::Messages(it) => {
+            ends(&it.tcp) || it.messaging.sources.iter().any(source) || it.messaging.workload.is_some()
+        }
         // Keys, connection identifiers and the use of the spin bit are drawn for each session.
         FlowKind::Quic(_) => true,
     }

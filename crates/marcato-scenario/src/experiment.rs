@@ -67,6 +67,13 @@ impl Experiment {
                 Congestion::Plugin(plugin) => Some((PluginKind::Congestion, plugin.name.as_str())),
                 _ => None,
             }));
+            let messaging = match &flow.kind {
+                FlowKind::Messages(messages) => Some(&messages.messaging),
+                FlowKind::Quic(quic) => Some(&quic.messaging),
+                _ => None,
+            };
+            let workload = messaging.and_then(|messaging| messaging.workload.as_ref());
+            all.extend(workload.map(|plugin| (PluginKind::Workload, plugin.name.as_str())));
             if let FlowKind::Quic(quic) = &flow.kind
                 && let Scheduler::Plugin(plugin) = &quic.scheduler
             {

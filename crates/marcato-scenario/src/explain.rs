@@ -489,7 +489,7 @@ fn on_off(on_off: Option<OnOff>) -> String {
     on_off.map_or(String::new(), |OnOff { on, off }| format!(", on {} off {}", pause(on), pause(off)))
 }
 
-fn sent(Messaging { messages, sources, bulk, .. }: &Messaging) -> String {
+fn sent(Messaging { messages, sources, bulk, workload, .. }: &Messaging) -> String {
     let mut parts = Vec::new();
     if !messages.is_empty() {
         let total: Bytes = messages.iter().map(|message| message.size).sum();
@@ -503,6 +503,7 @@ fn sent(Messaging { messages, sources, bulk, .. }: &Messaging) -> String {
     for bulk in bulk {
         parts.push(format!("bulk data at {}", bulk.priority));
     }
+    parts.extend(workload.as_ref().map(|plugin| format!("messages of {}", plugin_text(plugin))));
     parts.join(", ")
 }
 

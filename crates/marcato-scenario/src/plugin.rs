@@ -1,4 +1,4 @@
-//! Plug-ins: congestion controls, queues and lane schedulers that another crate implements.
+//! Plug-ins: congestion controls, queues, lane schedulers and workloads that another crate implements.
 //!
 //! A scenario names a plug-in like a built-in kind. The reader knows its name and the names of its
 //! parameters from [`PluginNames`]. The simulator knows its implementation.
@@ -27,6 +27,8 @@ pub enum PluginKind {
     Queue,
     /// Lane scheduler of a QUIC session.
     Scheduler,
+    /// Source of messages of a flow.
+    Workload,
 }
 
 impl PluginKind {
@@ -36,6 +38,7 @@ impl PluginKind {
             Self::Congestion => "congestion control",
             Self::Queue => "queue",
             Self::Scheduler => "lane scheduler",
+            Self::Workload => "workload",
         }
     }
 
@@ -45,6 +48,7 @@ impl PluginKind {
             Self::Congestion => Box::new(<Congestion as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
             Self::Queue => Box::new(<Queue as Kinded<Transmitter>>::KINDS.iter().map(|(name, ..)| *name)),
             Self::Scheduler => Box::new(<Scheduler as Kinded<()>>::KINDS.iter().map(|(name, ..)| *name)),
+            Self::Workload => Box::new(std::iter::empty()),
         }
     }
 }

@@ -12,9 +12,10 @@ use crate::form::{
     table_of, tables,
 };
 use crate::keyed::{Form, Keyed as _, keyed, kinds, words};
-use crate::keys::{Keys, Word, check_name};
+use crate::keys::{Chosen, Keys, Kind, Word, check_name, chosen_of};
 use crate::limit::{MAX_LIST, MAX_SOURCES};
 use crate::pairs::{Pairs, array};
+use crate::plugin::{Plugin, PluginKind};
 
 /// Distribution of message and response sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -146,7 +147,7 @@ impl Single<()> for MessageName {
 
 /// Returns whether results use this name for a line that is not about one message.
 fn is_line_of_others(name: &str) -> bool {
-    name == "messages" || name.starts_with("source-") || name.starts_with("bulk-")
+    name == "messages" || ["source-", "bulk-", "messages-p"].iter().any(|one| name.starts_with(one))
 }
 
 /// Shortest message: 16 bytes at its start identify its sender and its release time.
@@ -375,6 +376,8 @@ pub struct Messaging {
     pub sources: Vec<Source>,
     /// Bulk data, which fills all remaining room.
     pub bulk: Vec<Bulk>,
+    /// Workload of another crate, which releases further messages.
+    pub workload: Option<Plugin>,
 }
 
 kinds! {
@@ -425,6 +428,8 @@ keyed! {
     "sources" => sources: tables::<Source>(MAX_SOURCES), or(Vec::new(); "none");
     /// [bulk data](#traffic): a priority, a table, or a list of them
     "bulk" => bulk: Bulks, or(Vec::new(); "none");
+    /// [workload of your own](#your-own-congestion-control-queue-scheduler-or-workload), which releases further messages
+    "workload" => workload: Workload, optional("none");
 }
 
 fn is_below_the_least_watermark(keys: &Keys<'_>, key: &'static str, chunk: &Bytes) {
@@ -434,9 +439,35 @@ fn is_below_the_least_watermark(keys: &Keys<'_>, key: &'static str, chunk: &Byte
 }
 
 fn something_is_sent(_: &Messaging, keys: &Keys<'_>, _: &()) {
-    if ["messages", "sources", "bulk"].iter().all(|key| keys.item(key).is_none()) {
+    if ["messages", "sources", "bulk", "workload"].iter().all(|key| keys.item(key).is_none()) {
         let problem = "this flow sends nothing: give it `messages`, `sources` or `bulk`";
         keys.faults.add(keys.here(), problem.to_owned());
+    }
+}
+
+/// Workload, which is always a plug-in.
+struct Workload;
+
+impl Single<()> for Workload {
+    type Value = Plugin;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Plugin> {
+        let item = keys.item(key)?;
+        if keys.faults.plugins().of(PluginKind::Workload).next().is_none() {
+            let problem = "no workload is registered, and none is built in: read the file in a program that \
+                           registers it, or give `messages` or `sources`";
+            keys.fault(key, problem);
+            return None;
+        }
+        let none: &[Kind<()>] = &[];
+        match chosen_of(key, item, none, Some(PluginKind::Workload), keys.faults)? {
+            Chosen::BuiltIn((), _) => None,
+            Chosen::Plugin(plugin) => Some(plugin),
+        }
+    }
+
+    fn toml(&self, plugin: &Plugin) -> String {
+        plugin.toml()
     }
 }
 

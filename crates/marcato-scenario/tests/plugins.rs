@@ -13,6 +13,7 @@ fn names() -> PluginNames {
     names.add(PluginKind::Congestion, "aimd", &["decrease", "note", "smooth"]).unwrap();
     names.add(PluginKind::Queue, "head-drop", &["limit"]).unwrap();
     names.add(PluginKind::Scheduler, "cheapest", &[]).unwrap();
+    names.add(PluginKind::Workload, "pages", &["images"]).unwrap();
     names
 }
 
@@ -84,6 +85,33 @@ fn a_scenario_with_plugins_reads_back_as_it_was_written() {
     let first = read(&scenario(queue, OWN[1], OWN[2], ""));
     let again = read(&first.experiment().to_toml());
     assert_eq!(again.experiment(), first.experiment());
+}
+
+/// Returns a scenario with a workload in a flow of this kind.
+fn with_workload(kind: &str, workload: &str) -> String {
+    scenario(OWN[0], "\"reno\"", "\"cwr\"", "").replace(
+        "kind = \"quic\"\nfrom = \"client\"\nto = \"server\"\nscheduler = \"cwr\"\nbulk = \"p4\"",
+        &format!("kind = \"{kind}\"\nfrom = \"client\"\nto = \"server\"\nworkload = {workload}"),
+    )
+}
+
+#[test]
+fn a_workload_is_what_a_flow_sends() {
+    for kind in ["messages", "quic"] {
+        let read = read(&with_workload(kind, r#"{ kind = "pages", images = 6 }"#));
+        let experiment = read.experiment();
+        assert!(experiment.plugins().contains(&(PluginKind::Workload, "pages")) && experiment.is_random());
+        assert_eq!(self::read(&experiment.to_toml()).experiment(), experiment);
+        let text = explain(&read);
+        assert!(text.contains(": messages of pages (images 6)"), "{text}");
+    }
+    let (.., problem) = first(&with_workload("messages", r#""page""#));
+    assert_eq!(problem, "`page` is not a kind of workload: did you mean `pages`?");
+    let (.., problem) = first(&with_workload("quic", r#"{ kind = "pages", pictures = 6 }"#));
+    assert!(problem.starts_with("`pictures` is not a key of the workload pages: "), "{problem}");
+    let error = Scenario::parse("own.toml", &with_workload("messages", r#""pages""#)).unwrap_err();
+    let all: Vec<&str> = error.faults().iter().map(|fault| fault.problem.as_str()).collect();
+    assert!(all.iter().any(|problem| problem.starts_with("no workload is registered")), "{all:?}");
 }
 
 #[test]

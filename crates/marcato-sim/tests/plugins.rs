@@ -1,13 +1,17 @@
-//! Congestion controls, queues and lane schedulers of other crates. Each example is one, and runs
-//! here too.
+//! Congestion controls, queues, lane schedulers and workloads of other crates. Each example is one,
+//! and runs here too.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::sync::{Arc, Mutex};
+
 use marcato_scenario::Reader;
-use marcato_scenario::plugin::PluginNameError;
-use marcato_sim::scenario::{BuildError, Plugins, Traces, build, build_with};
+use marcato_scenario::plugin::{Parameters, PluginNameError};
+use marcato_sim::scenario::{
+    BuildError, FlowOutcome, PluginError, Plugins, Release, Traces, Workload, build, build_with,
+};
 use marcato_sim::tcp::congestion::CongestionFactory;
 use marcato_sim::{Bulk, LinkConfig, Network, Side, TcpConfig, TcpFlow};
-use marcato_units::{Duration, Rate, Seed, Time};
+use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Stream, Time};
 
 #[allow(dead_code, reason = "main() prints what the test checks")]
 #[path = "../examples/own_congestion_control.rs"]
@@ -18,6 +22,9 @@ mod own_lane_scheduler;
 #[allow(dead_code, reason = "main() prints what the test checks")]
 #[path = "../examples/own_queue.rs"]
 mod own_queue;
+#[allow(dead_code, reason = "main() prints what the test checks")]
+#[path = "../examples/own_workload.rs"]
+mod own_workload;
 
 #[test]
 fn an_own_congestion_control_runs_from_a_scenario_file() {
@@ -54,6 +61,141 @@ fn an_own_lane_scheduler_sends_on_the_lane_it_names() {
     };
     assert!(share(built_in) < 0.5, "{}", share(built_in));
     assert!(share(own) > 0.95, "{}", share(own));
+}
+
+#[test]
+fn an_own_workload_shows_what_order_does_for_its_documents() {
+    let runs = own_workload::compare().unwrap();
+    let [(first, queue), (second, conducted)] = &runs[..] else { panic!("{runs:?}") };
+    assert_eq!([first.as_str(), second.as_str()], ["fifo", "conductor"]);
+    let names = |flow: &FlowOutcome| flow.times.iter().map(|times| times.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(queue), names(conducted)), (vec![P0.to_owned(), P3.to_owned()], names(queue)));
+    // Both get the same messages: six images for each document, as far as the run goes.
+    let released = |flow: &FlowOutcome| [flow.times[0].released, flow.times[1].released];
+    let [documents, images] = released(queue);
+    assert_eq!(released(conducted), [documents, images]);
+    assert!(
+        documents > 50 && images <= 6 * documents && images > 6 * (documents - 1),
+        "{documents} {images}"
+    );
+    let mean = |flow: &FlowOutcome| flow.times[0].done.iter().sum::<f64>() / documents as f64;
+    assert!(mean(conducted) < 0.5 * mean(queue), "{} {}", mean(conducted), mean(queue));
+}
+
+/// Groups of messages in results.
+const P0: &str = "messages-p0";
+const P3: &str = "messages-p3";
+
+/// Workload that releases equal messages at equal gaps.
+#[derive(Debug)]
+struct Ticks {
+    gap: Duration,
+    size: Bytes,
+    /// Number of messages that are yet to be released.
+    left: u64,
+    /// Times that it was told.
+    told: Arc<Mutex<Vec<Time>>>,
+}
+
+impl Workload for Ticks {
+    fn next(&mut self, now: Time, _random: &mut Stream) -> Option<Release> {
+        self.told.lock().unwrap().push(now);
+        self.left = self.left.checked_sub(1)?;
+        Some(Release::new(self.gap, self.size, Priority::P0))
+    }
+}
+
+/// Runs a flow with this workload, which begins after a second.
+fn ticking(kind: &str, keys: &str, numbers: [u64; 3]) -> (Result<FlowOutcome, String>, Vec<Time>) {
+    ticking_after(0, kind, keys, numbers)
+}
+
+/// Runs a flow with this workload, with a warm-up in seconds.
+fn ticking_after(
+    warm_up: u64,
+    kind: &str,
+    keys: &str,
+    [gap, size, left]: [u64; 3],
+) -> (Result<FlowOutcome, String>, Vec<Time>) {
+    let told: Arc<Mutex<Vec<Time>>> = Arc::default();
+    let make = {
+        let told = Arc::clone(&told);
+        move |_: &Parameters| -> Result<Box<dyn Workload>, PluginError> {
+            let (gap, size) = (Duration::from_millis(gap), Bytes::new(size));
+            Ok(Box::new(Ticks { gap, size, left, told: Arc::clone(&told) }))
+        }
+    };
+    let plugins = Plugins::new().workload("ticks", &[], make).unwrap();
+    let text = format!(
+        r#"name = "own"
+           duration = "5 s"
+           warm-up = "{warm_up} s"
+           nodes = ["client", "server"]
+           link = [{{ between = ["client", "server"], rate = "10 Mbit/s", delay = "5 ms" }}]
+           flow = [{{ name = "own", kind = "{kind}", from = "client", to = "server", start = "1 s", workload = "ticks"{keys} }}]"#
+    );
+    let scenario = Reader::new().plugins(plugins.names()).parse("own.toml", &text).unwrap();
+    let run = || -> Result<FlowOutcome, Box<dyn std::error::Error>> {
+        let world = build_with(scenario.experiment(), &Traces::new(), &plugins)?;
+        Ok(world.run(&mut |_: Time| ())?.flows[0].clone())
+    };
+    let outcome = run().map_err(|error| error.to_string());
+    let told = told.lock().unwrap().clone();
+    (outcome, told)
+}
+
+#[test]
+fn a_workload_releases_until_the_flow_stops() {
+    for kind in ["messages", "quic"] {
+        let (outcome, told) = ticking(kind, "", [100, 1000, 1_000_000]);
+        let times = &outcome.unwrap().times[0];
+        // The fortieth is due at the end of the run.
+        assert_eq!((times.name.as_str(), times.released), (P0, 39), "{kind}");
+        let due: Vec<Time> = (0..40).map(|number| Time::from_millis(1000 + 100 * number)).collect();
+        assert_eq!(told, due, "{kind}");
+        let (outcome, _) = ticking(kind, ", stop = \"2 s\"", [100, 1000, 1_000_000]);
+        assert_eq!(outcome.unwrap().times[0].released, 9, "{kind}");
+        let (outcome, told) = ticking(kind, "", [100, 1000, 7]);
+        assert_eq!((outcome.unwrap().times[0].released, told.len()), (7, 8), "{kind}");
+    }
+}
+
+#[test]
+fn messages_of_a_workload_count_from_the_end_of_the_warm_up() {
+    for kind in ["messages", "quic"] {
+        let named =
+            ", messages = [{ name = \"one\", after = \"250 ms\", size = \"1 kB\", priority = \"p1\" }]";
+        let (outcome, _) = ticking_after(2, kind, named, [100, 1000, 1_000_000]);
+        let times = outcome.unwrap().times;
+        // Those of 2.0 to 4.9 s. One with a name always counts.
+        assert_eq!((times[0].released, times[1].released), (30, 1), "{kind}");
+    }
+}
+
+#[test]
+fn messages_of_a_file_and_of_a_workload_are_sent_in_order_of_time() {
+    let named = ", messages = [{ name = \"one\", after = \"250 ms\", size = \"1 kB\", priority = \"p1\" }]";
+    for kind in ["messages", "quic"] {
+        let (outcome, _) = ticking(kind, named, [100, 1000, 5]);
+        let times = outcome.unwrap().times;
+        assert_eq!([times[0].name.as_str(), times[1].name.as_str()], [P0, "one"]);
+        assert_eq!(times[1].alone.map(|alone| alone.released), Some(Time::from_millis(1250)), "{kind}");
+        // Nothing waits for anything else, so all take the same time.
+        assert_eq!(times[0].done.len(), 5);
+        assert!(times[0].done.iter().all(|done| (5.0..20.0).contains(done)), "{:?}", times[0].done);
+    }
+}
+
+#[test]
+fn a_workload_that_cannot_be_sent_is_an_error_of_the_flow() {
+    let error = |numbers| ticking("messages", "", numbers).0.unwrap_err();
+    assert_eq!(
+        error([100, 15, 1]),
+        "the workload `ticks` of the flow `own`: a message has at least 16 B, not 15 B"
+    );
+    let endless = "the workload `ticks` of the flow `own`: it releases more than 1000000 messages: let it release fewer";
+    assert_eq!(error([0, 16, u64::MAX]), endless);
+    assert!(ticking("messages", "", [0, 16, 1000]).0.is_ok());
 }
 
 /// A scenario with a TCP flow, a queue and a session.

@@ -543,6 +543,7 @@ fn messages(feeder: Feeder, size: u64) -> FlowKind {
             }],
             sources: vec![source(size)],
             bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(100) }],
+            workload: None,
         },
     }))
 }
@@ -665,6 +666,7 @@ fn session(paths: Vec<Path>) -> Quic {
             messages: vec![],
             sources: vec![],
             bulk: vec![Bulk { priority: Priority::P4, size: Bytes::kb(1_000) }],
+            workload: None,
         },
         pacing: Pacing::Off,
         growth: Growth::Acknowledged,

@@ -9,7 +9,7 @@ use marcato_quic::Secrets;
 use marcato_scenario::Experiment;
 use marcato_scenario::link;
 use marcato_scenario::queue::{Queue, Strict};
-use marcato_units::{Duration, Seed, Stream};
+use marcato_units::{Duration, Seed, Stream, Time};
 
 use super::convert::Transmitter;
 use super::error::BuildError;
@@ -102,7 +102,8 @@ fn furnish<F: Advance>(
             let [from, to] = flow.ends_of(number);
             let ends = [end(from)?, end(to)?];
             let start = flow.start_of(number) + later(experiment.seed, &name, flow.start_jitter);
-            let instance = Instance { flow, name, start, ends, spec, paths, secrets: captured, plugins };
+            let end = Time::ZERO + experiment.duration;
+            let instance = Instance { flow, name, start, end, ends, spec, paths, secrets: captured, plugins };
             flows.push(instance.add(&mut net, experiment.seed)?);
         }
     }

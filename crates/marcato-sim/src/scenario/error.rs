@@ -71,6 +71,16 @@ pub enum BuildError {
         /// Error of the constructor.
         source: PluginError,
     },
+    /// A workload releases what no flow can send.
+    #[error("the workload `{workload}` of the flow `{flow}`: {problem}")]
+    Workload {
+        /// Flow.
+        flow: String,
+        /// Name of the workload.
+        workload: String,
+        /// Problem and remedy.
+        problem: String,
+    },
     /// The network refuses a flow.
     #[error("the flow `{flow}`: {source}")]
     Flow {

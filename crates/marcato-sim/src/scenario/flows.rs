@@ -1,10 +1,10 @@
 //! Flows of a world, and the values measured of them.
 
 use marcato_quic::Secrets;
-use marcato_scenario::flow::{Feeder, FlowKind, Listed, PacketArrivals, Payload};
+use marcato_scenario::flow::{Feeder, FlowKind, Listed, Messages, PacketArrivals, Payload};
 use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
-use marcato_scenario::traffic::{Arrivals, OnOff};
+use marcato_scenario::traffic::{Arrivals, Messaging, OnOff};
 use marcato_sched::coupled::{Counters, Mode};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
@@ -14,7 +14,7 @@ use super::messenger::Messenger;
 use super::outcome::{Alone, Completion, FlowOutcome, LowLayerOutcome, Timed, Times};
 use super::plugins::Plugins;
 use super::quic::Look;
-use super::{convert, quic};
+use super::{convert, quic, workload};
 use crate::{
     App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId, NodeId,
     PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
@@ -204,6 +204,8 @@ pub(super) struct Instance<'a> {
     pub(super) flow: &'a marcato_scenario::flow::Flow,
     pub(super) name: String,
     pub(super) start: Time,
+    /// End of the run.
+    pub(super) end: Time,
     pub(super) ends: [NodeId; 2],
     /// Paths of a QUIC flow. `paths` has the ends of each.
     pub(super) spec: Vec<Path>,
@@ -216,7 +218,7 @@ pub(super) struct Instance<'a> {
 impl Instance<'_> {
     /// Adds the instance to the network.
     pub(super) fn add(self, net: &mut dyn Fabric, seed: Seed) -> Result<Tracked, BuildError> {
-        let Self { flow, name, start, ends: [from, to], spec: ways, paths, secrets, plugins } = self;
+        let Self { flow, name, start, end, ends: [from, to], spec: ways, paths, secrets, plugins } = self;
         let stop = flow.stop.unwrap_or(Time::MAX);
         let distributed = |source| BuildError::Distribution { flow: name.clone(), source };
         let refused = |source: FlowError| BuildError::Flow { flow: name.clone(), source };
@@ -231,6 +233,10 @@ impl Instance<'_> {
                 server_app: server,
                 layer: flow.layer,
             })
+        };
+        let released = |messaging: &Messaging| {
+            let random = seed.stream(&format!("messages/{name}/workload"));
+            workload::released(&name, messaging, plugins, [start, stop.min(end)], random)
         };
         let what = match &flow.kind {
             FlowKind::Tcp(tcp) => {
@@ -317,7 +323,8 @@ impl Instance<'_> {
                 What::Udp(net.udp(flow).map_err(refused)?)
             }
             FlowKind::Messages(messages) => {
-                let app = Messenger::new(&name, messages, stop, seed)
+                let messages = Messages { messaging: released(&messages.messaging)?, ..(**messages).clone() };
+                let app = Messenger::new(&name, &messages, stop, seed)
                     .map_err(|source| BuildError::Debt { flow: name.clone(), source })?;
                 let mut flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default())?;
                 if messages.feeder == Feeder::Conductor {
@@ -331,9 +338,10 @@ impl Instance<'_> {
                 let route = |(&[from, to], layer): (&[NodeId; 2], Layer)| Route::new(from, to).layer(layer);
                 let layers = ways.iter().map(|path| path.layer);
                 let routes = paths.iter().zip(layers).map(route).collect();
-                let flow = quic::add(net, &name, spec, routes, [start, stop], secrets, plugins)?;
+                let spec = Box::new(Quic { messaging: released(&spec.messaging)?, ..(**spec).clone() });
+                let flow = quic::add(net, &name, &spec, routes, [start, stop], secrets, plugins)?;
                 let lanes = ways.iter().map(|path| format!("{}>{}", path.from, path.to)).collect();
-                What::Quic { flow, spec: spec.clone(), lanes }
+                What::Quic { flow, spec, lanes }
             }
         };
         Ok(Tracked {

@@ -309,7 +309,7 @@ impl Messenger {
             let one = Completion::of(released.size, released.at, done);
             group.judge(Completion { is_refused: released.refused, ..one }, timed);
         }
-        all.extend(Times::of_singles(&self.messages.messaging.messages, &singles, timed));
+        all.extend(Times::of_singles(&self.messages.messaging, &singles, from, timed));
         all.extend(bulk);
         all
     }

@@ -73,6 +73,7 @@ mod plugins;
 mod quic;
 mod sampler;
 mod warning;
+mod workload;
 mod world;
 
 use std::collections::BTreeMap;
@@ -87,6 +88,7 @@ pub use outcome::{
 };
 pub use plugins::{PluginError, Plugins, QueueSite};
 pub use warning::Warning;
+pub use workload::{MAX_RELEASES, Release, Workload};
 pub use world::{Watcher, World};
 
 /// Traces that links follow, by the path in the experiment

@@ -5,7 +5,7 @@ use std::ops::Sub;
 pub use marcato_link::Waiting;
 use marcato_queue::FlowReport;
 use marcato_scenario::record::Series;
-use marcato_scenario::traffic::Message;
+use marcato_scenario::traffic::Messaging;
 use marcato_sched::coupled::Counters;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
@@ -143,7 +143,7 @@ pub struct Alone {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Times {
     /// Kind: `transfer`, `response`, `source-1`, `messages`, `bulk-1` and so on, or the name of a
-    /// message.
+    /// message. With a workload there is `messages-p0` and so on instead of `messages`.
     pub name: String,
     /// Priority.
     pub priority: Option<Priority>,
@@ -222,12 +222,26 @@ impl Times {
     }
 
     /// Returns the completion times of single messages: one group for those without a name, if
-    /// there are any, and one for each with a name. `singles` are the states of those of `messages`
+    /// there are any, and one for each with a name. `singles` are the states of those of `messaging`
     /// that were released so far, in the same order.
-    pub(super) fn of_singles(messages: &[Message], singles: &[Single], timed: &mut Timed<'_>) -> Vec<Self> {
-        let mut unnamed = Self::empty("messages".into(), None);
+    ///
+    /// With a workload there is a group for each priority of those without a name. As of a source,
+    /// only messages released from `from` on count there.
+    pub(super) fn of_singles(
+        messaging: &Messaging,
+        singles: &[Single],
+        from: Time,
+        timed: &mut Timed<'_>,
+    ) -> Vec<Self> {
+        let has_workload = messaging.workload.is_some();
+        let mut unnamed = match has_workload {
+            false => vec![Self::empty("messages".into(), None)],
+            true => Priority::ALL
+                .map(|level| Self::empty(format!("messages-p{}", level.index()), Some(level)))
+                .to_vec(),
+        };
         let mut named = Vec::new();
-        for (place, message) in messages.iter().enumerate() {
+        for (place, message) in messaging.messages.iter().enumerate() {
             let single = singles.get(place);
             let mut judge = |times: &mut Self| {
                 if let Some(&Single { at, is_refused, done }) = single {
@@ -237,7 +251,11 @@ impl Times {
                 }
             };
             let Some(name) = &message.name else {
-                judge(&mut unnamed);
+                if !has_workload {
+                    judge(&mut unnamed[0]);
+                } else if single.is_some_and(|single| single.at >= from) {
+                    judge(&mut unnamed[message.priority.index()]);
+                }
                 continue;
             };
             let mut own = Self::empty(name.clone(), Some(message.priority));
@@ -248,8 +266,7 @@ impl Times {
             judge(&mut own);
             named.push(own);
         }
-        let unnamed = (unnamed.released > 0).then_some(unnamed);
-        unnamed.into_iter().chain(named).collect()
+        unnamed.into_iter().filter(|times| times.released > 0).chain(named).collect()
     }
 
     /// Returns the samples of the completion time, in ms. Incomplete ones count as infinite if they

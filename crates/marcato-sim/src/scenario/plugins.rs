@@ -10,6 +10,7 @@ use marcato_scenario::plugin::{Parameters, Plugin, PluginKind, PluginNameError, 
 use marcato_units::{Bytes, Rate, Stream};
 
 use super::error::BuildError;
+use super::workload::Workload;
 use crate::{CongestionFactory, Packet};
 
 /// Error that the constructor of a plug-in returns, usually for a wrong parameter.
@@ -38,8 +39,8 @@ impl QueueSite {
     }
 }
 
-/// Congestion controls, queues and lane schedulers of other crates, by the names that scenarios
-/// use.
+/// Congestion controls, queues, lane schedulers and workloads of other crates, by the names that
+/// scenarios use.
 ///
 /// Each is registered with the names of its parameters and a constructor, which gets the values
 /// that the scenario gives. The reader of the scenario takes the [names](Self::names), and
@@ -84,6 +85,7 @@ pub struct Plugins {
     congestions: Constructors<CongestionFactory, ()>,
     queues: Constructors<Box<dyn Discipline<Packet> + Send>, QueueSite>,
     schedulers: Constructors<SchedulerFactory, ()>,
+    workloads: Constructors<Box<dyn Workload>, ()>,
 }
 
 impl Plugins {
@@ -145,6 +147,21 @@ impl Plugins {
         Ok(self)
     }
 
+    /// Adds a workload of flows with messages. `make` is called for each instance of a flow.
+    ///
+    /// # Errors
+    /// As [`congestion`](Self::congestion).
+    pub fn workload(
+        mut self,
+        name: &str,
+        parameters: &[&str],
+        make: impl Fn(&Parameters) -> Result<Box<dyn Workload>, PluginError> + Send + Sync + 'static,
+    ) -> Result<Self, PluginNameError> {
+        self.names.add(PluginKind::Workload, name, parameters)?;
+        self.workloads.insert(name.to_owned(), Arc::new(move |parameters, ()| make(parameters)));
+        Ok(self)
+    }
+
     /// Makes the congestion control of a flow.
     pub(super) fn make_congestion(
         &self,
@@ -167,6 +184,11 @@ impl Plugins {
     /// Makes the lane scheduler of a flow.
     pub(super) fn make_scheduler(&self, flow: &str, plugin: &Plugin) -> Result<SchedulerFactory, BuildError> {
         make(&self.schedulers, PluginKind::Scheduler, plugin, (), || format!("flow `{flow}`"))
+    }
+
+    /// Makes the workload of a flow.
+    pub(super) fn make_workload(&self, flow: &str, plugin: &Plugin) -> Result<Box<dyn Workload>, BuildError> {
+        make(&self.workloads, PluginKind::Workload, plugin, (), || format!("flow `{flow}`"))
     }
 }
 

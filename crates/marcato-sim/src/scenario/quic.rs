@@ -275,7 +275,7 @@ impl<'a> Look<'a> {
             done: done.get(&(talker.group, sequence)).copied(),
         };
         let singles: Vec<Single> = (0..).zip(&talker.handed).map(single).collect();
-        all.extend(Times::of_singles(&quic.messaging.messages, &singles, timed));
+        all.extend(Times::of_singles(&quic.messaging, &singles, from, timed));
         all
     }
 
