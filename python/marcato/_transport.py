@@ -27,6 +27,9 @@ PathLike = Union[str, "os.PathLike[str]"]
 #: Content of a message. Only ``bytes`` is passed on without a copy in Python.
 Data = Union[bytes, bytearray, memoryview]
 
+#: Level of a message: ``"P0"`` (what the user waits for) to ``"P4"`` (background), or 0 to 4.
+Priority = Union[str, int]
+
 #: Span of time with its unit, such as ``"50 ms"``.
 Span = Union[str, timedelta]
 
@@ -44,6 +47,10 @@ def _bytes(data: Data) -> bytes:
     except TypeError:
         kind = type(data).__name__
         raise TypeError(f"a message is bytes, bytearray or memoryview, not {kind}: encode text first") from None
+
+
+def _level(priority: Priority) -> str:
+    return priority if isinstance(priority, str) else f"P{priority}"
 
 
 def _lifetime_ns(span: Optional[Span]) -> Optional[int]:
@@ -341,12 +348,12 @@ class Sent:
         """
         self._native.cancel()
 
-    def reprioritise(self, priority: str) -> None:
+    def reprioritise(self, priority: Priority) -> None:
         """Moves the queued rest of the message to another level.
 
         Parameters
         ----------
-        priority : str
+        priority : str or int
             ``"P0"`` to ``"P4"``.
 
         Raises
@@ -354,7 +361,7 @@ class Sent:
         ChangeError
             If all of it has left the queue, or the level is being discarded.
         """
-        self._native.reprioritise(priority)
+        self._native.reprioritise(_level(priority))
 
 
 class Request:
@@ -379,7 +386,7 @@ class Request:
         """Level of the request, ``"P0"`` to ``"P4"``."""
         return self.message.priority
 
-    async def reply(self, data: Data, priority: Optional[str] = None, lifetime: Optional[Span] = None) -> Sent:
+    async def reply(self, data: Data, priority: Optional[Priority] = None, lifetime: Optional[Span] = None) -> Sent:
         """Queues the reply as soon as there is room for it.
 
         A request is answered once. If this is cancelled before there is room, there is no reply.
@@ -388,7 +395,7 @@ class Request:
         ----------
         data : bytes, bytearray or memoryview
             Content.
-        priority : str, optional
+        priority : str or int, optional
             Level of the reply; that of the request if not given.
         lifetime : str or timedelta, optional
             As for `Connection.send`.
@@ -398,7 +405,8 @@ class Request:
         SendError
             If the peer wants no reply any more, or the request has been answered.
         """
-        properties = (priority or self.priority, _lifetime_ns(lifetime), False, False, False)
+        level = self.priority if priority is None else _level(priority)
+        properties = (level, _lifetime_ns(lifetime), False, False, False)
         return Sent(await result(self._native.reply(_bytes(data), properties)))
 
     def decline(self) -> None:
@@ -446,9 +454,9 @@ class MessageWriter:
         """Cancels the message. If part of it has left, the receiver is informed."""
         self._native.cancel()
 
-    def reprioritise(self, priority: str) -> None:
+    def reprioritise(self, priority: Priority) -> None:
         """Moves the queued rest of the message, and later pieces, to another level."""
-        self._native.reprioritise(priority)
+        self._native.reprioritise(_level(priority))
 
     async def __aenter__(self) -> Self:
         return self
@@ -507,7 +515,7 @@ class Connection:
     async def send(
         self,
         data: Data,
-        priority: str = "P2",
+        priority: Priority = "P2",
         lifetime: Optional[Span] = None,
         unreliable: bool = False,
         receipt: bool = False,
@@ -522,8 +530,8 @@ class Connection:
         ----------
         data : bytes, bytearray or memoryview
             Content, which may be empty.
-        priority : str
-            ``"P0"`` (what the user waits for) to ``"P4"`` (background).
+        priority : str or int
+            ``"P0"`` (what the user waits for) to ``"P4"`` (background), or 0 to 4.
         lifetime : str or timedelta, optional
             Span for which it is worth sending, such as ``"50 ms"``; always if not given.
         unreliable : bool
@@ -546,7 +554,7 @@ class Connection:
         ConnectionClosed
             If the connection has ended or is closing.
         """
-        properties = (priority, _lifetime_ns(lifetime), unreliable, receipt, partial_ok)
+        properties = (_level(priority), _lifetime_ns(lifetime), unreliable, receipt, partial_ok)
         return Sent(await result(self._native.send(_bytes(data), properties)))
 
     async def receive(self) -> Message:
@@ -571,7 +579,7 @@ class Connection:
                 raise StopAsyncIteration from None
             raise
 
-    async def request(self, data: Data, priority: str = "P2", lifetime: Optional[Span] = None) -> Message:
+    async def request(self, data: Data, priority: Priority = "P2", lifetime: Optional[Span] = None) -> Message:
         """Sends a request, and waits for the reply.
 
         If it is cancelled, the request is withdrawn, and the peer learns of it.
@@ -580,7 +588,7 @@ class Connection:
         ----------
         data : bytes, bytearray or memoryview
             Content.
-        priority : str
+        priority : str or int
             ``"P0"`` to ``"P4"``. The reply has a priority of its own.
         lifetime : str or timedelta, optional
             As for `send`.
@@ -592,7 +600,7 @@ class Connection:
         SendError, DeliveryError, ConnectionClosed
             If the request cannot be sent or delivered.
         """
-        properties = (priority, _lifetime_ns(lifetime), False, False, False)
+        properties = (_level(priority), _lifetime_ns(lifetime), False, False, False)
         reply: Message = await result(self._native.request(_bytes(data), properties))
         return reply
 
@@ -623,7 +631,7 @@ class Connection:
                 raise
             yield request
 
-    def stream(self, priority: str = "P2", receipt: bool = False) -> MessageWriter:
+    def stream(self, priority: Priority = "P2", receipt: bool = False) -> MessageWriter:
         """Begins a message that is sent piece by piece. Up to 128 KiB wait until it is finished.
 
         A receiver with ``long_messages="stream"`` reads it while it arrives, if it is longer than the
@@ -631,7 +639,7 @@ class Connection:
 
         Parameters
         ----------
-        priority : str
+        priority : str or int
             ``"P0"`` to ``"P4"``.
         receipt : bool
             As for `send`.
@@ -641,7 +649,7 @@ class Connection:
         ConnectionClosed
             If the connection has ended or is closing.
         """
-        return MessageWriter(self._native.stream(priority, receipt))
+        return MessageWriter(self._native.stream(_level(priority), receipt))
 
     async def accept_stream(self) -> MessageReader:
         """Waits for the next long message that begins to arrive; needs ``long_messages="stream"``.
@@ -706,15 +714,15 @@ class Connection:
         end: ConnectionClosed = await result(self._native.closed())
         return end
 
-    def discard_less_urgent_than(self, threshold: str) -> None:
+    def discard_less_urgent_than(self, threshold: Priority) -> None:
         """Refuses messages less urgent than a level from now on, and drops those queued.
 
         Parameters
         ----------
-        threshold : str
+        threshold : str or int
             Least urgent level that is accepted; ``"P4"`` accepts all again.
         """
-        self._native.discard_less_urgent_than(threshold)
+        self._native.discard_less_urgent_than(_level(threshold))
 
     def add_lane(self, remote: str, local: Optional[str] = None, layer: str = "high", backup: bool = False) -> None:
         """Adds a lane of a QUIC connection, at a client.

@@ -45,7 +45,11 @@ pub(crate) fn closed(py: Python<'_>, closed: &Closed) -> PyErr {
         Closed::Finished => ("finished", &none),
         _ => ("lost", &none),
     };
-    exception(py, "ConnectionClosed", (closed.to_string(), kind, given.code, given.text.as_str()))
+    let text = match closed {
+        Closed::Finished => format!("{closed}: close the connection, or go on sending"),
+        end => format!("{end}: connect again"),
+    };
+    exception(py, "ConnectionClosed", (text, kind, given.code, given.text.as_str()))
 }
 
 /// Returns the exception for a connection that could not be established.
