@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::cmp::Ordering;
-use core::mem;
 
 use crate::order::StreamId;
 
@@ -63,7 +62,7 @@ impl<V> StreamMap<V> {
     #[inline]
     pub fn insert(&mut self, stream: StreamId, value: V) -> Option<V> {
         let before = match self.find(stream) {
-            Ok(at) => mem::replace(&mut self.entries[at].1, Some(value)),
+            Ok(at) => self.entries[at].1.replace(value),
             Err(at) if at == self.entries.len() => {
                 self.entries.push((stream, Some(value)));
                 None
@@ -80,8 +79,14 @@ impl<V> StreamMap<V> {
     /// Removes a stream, and returns its value.
     #[inline]
     pub fn remove(&mut self, stream: StreamId) -> Option<V> {
+        self.remove_if(stream, |_| true)
+    }
+
+    /// Removes a stream if its value fulfils a condition, and returns the value.
+    #[inline]
+    pub fn remove_if(&mut self, stream: StreamId, condition: impl FnOnce(&V) -> bool) -> Option<V> {
         let at = self.find(stream).ok()?;
-        let value = self.entries[at].1.take()?;
+        let value = self.entries[at].1.take_if(|value| condition(value))?;
         self.len -= 1;
         // Removals pay for compaction: at least half as many came before it as there are entries to look at.
         if self.entries.len() > 2 * self.len + SPARE {
@@ -146,7 +151,13 @@ mod tests {
                 match op {
                     0 | 1 => prop_assert_eq!(map.insert(stream, number), model.insert(stream, number)),
                     2 => prop_assert_eq!(map.pop_first(), model.pop_first()),
-                    _ => prop_assert_eq!(map.remove(stream), model.remove(&stream)),
+                    3 => prop_assert_eq!(map.remove(stream), model.remove(&stream)),
+                    _ => {
+                        let is_even = |value: &usize| value.is_multiple_of(2);
+                        let removed = model.get(&stream).copied().filter(is_even);
+                        removed.inspect(|_| _ = model.remove(&stream));
+                        prop_assert_eq!(map.remove_if(stream, is_even), removed);
+                    }
                 }
                 prop_assert_eq!(map.get(stream), model.get(&stream));
                 prop_assert_eq!(map.contains(stream), model.contains_key(&stream));

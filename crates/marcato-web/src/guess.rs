@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use marcato_sched::exchange::{Parameters, Urgency};
 use marcato_units::Bytes;
+use memchr::{memchr, memchr2, memrchr2};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -175,8 +176,8 @@ impl GuessTable {
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
-        let slash = value.iter().position(|byte| *byte == b'/')?;
-        let end = value[slash..].iter().position(|byte| *byte == b';').map_or(value.len(), |at| slash + at);
+        let slash = memchr(b'/', value)?;
+        let end = memchr(b';', &value[slash..]).map_or(value.len(), |at| slash + at);
         let family = || self.families.get(value[..slash].trim_ascii_start());
         self.types.get(value[..end].trim_ascii()).or_else(family)
     }
@@ -365,18 +366,14 @@ fn parameters(key: &str, value: String) -> Result<Option<Parameters>, TableError
 
 /// First word of a value, without its parameters.
 fn token(value: &[u8]) -> &[u8] {
-    // Most values have no parameters. That is found out several bytes at a time.
-    if !value.contains(&b';') {
-        return value.trim_ascii();
-    }
-    value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii()
+    value[..memchr(b';', value).unwrap_or(value.len())].trim_ascii()
 }
 
 /// Extension of the last segment of a path.
 fn extension(path: &str) -> Option<&[u8]> {
     let path = path.as_bytes();
-    let path = &path[..path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
-    let at = path.iter().rposition(|byte| matches!(byte, b'.' | b'/'))?;
+    let path = &path[..memchr2(b'?', b'#', path).unwrap_or(path.len())];
+    let at = memrchr2(b'.', b'/', path)?;
     let is_of_segment = path[at] == b'.' && path[..at].contains(&b'/');
     is_of_segment.then(|| &path[at + 1..])
 }

@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(latest(200.0, &[], 3, 3), 200.0);
         // Acknowledgements of two segments each.
         assert_eq!(
-            [1, 3].map(|acks| latest(200.0, &vec![100.0; acks], 2 * acks as u64, acks as u32)),
+            [1u8, 3].map(|acks| latest(200.0, &vec![100.0; acks.into()], 2 * u64::from(acks), acks.into())),
             [100.0; 2]
         );
     }

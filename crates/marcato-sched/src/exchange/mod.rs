@@ -92,7 +92,7 @@ use crate::conductor::Debt;
 use crate::ledger::{Ledger, Levels};
 use crate::order::StreamId;
 use ready::{Group, Ready, Slot};
-use table::Table;
+use table::{Record, Table};
 
 /// State needed to replay the latest grant with fewer bytes.
 #[derive(Clone, Copy, Debug)]
@@ -303,7 +303,20 @@ impl Exchange {
     /// # Errors
     /// If the stream has no open response.
     pub fn close(&mut self, stream: StreamId) -> Result<Closed, CloseError> {
-        let slot = self.table.remove(stream).ok_or(CloseError::Unknown)?;
+        let slot = self.table.remove_if(stream, |_| true).ok_or(CloseError::Unknown)?;
+        Ok(self.end(slot))
+    }
+
+    /// Closes a response of which everything has been granted and [sent](Self::sent). Returns `None` if
+    /// something is left, or the stream has no open response.
+    pub fn close_sent(&mut self, stream: StreamId) -> Option<Closed> {
+        let is_sent = |record: &Record| record.ended && record.outstanding.is_zero();
+        let slot = self.table.remove_if(stream, is_sent)?;
+        Some(self.end(slot))
+    }
+
+    /// Ends the response in `slot`, which its stream has left.
+    fn end(&mut self, slot: Slot) -> Closed {
         if self.latest.is_some_and(|latest| latest.slot == slot) {
             self.latest = None;
         }
@@ -321,7 +334,7 @@ impl Exchange {
         self.outstanding -= closed.returned;
         self.counters.dropped += closed.dropped;
         self.counters.closed += 1;
-        Ok(closed)
+        closed
     }
 
     /// Puts the response in `slot` where its state belongs, after any change of it.

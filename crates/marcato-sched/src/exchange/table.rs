@@ -119,9 +119,15 @@ impl Table {
         free.is_none()
     }
 
-    /// Removes a stream, and returns its slot, which is [free](Self::free) later; `None` if it has no open response.
-    pub(super) fn remove(&mut self, stream: StreamId) -> Option<Slot> {
-        self.slots.remove(stream)
+    /// Removes a stream whose record fulfils a condition, and returns its slot, which is [free](Self::free)
+    /// later; `None` if it has no open response, or another one.
+    pub(super) fn remove_if(
+        &mut self,
+        stream: StreamId,
+        condition: impl FnOnce(&Record) -> bool,
+    ) -> Option<Slot> {
+        let Self { slots, records, .. } = self;
+        slots.remove_if(stream, |slot| condition(&records[*slot as usize]))
     }
 
     /// Frees the slot of a stream that was removed.

@@ -574,21 +574,28 @@ where
     fn close_ended(&mut self) {
         let mut ending = std::mem::take(&mut self.ending);
         ending.retain(|id| {
-            let response = self.books.accounts().exchange.response(*id);
-            let is_over = response.is_none_or(|response| response.outstanding.is_zero());
+            let is_over = {
+                let exchange = &mut self.books.accounts().exchange;
+                exchange.close_sent(*id).is_some() || exchange.response(*id).is_none()
+            };
             if is_over {
-                self.close(*id, true);
+                self.forget(*id, true);
             }
             !is_over
         });
         self.ending = ending;
     }
 
-    /// Forgets a stream.
+    /// Closes the response of a stream, and forgets the stream.
     fn close(&mut self, id: StreamId, complete: bool) {
+        let _ = self.books.accounts().exchange.close(id);
+        self.forget(id, complete);
+    }
+
+    /// Forgets a stream whose response is closed.
+    fn forget(&mut self, id: StreamId, complete: bool) {
         let Some(mut stream) = self.streams.remove(id) else { return };
         stream.stage.close();
-        let _ = self.books.accounts().exchange.close(id);
         let _ = self.wire.inner().signals.close(id);
         stream.record.complete = complete;
         self.completed += u64::from(complete);

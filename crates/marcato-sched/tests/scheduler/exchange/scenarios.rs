@@ -313,6 +313,24 @@ fn a_long_stylesheet_leaves_before_the_images() {
     }
 }
 
+#[test]
+fn a_response_closes_by_itself_only_when_its_end_has_been_sent() {
+    let mut exchange = exchange(Rules::FollowRate);
+    let stream = StreamId(0);
+    assert_eq!(exchange.close_sent(stream), None);
+    whole(&mut exchange, 0, sequential(3), 1000);
+    assert_eq!(exchange.close_sent(stream), None);
+    let grant = exchange.grant(Bytes::new(1000)).unwrap();
+    assert!(grant.fin);
+    assert_eq!(exchange.close_sent(stream), None);
+    exchange.sent(stream, Bytes::new(999)).unwrap();
+    assert_eq!(exchange.close_sent(stream), None);
+    exchange.sent(stream, Bytes::new(1)).unwrap();
+    let closed = exchange.close_sent(stream).unwrap();
+    assert_eq!((closed.granted, closed.returned, closed.ended), (Bytes::new(1000), Bytes::ZERO, true));
+    assert_eq!((exchange.responses(), exchange.counters().closed), (0, 1));
+}
+
 /// A page at 2 Mbit/s, as Chromium asks for it.
 #[test]
 fn the_images_of_a_page_leave_before_its_deferred_scripts() {
