@@ -142,6 +142,8 @@ def test_ctrl_c_interrupts_a_run() -> None:
     code = (
         "import marcato, os, signal, sys, threading\n"
         "from conftest import SMALL\n"
+        # A process that a shell starts in the background ignores the signal.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "scenario = marcato.Scenario.from_dict({**SMALL, 'duration': '720 h', 'record': {}})\n"
         "main = threading.get_ident()\n"
         "def interrupt():\n"
