@@ -151,7 +151,7 @@ fn is_line_of_others(name: &str) -> bool {
 }
 
 /// Shortest message: 16 bytes at its start identify its sender and its release time.
-const SHORTEST: Bytes = Bytes::new(16);
+pub const SHORTEST: Bytes = Bytes::new(16);
 
 /// Length of a message.
 struct Length;

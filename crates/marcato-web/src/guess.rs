@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use marcato_sched::exchange::{Parameters, Urgency};
 use marcato_units::Bytes;
-use memchr::{memchr, memchr2, memrchr2};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -176,10 +175,9 @@ impl GuessTable {
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
-        let slash = memchr(b'/', value)?;
-        let end = memchr(b';', &value[slash..]).map_or(value.len(), |at| slash + at);
-        let family = || self.families.get(value[..slash].trim_ascii_start());
-        self.types.get(value[..end].trim_ascii()).or_else(family)
+        let essence = token(value);
+        let family = || self.families.get(&essence[..essence.iter().position(|byte| *byte == b'/')?]);
+        self.types.get(essence).or_else(family)
     }
 }
 
@@ -366,14 +364,14 @@ fn parameters(key: &str, value: String) -> Result<Option<Parameters>, TableError
 
 /// First word of a value, without its parameters.
 fn token(value: &[u8]) -> &[u8] {
-    value[..memchr(b';', value).unwrap_or(value.len())].trim_ascii()
+    value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii()
 }
 
 /// Extension of the last segment of a path.
 fn extension(path: &str) -> Option<&[u8]> {
     let path = path.as_bytes();
-    let path = &path[..memchr2(b'?', b'#', path).unwrap_or(path.len())];
-    let at = memrchr2(b'.', b'/', path)?;
+    let path = &path[..path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len())];
+    let at = path.iter().rposition(|byte| matches!(byte, b'.' | b'/'))?;
     let is_of_segment = path[at] == b'.' && path[..at].contains(&b'/');
     is_of_segment.then(|| &path[at + 1..])
 }

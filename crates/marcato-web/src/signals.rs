@@ -73,7 +73,7 @@ pub struct Signals {
     updates: Updates,
     requests: StreamMap<Request>,
     changed: BTreeSet<StreamId>,
-    /// Latest of all requests in the order of streams; 0 before the first.
+    /// Newest request of HTTP/2; 0 before the first.
     newest: StreamId,
     counters: SignalCounters,
 }
@@ -189,8 +189,7 @@ impl Signals {
         priority: impl IntoIterator<Item = &'a [u8]>,
         guess: Option<Guess>,
     ) -> Result<Decision, RequestError> {
-        // One later than all before is not open.
-        if stream <= self.newest && self.requests.contains(stream) {
+        if self.requests.contains(stream) {
             return Err(RequestError::AlreadyOpen);
         }
         if self.requests.len() >= self.limit {
@@ -204,8 +203,8 @@ impl Signals {
         let update = self.updates.take(stream);
         if self.protocol == Protocol::Http2 {
             self.updates.forget_before(stream);
+            self.newest = self.newest.max(stream);
         }
-        self.newest = self.newest.max(stream);
         let evidence = Evidence { update, header, guess, ..Evidence::default() };
         let evidence = self.complete(stream, evidence);
         let decision = evidence.decide();

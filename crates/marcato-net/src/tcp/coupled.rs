@@ -273,16 +273,20 @@ fn delivered(info: &TcpInfo) -> Bytes {
 /// Bytes that the congestion window has room for: what it exceeds the pipe by (RFC 6675 §4, with the kernel's
 /// counts), and the unsent bytes do not take.
 fn window(info: &TcpInfo) -> Bytes {
-    let gone = info.sacked_segments.saturating_add(info.lost_segments);
-    let pipe = info.in_flight_segments.saturating_sub(gone).saturating_add(info.resent_segments);
-    info.mss * u64::from(info.cwnd_segments.saturating_sub(pipe)) - info.unsent
+    let pipe = u64::from(info.in_flight_segments).saturating_sub(gone(info));
+    info.mss * u64::from(info.cwnd_segments).saturating_sub(pipe) - info.unsent
+}
+
+/// Segments sent that have left the path, arrived or lost, without those that are on it again.
+fn gone(info: &TcpInfo) -> u64 {
+    let gone = u64::from(info.sacked_segments) + u64::from(info.lost_segments);
+    gone.saturating_sub(u64::from(info.resent_segments))
 }
 
 /// Bytes written and neither arrived nor lost, those that the kernel has not sent among them.
 fn in_flight(info: &TcpInfo, socket: &SockRef<'_>) -> io::Result<Bytes> {
     let outstanding = sys::unsent(socket)?;
-    let gone = u64::from(info.sacked_segments) + u64::from(info.lost_segments);
-    Ok(outstanding - info.mss * gone.saturating_sub(u64::from(info.resent_segments)))
+    Ok(outstanding - info.mss * gone(info))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use marcato_scenario::traffic::{Message, Messaging};
+use marcato_scenario::traffic::{Message, Messaging, SHORTEST};
 use marcato_units::{Bytes, Duration, Priority, Stream, Time};
 
 use super::error::BuildError;
@@ -10,9 +10,6 @@ use super::plugins::Plugins;
 
 /// Limit of the messages of one flow that a workload releases.
 pub const MAX_RELEASES: usize = 1_000_000;
-
-/// Least length of a message, as in scenarios: 16 bytes at its start identify it.
-const SHORTEST: Bytes = Bytes::new(16);
 
 /// Message of a [`Workload`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
