@@ -14,7 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use super::shared::{Message, Open, level, priority, take};
+use super::shared::{Message, Open, level, none, priority, socket_address, take};
 use super::stats;
 use super::waiting::{Many, Operation, Own, runtime};
 use crate::error;
@@ -24,8 +24,8 @@ use crate::error;
 pub(crate) struct Connection(Own<Net>);
 
 impl Connection {
-    pub(super) fn new(connection: Net) -> Self {
-        Self(Own::new(connection))
+    pub(super) fn object(py: Python<'_>, connection: Net) -> PyResult<Py<PyAny>> {
+        Self(Own::new(connection)).into_py_any(py)
     }
 }
 
@@ -54,49 +54,25 @@ impl Connection {
     /// Queues a message as soon as there is room; the result is its handle.
     fn send(&self, data: &[u8], properties: Properties) -> PyResult<Operation> {
         let (connection, message) = (self.0.get()?.clone(), properties.message(data)?);
-        Operation::new(async move {
-            let sent = connection.send(message).await;
-            Python::attach(|py| match sent {
-                Ok(handle) => Sent::new(handle).into_py_any(py),
-                Err(error) => Err(error::send(py, &error)),
-            })
-        })
+        Operation::of(async move { connection.send(message).await }, Sent::object, error::send)
     }
 
     /// Waits for the most urgent message that has arrived.
     fn receive(&self) -> PyResult<Operation> {
         let connection = self.0.get()?.clone();
-        Operation::new(async move {
-            let received = connection.recv().await;
-            Python::attach(|py| match received {
-                Ok(received) => Message::new(py, &received).into_py_any(py),
-                Err(end) => Err(error::closed(py, &end)),
-            })
-        })
+        Operation::of(async move { connection.recv().await }, Message::object, error::closed)
     }
 
     /// Sends a request, and waits for the reply.
     fn request(&self, data: &[u8], properties: Properties) -> PyResult<Operation> {
         let (connection, message) = (self.0.get()?.clone(), properties.message(data)?);
-        Operation::new(async move {
-            let reply = connection.request(message).await;
-            Python::attach(|py| match reply {
-                Ok(reply) => Message::new(py, &reply).into_py_any(py),
-                Err(error) => Err(error::request(py, &error)),
-            })
-        })
+        Operation::of(async move { connection.request(message).await }, Message::object, error::request)
     }
 
     /// Waits for a request of the peer.
     fn accept_request(&self) -> PyResult<Operation> {
         let connection = self.0.get()?.clone();
-        Operation::new(async move {
-            let accepted = connection.accept_request().await;
-            Python::attach(|py| match accepted {
-                Ok(request) => Request::new(py, request)?.into_py_any(py),
-                Err(end) => Err(error::closed(py, &end)),
-            })
-        })
+        Operation::of(async move { connection.accept_request().await }, Request::object, error::closed)
     }
 
     /// Begins a message that is sent piece by piece.
@@ -109,49 +85,26 @@ impl Connection {
     /// Waits for the next long message that begins to arrive.
     fn accept_stream(&self) -> PyResult<Operation> {
         let connection = self.0.get()?.clone();
-        Operation::new(async move {
-            let begun = connection.accept_long().await;
-            Python::attach(|py| match begun {
-                Ok(long) => Pieces::new(long).into_py_any(py),
-                Err(end) => Err(error::closed(py, &end)),
-            })
-        })
+        Operation::of(async move { connection.accept_long().await }, Pieces::object, error::closed)
     }
 
     /// Waits for the next message that the peer has abandoned, and returns the error that tells of it.
     fn missed(&self) -> PyResult<Operation> {
         let connection = self.0.get()?.clone();
-        Operation::new(async move {
-            let missed = connection.missed().await;
-            Python::attach(|py| match missed {
-                Ok(missed) => error::missed(py, &missed).into_py_any(py),
-                Err(end) => Err(error::closed(py, &end)),
-            })
-        })
+        let missed = |py: Python<'_>, missed| error::missed(py, &missed).into_py_any(py);
+        Operation::of(async move { connection.missed().await }, missed, error::closed)
     }
 
     /// Sends no more, and waits until all messages are acknowledged.
     fn finish(&self) -> PyResult<Operation> {
         let connection = self.0.get()?.clone();
-        Operation::new(async move {
-            let finished = connection.finish().await;
-            Python::attach(|py| match finished {
-                Ok(()) => Ok(py.None()),
-                Err(end) => Err(error::closed(py, &end)),
-            })
-        })
+        Operation::of(async move { connection.finish().await }, none, error::closed)
     }
 
     /// Ends the connection when all messages are acknowledged.
     fn close(&self, code: u32, reason: &str) -> PyResult<Operation> {
         let (connection, reason) = (self.0.get()?.clone(), CloseReason::new(code, reason));
-        Operation::new(async move {
-            let closed = connection.close_with(reason).await;
-            Python::attach(|py| match closed {
-                Ok(()) => Ok(py.None()),
-                Err(end) => Err(error::closed(py, &end)),
-            })
-        })
+        Operation::of(async move { connection.close_with(reason).await }, none, error::closed)
     }
 
     /// Ends the connection now.
@@ -167,10 +120,8 @@ impl Connection {
     /// Waits for the end of the connection, and returns the error that tells of it.
     fn closed(&self) -> PyResult<Operation> {
         let connection = self.0.get()?.clone();
-        Operation::new(async move {
-            let end = connection.closed().await;
-            Python::attach(|py| error::closed(py, &end).into_py_any(py))
-        })
+        let end = |py: Python<'_>, end| error::closed(py, &end).into_py_any(py);
+        Operation::sure(async move { connection.closed().await }, end)
     }
 
     /// Returns the state and the counters.
@@ -217,19 +168,12 @@ impl Connection {
         low: bool,
         backup: bool,
     ) -> PyResult<()> {
-        let parse = |text: &str| {
-            text.parse().map_err(|_| {
-                PyValueError::new_err(format!(
-                    "`{text}` is no IP address with a port: write \"192.0.2.1:4433\" or \"[2001:db8::1]:0\""
-                ))
-            })
-        };
         let layer = if low { Layer::Low } else { Layer::High };
         let lane = LaneConfig {
-            local: local.map(parse).transpose()?,
+            local: local.map(socket_address).transpose()?,
             layer,
             backup,
-            ..LaneConfig::new(parse(remote)?)
+            ..LaneConfig::new(socket_address(remote)?)
         };
         let runtime = runtime()?;
         let _guard = runtime.enter();
@@ -249,8 +193,8 @@ impl Connection {
 pub(crate) struct Sent(Own<Arc<Many<MessageHandle>>>);
 
 impl Sent {
-    fn new(handle: MessageHandle) -> Self {
-        Self(Own::new(Arc::new(Many::new(handle))))
+    fn object(py: Python<'_>, handle: MessageHandle) -> PyResult<Py<PyAny>> {
+        Self(Own::new(Arc::new(Many::new(handle)))).into_py_any(py)
     }
 }
 
@@ -259,19 +203,17 @@ impl Sent {
     /// Waits until the transport of the peer has the message.
     fn acknowledged(&self) -> PyResult<Operation> {
         let handle = Arc::clone(self.0.get()?);
-        Operation::new(async move {
-            let outcome = handle.wait(|handle, context| pin!(handle.acknowledged()).poll(context)).await;
-            Python::attach(|py| outcome.map(|()| py.None()).map_err(|error| error::not_delivered(py, &error)))
-        })
+        let outcome =
+            async move { handle.wait(|handle, context| pin!(handle.acknowledged()).poll(context)).await };
+        Operation::of(outcome, none, error::not_delivered)
     }
 
     /// Waits until the application of the peer has taken the message.
     fn received(&self) -> PyResult<Operation> {
         let handle = Arc::clone(self.0.get()?);
-        Operation::new(async move {
-            let outcome = handle.wait(|handle, context| pin!(handle.received()).poll(context)).await;
-            Python::attach(|py| outcome.map(|()| py.None()).map_err(|error| error::not_delivered(py, &error)))
-        })
+        let outcome =
+            async move { handle.wait(|handle, context| pin!(handle.received()).poll(context)).await };
+        Operation::of(outcome, none, error::not_delivered)
     }
 
     /// Cancels the message, if part of it is still queued.
@@ -293,9 +235,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn new(py: Python<'_>, request: marcato_net::Request) -> PyResult<Self> {
+    fn object(py: Python<'_>, request: marcato_net::Request) -> PyResult<Py<PyAny>> {
         let message = Py::new(py, Message::new(py, request.message()))?;
-        Ok(Self { message, open: Own::new(Mutex::new(Some(request))) })
+        Self { message, open: Own::new(Mutex::new(Some(request))) }.into_py_any(py)
     }
 }
 
@@ -311,13 +253,7 @@ impl Request {
     fn reply(&self, py: Python<'_>, data: &[u8], properties: Properties) -> PyResult<Operation> {
         let message = properties.message(data)?;
         let request = take(py, self.open.get()?)?;
-        Operation::new(async move {
-            let sent = request.reply(message).await;
-            Python::attach(|py| match sent {
-                Ok(handle) => Sent::new(handle).into_py_any(py),
-                Err(error) => Err(error::send(py, &error)),
-            })
-        })
+        Operation::of(async move { request.reply(message).await }, Sent::object, error::send)
     }
 
     /// Tells the peer that there is no reply.
@@ -340,14 +276,14 @@ impl Writer {
         error: fn(Python<'_>, &E) -> PyErr,
     ) -> PyResult<Operation> {
         let sender = Arc::clone(self.0.get()?);
-        Operation::new(async move {
+        let done = async move {
             let done = sender.wait(|sender, context| match sender {
                 Some(sender) => poll(sender, context),
                 None => Poll::Ready(Err(cancelled.clone())),
             });
-            let done = done.await;
-            Python::attach(|py| done.map(|()| py.None()).map_err(|wrong| error(py, &wrong)))
-        })
+            done.await
+        };
+        Operation::of(done, none, error)
     }
 }
 
@@ -410,9 +346,9 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    fn new(long: LongMessage) -> Self {
+    fn object(py: Python<'_>, long: LongMessage) -> PyResult<Py<PyAny>> {
         let priority = level(long.priority());
-        Self { long: Own::new(Arc::new(Many::new(long))), priority }
+        Self { long: Own::new(Arc::new(Many::new(long))), priority }.into_py_any(py)
     }
 }
 
@@ -427,13 +363,11 @@ impl Pieces {
     /// Waits for the next bytes; the result is `None` after the last.
     fn next(&self) -> PyResult<Operation> {
         let long = Arc::clone(self.long.get()?);
-        Operation::new(async move {
-            let next = long.wait(|long, context| pin!(long.next()).poll(context)).await;
-            Python::attach(|py| match next {
-                Ok(Some(piece)) => PyBytes::new(py, &piece).into_py_any(py),
-                Ok(None) => Ok(py.None()),
-                Err(missed) => Err(error::missed(py, &missed)),
-            })
-        })
+        let next = async move { long.wait(|long, context| pin!(long.next()).poll(context)).await };
+        let piece = |py: Python<'_>, piece: Option<bytes::Bytes>| match piece {
+            Some(piece) => PyBytes::new(py, &piece).into_py_any(py),
+            None => Ok(py.None()),
+        };
+        Operation::of(next, piece, error::missed)
     }
 }

@@ -12,6 +12,7 @@ use pyo3::types::PyDict;
 use super::connection::Connection;
 use super::security::{self, Identity, Trust};
 use super::settings::Settings;
+use super::shared::{none, socket_address};
 use super::stats;
 use super::waiting::{Operation, Own};
 use crate::error;
@@ -25,11 +26,7 @@ fn target(
     plaintext: bool,
 ) -> PyResult<Target> {
     if let Some(name) = name {
-        let addr: SocketAddr = address.parse().map_err(|_| {
-            PyValueError::new_err(format!(
-                "`{address}` is no IP address with a port: give one beside `name`, as in \"192.0.2.1:4433\""
-            ))
-        })?;
+        let addr = socket_address(address)?;
         return Ok(Remote::new(addr, security::client(name, trust, identity, plaintext)).into());
     }
     let mut named = Named::new(address);
@@ -55,13 +52,8 @@ pub(crate) fn connect(
 ) -> PyResult<Operation> {
     let config = settings.extract::<Settings>()?.config()?;
     let target = target(address, name, trust.map(Bound::get), identity.map(Bound::get), plaintext)?;
-    Operation::new(async move {
-        let connected = Endpoint::connect(&config, target).await;
-        Python::attach(|py| match connected {
-            Ok(connection) => Connection::new(connection).into_py_any(py),
-            Err(error) => Err(error::connect(py, &error)),
-        })
-    })
+    let connected = async move { Endpoint::connect(&config, target).await };
+    Operation::of(connected, Connection::object, error::connect)
 }
 
 /// Lets peers connect.
@@ -78,13 +70,8 @@ pub(crate) fn listen(
     let security = security::server(identity.map(Bound::get), &clients);
     let at: Vec<_> =
         addresses.iter().map(|one| local(one)).collect::<PyResult<Vec<_>>>()?.into_iter().flatten().collect();
-    Operation::new(async move {
-        let endpoint = Endpoint::listen(&config, &at, &security).await;
-        Python::attach(|py| match endpoint {
-            Ok(endpoint) => Listener(Own::new(Arc::new(endpoint))).into_py_any(py),
-            Err(error) => Err(error::listen(py, &error)),
-        })
-    })
+    let listener = |py: Python<'_>, endpoint| Listener(Own::new(Arc::new(endpoint))).into_py_any(py);
+    Operation::of(async move { Endpoint::listen(&config, &at, &security).await }, listener, error::listen)
 }
 
 /// Returns the addresses that a text names: `:4433` names all of this host.
@@ -119,10 +106,11 @@ impl Listener {
     /// Waits for the next peer that connects; the result is `None` once the listener is closed.
     fn accept(&self) -> PyResult<Operation> {
         let endpoint = Arc::clone(self.0.get()?);
-        Operation::new(async move {
-            let accepted = endpoint.accept().await;
-            Python::attach(|py| accepted.ok().map(Connection::new).into_py_any(py))
-        })
+        let connection = |py: Python<'_>, accepted| match accepted {
+            Ok(connection) => Connection::object(py, connection),
+            Err(_closed) => Ok(py.None()),
+        };
+        Operation::sure(async move { endpoint.accept().await }, connection)
     }
 
     /// Presents another identity in handshakes from now on.
@@ -154,9 +142,6 @@ impl Listener {
     /// Waits until every accepted connection has ended.
     fn wait_idle(&self) -> PyResult<Operation> {
         let endpoint = Arc::clone(self.0.get()?);
-        Operation::new(async move {
-            endpoint.wait_idle().await;
-            Python::attach(|py| Ok(py.None()))
-        })
+        Operation::sure(async move { endpoint.wait_idle().await }, none)
     }
 }

@@ -1,7 +1,10 @@
 //! Values that calls of several classes take or return.
 
+use std::net::SocketAddr;
+
 use marcato_document::quantity::{self, Of};
 use marcato_net::{Priority, Received};
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -23,6 +26,20 @@ pub(super) fn priority(name: &str) -> PyResult<Priority> {
     index.and_then(Priority::from_index).ok_or_else(|| {
         PyValueError::new_err(format!("`{name}` is no priority: give \"P0\" (most urgent) to \"P4\""))
     })
+}
+
+/// Reads the address of a socket.
+pub(super) fn socket_address(text: &str) -> PyResult<SocketAddr> {
+    text.parse().map_err(|_| {
+        PyValueError::new_err(format!(
+            "`{text}` is no IP address with a port: write \"192.0.2.1:4433\" or \"[2001:db8::1]:4433\""
+        ))
+    })
+}
+
+/// Makes the result of an operation that only ends.
+pub(super) fn none(py: Python<'_>, (): ()) -> PyResult<Py<PyAny>> {
+    Ok(py.None())
 }
 
 /// Reads a span of time with its unit, such as `50 ms`, in ns.
@@ -62,6 +79,11 @@ impl Message {
             priority: received.priority,
             number: received.number.map(|number| number.0),
         }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "an operation gives away its result")]
+    pub(super) fn object(py: Python<'_>, received: Received) -> PyResult<Py<PyAny>> {
+        Self::new(py, &received).into_py_any(py)
     }
 }
 

@@ -12,6 +12,7 @@
 //!   cannot hold up the interpreter's exit or call a closed loop.
 //! - A result that is known at once costs no switch of threads.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -190,9 +191,30 @@ pub(crate) struct Operation {
 
 impl Operation {
     /// Creates an operation of a future. It does nothing until it is polled.
-    pub(super) fn new(future: impl Future<Output = PyResult<Py<PyAny>>> + Send + 'static) -> PyResult<Self> {
-        let pending: Pending = Box::pin(future);
+    ///
+    /// `object` turns the value of the future into one of Python, `exception` its error.
+    pub(super) fn of<T: 'static, E: 'static>(
+        future: impl Future<Output = Result<T, E>> + Send + 'static,
+        object: fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
+        exception: fn(Python<'_>, &E) -> PyErr,
+    ) -> PyResult<Self> {
+        let pending: Pending = Box::pin(async move {
+            let result = future.await;
+            Python::attach(|py| match result {
+                Ok(value) => object(py, value),
+                Err(error) => Err(exception(py, &error)),
+            })
+        });
         Ok(Self { pending: Own::new(Mutex::new(Some(pending))), runtime: runtime()?, alarm: OnceLock::new() })
+    }
+
+    /// Creates an operation of a future that has no error.
+    pub(super) fn sure<T: 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+        object: fn(Python<'_>, T) -> PyResult<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let future = async move { Ok::<T, Infallible>(future.await) };
+        Self::of(future, object, |_, &never| match never {})
     }
 }
 
