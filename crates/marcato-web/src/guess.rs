@@ -175,9 +175,20 @@ impl GuessTable {
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
-        let essence = token(value);
-        let family = || self.families.get(&essence[..essence.iter().position(|byte| *byte == b'/')?]);
-        self.types.get(essence).or_else(family)
+        // Each response has one, so its bytes are looked at once.
+        let (mut slash, mut end) = (None, value.len());
+        for (at, byte) in value.iter().enumerate() {
+            match byte {
+                b'/' if slash.is_none() => slash = Some(at),
+                b';' => {
+                    end = at;
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let family = || self.families.get(value[..slash?].trim_ascii_start());
+        self.types.get(value[..end].trim_ascii()).or_else(family)
     }
 }
 
@@ -420,7 +431,7 @@ mod tests {
         assert_eq!(of_type("Text/HTML; charset=utf-8"), Some(("u=0, i".into(), Source::ContentType)));
         assert_eq!(of_type("image/png").unwrap().0, "u=2, i");
         assert_eq!(of_type("text/event-stream").unwrap().0, "u=1, i");
-        for value in ["text/plain", "image", "", ";", "/", "*/*"] {
+        for value in ["text/plain", "image", "image;a/b", "", ";", "/", "*/*"] {
             assert_eq!(of_type(value), None, "{value}");
         }
     }

@@ -6,35 +6,39 @@
 /// and extensions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names<V> {
-    /// Sorted by length, then by name.
-    entries: Vec<(Box<str>, V)>,
+    /// Sorted names of each length.
+    entries: Vec<Vec<(Box<str>, V)>>,
 }
 
 impl<V: Copy> Names<V> {
     /// Returns the value of a name in any case.
     pub(crate) fn get(&self, name: &[u8]) -> Option<V> {
-        let first = self.entries.partition_point(|(other, _)| other.len() < name.len());
-        let same_length = self.entries[first..].iter().take_while(|(other, _)| other.len() == name.len());
-        same_length
-            .into_iter()
-            .find(|(other, _)| other.as_bytes().eq_ignore_ascii_case(name))
-            .map(|(_, value)| *value)
+        let same_length = self.entries.get(name.len())?;
+        let found = same_length.iter().find(|(other, _)| other.as_bytes().eq_ignore_ascii_case(name));
+        found.map(|(_, value)| *value)
     }
 
     /// Names, the shortest first.
     #[cfg(test)]
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|(name, _)| &**name)
+        self.entries.iter().flatten().map(|(name, _)| &**name)
     }
 
     /// Sets the value of a name in lower case, or removes the name.
     pub(crate) fn set(&mut self, name: &str, value: Option<V>) {
-        let found = self.entries.binary_search_by_key(&(name.len(), name), |(other, _)| (other.len(), other));
-        match (found, value) {
-            (Ok(at), Some(value)) => self.entries[at].1 = value,
-            (Ok(at), None) => drop(self.entries.remove(at)),
-            (Err(at), Some(value)) => self.entries.insert(at, (name.into(), value)),
+        if self.entries.len() <= name.len() {
+            self.entries.resize_with(name.len() + 1, Vec::new);
+        }
+        let same_length = &mut self.entries[name.len()];
+        match (same_length.binary_search_by_key(&name, |(other, _)| other), value) {
+            (Ok(at), Some(value)) => same_length[at].1 = value,
+            (Ok(at), None) => drop(same_length.remove(at)),
+            (Err(at), Some(value)) => same_length.insert(at, (name.into(), value)),
             (Err(_), None) => {}
+        }
+        // Tables of the same names are equal.
+        while self.entries.last().is_some_and(Vec::is_empty) {
+            self.entries.pop();
         }
     }
 }
@@ -67,7 +71,7 @@ mod tests {
             changes in proptest::collection::vec(("[a-c/]{0,3}", any::<Option<u8>>()), 0..40),
             looked_up in proptest::collection::vec("[a-cA-C/]{0,4}", 0..40),
         ) {
-            let (mut names, mut model) = (Names::default(), BTreeMap::new());
+            let (mut names, mut model) = (Names::default(), BTreeMap::<String, u8>::new());
             for (name, value) in &changes {
                 names.set(name, *value);
                 match value {
@@ -75,6 +79,7 @@ mod tests {
                     None => model.remove(name),
                 };
             }
+            prop_assert_eq!(&names, &model.iter().map(|(name, value)| (&**name, *value)).collect());
             for name in &looked_up {
                 prop_assert_eq!(names.get(name.as_bytes()), model.get(&name.to_ascii_lowercase()).copied());
             }
