@@ -6,7 +6,7 @@
 //! [`Validate`] runs all files.
 
 #[cfg(test)]
-#[path = "../../tests/documented/mod.rs"]
+#[path = "../../tests/experiments/documented.rs"]
 pub(crate) mod documented;
 
 mod aimd;

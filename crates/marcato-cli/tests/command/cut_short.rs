@@ -1,0 +1,214 @@
+//! Tests of commands that end early: by an interrupt, or because a disk is full.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::yield_now;
+
+const SCENARIO: &str = r#"
+name = "cut"
+duration = "2 s"
+nodes = ["client", "server"]
+
+[[link]]
+name = "wire"
+between = ["client", "server"]
+rate = "4 Mbit/s"
+delay = "10 ms"
+
+[[flow]]
+name = "file"
+kind = "tcp"
+from = "client"
+to = "server"
+size = "200 kB"
+
+[record]
+series = ["flow.file.cwnd"]
+pcap = ["wire"]
+"#;
+
+fn scenario(text: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("cut.toml"), directory.path().join("out"));
+    fs::write(&file, text).unwrap();
+    (directory, file, out)
+}
+
+/// Returns every file below a directory, by its name.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(directory).into_iter().flatten().map(Result::unwrap);
+    let (directories, files): (Vec<_>, Vec<_>) = entries.partition(|entry| entry.path().is_dir());
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut found: BTreeMap<_, _> =
+        files.iter().map(|entry| (name(&entry.path()), fs::read(entry.path()).unwrap())).collect();
+    for below in directories {
+        found.extend(self::files(&below.path()));
+    }
+    found
+}
+
+/// Runs the command where no file may exceed `blocks` of 512 bytes. Writes then fail as on a full
+/// disk.
+fn with_files_of_at_most(blocks: u32, arguments: &[&str]) -> Output {
+    let line = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    let shell =
+        Command::new("sh").args(["-c", &line, "sh", env!("CARGO_BIN_EXE_marcato")]).args(arguments).output();
+    shell.unwrap()
+}
+
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(said.matches("cannot write").count(), 1, "one message: {said}");
+    assert!(output.stdout.is_empty());
+    said
+}
+
+#[test]
+fn a_full_disk_leaves_a_run_as_it_was() {
+    let (_directory, file, out) = scenario(SCENARIO);
+    let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    refused(&with_files_of_at_most(4, &arguments));
+    assert_eq!(files(&out), BTreeMap::new(), "the capture came first, and was too long");
+    assert_eq!(with_files_of_at_most(1_000_000, &arguments).status.code(), Some(0));
+    let whole = files(&out);
+    assert!(whole["wire.there.pcap"].len() > 20_000 && whole["report.html"].len() > 4096);
+    for blocks in [4, 1] {
+        let said = refused(&with_files_of_at_most(blocks, &arguments));
+        assert!(said.contains("wire.there.pcap"), "{said}");
+        assert_eq!(files(&out), whole);
+    }
+    // Without the capture, the report is the first file that is too large.
+    let (_directory, file, out) = scenario(&SCENARIO.replace("pcap = [\"wire\"]", ""));
+    let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let said = refused(&with_files_of_at_most(16, &arguments));
+    assert!(said.contains("report.html"), "{said}");
+    assert!(files(&out).keys().all(|name| !name.starts_with('.') && name != "report.html"));
+}
+
+#[test]
+fn a_grid_on_a_full_disk_fails_with_one_message_and_can_resume() {
+    let (_directory, file, out) = scenario(&format!("{SCENARIO}\n[grid]\nseeds = 6\n"));
+    let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--jobs", "1"];
+    let said = refused(&with_files_of_at_most(1, &arguments));
+    assert!(said.contains("seed=1.json"), "{said}");
+    let kept = format!(
+        "0 of 6 runs are complete and kept in `{}`: run the same command again to continue",
+        out.display()
+    );
+    assert!(said.contains(&kept), "{said}");
+    assert_eq!(files(&out).into_keys().collect::<Vec<_>>(), ["manifest.json"]);
+    assert_eq!(with_files_of_at_most(1_000_000, &arguments).status.code(), Some(0));
+}
+
+#[test]
+fn a_full_disk_leaves_no_part_of_a_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let said = refused(&with_files_of_at_most(8, &["demo", "--loads", "1", "--out", out.to_str().unwrap()]));
+    assert!(said.contains("report.html"), "{said}");
+    assert_eq!(files(&out), BTreeMap::new());
+}
+
+fn start(arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until the process handles SIGINT.
+fn listens(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    let caught = |text: &str| {
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim();
+        u64::from_str_radix(mask, 16).ok()
+    };
+    // SIGINT is signal 2, which is bit 1 of the mask.
+    while caught(&fs::read_to_string(&status).unwrap()).unwrap() & 0b10 == 0 {
+        yield_now();
+    }
+}
+
+/// Interrupts the process, and returns its standard error.
+fn interrupt(child: Child) -> String {
+    let number = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", "kill -INT \"$0\"", &number]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(output.stdout.is_empty());
+    said
+}
+
+#[test]
+fn an_interrupted_grid_says_what_is_kept_and_goes_on_from_there() {
+    let text = SCENARIO.replace("[record]\nseries = [\"flow.file.cwnd\"]\npcap = [\"wire\"]\n", "");
+    let (_directory, file, out) =
+        scenario(&format!("{text}\n[grid]\nvary = {{ duration = [\"1 s\", \"1000000 s\"] }}\n"));
+    let endless = text.replace("size = \"200 kB\"\n", "");
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace(&text, &endless)).unwrap();
+    let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--jobs", "1"];
+    let child = start(&arguments);
+    while !out.join("runs/duration=1s,seed=1.json").exists() {
+        yield_now();
+    }
+    let said = interrupt(child);
+    let expected = format!(
+        "interrupted: 1 of 2 runs are complete and kept in `{}`: run the same command again to continue\n",
+        out.display()
+    );
+    assert_eq!(said, expected);
+    assert_eq!(files(&out).into_keys().collect::<Vec<_>>(), ["duration=1s,seed=1.json", "manifest.json"]);
+    // The command resumes: the completed run is not repeated.
+    let child = start(&[&arguments[..], &["--resume"]].concat());
+    listens(&child);
+    assert_eq!(interrupt(child), expected);
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_behind() {
+    let endless = SCENARIO.replace("size = \"200 kB\"\n", "").replace("\"2 s\"", "\"1000000 s\"");
+    let (_directory, file, out) = scenario(&endless);
+    let child = start(&["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    // Captures have started once a file exists.
+    while files(&out).is_empty() {
+        yield_now();
+    }
+    let said = interrupt(child);
+    assert!(
+        said.starts_with("interrupted: after ") && said.contains("of 1000000 simulated seconds"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("nothing was written; the same command starts again from the beginning\n"),
+        "{said}"
+    );
+    assert_eq!(files(&out), BTreeMap::new());
+}
+
+#[test]
+fn an_interrupted_experiment_says_what_is_kept() {
+    let child = start(&["papers", "plt"]);
+    listens(&child);
+    let said = interrupt(child);
+    assert!(said.contains("interrupted: nothing is kept; with --out DIR, long experiments keep"), "{said}");
+    let directory = tempfile::tempdir().unwrap();
+    let runs = directory.path().join("runs");
+    fs::create_dir(&runs).unwrap();
+    for name in ["a.json", "b.json", "c.part"] {
+        fs::write(runs.join(name), "").unwrap();
+    }
+    let child = start(&["papers", "plt", "--out", directory.path().to_str().unwrap()]);
+    listens(&child);
+    let said = interrupt(child);
+    let kept = format!("are kept in `{}`: run the same command again to continue", runs.display());
+    assert!(said.contains("completed runs, ") && said.contains(&kept), "{said}");
+}

@@ -1,0 +1,271 @@
+//! Tests of documents, help and manual pages against the command line itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Command};
+
+/// Returns the whole command line, including what clap generates.
+fn marcato() -> Command {
+    let mut command = marcato_cli::command(&marcato_papers::registry());
+    command.build();
+    command
+}
+
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
+}
+
+/// Collects the commands without subcommands, by their full names: `marcato perf server`.
+fn leaves(command: &Command, before: &str, found: &mut BTreeMap<String, Command>) {
+    let name = format!("{before}{}", command.get_name());
+    if visible(command).next().is_none() {
+        found.insert(name, command.clone());
+        return;
+    }
+    visible(command).for_each(|one| leaves(one, &format!("{name} "), found));
+}
+
+fn all() -> BTreeMap<String, Command> {
+    let mut found = BTreeMap::new();
+    leaves(&marcato(), "", &mut found);
+    found
+}
+
+fn options(command: &Command) -> BTreeMap<String, Arg> {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown
+        .filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.clone())))
+        .filter(|(name, _)| name != "help" && name != "version")
+        .collect()
+}
+
+/// Returns the options that a text names, each with the word that follows it.
+fn named(text: &str) -> BTreeMap<String, String> {
+    let words: Vec<&str> = text.split([' ', '[', ']', '…']).filter(|word| !word.is_empty()).collect();
+    let mut named = BTreeMap::new();
+    for (index, word) in words.iter().enumerate() {
+        if let Some(name) = word.strip_prefix("--").filter(|name| !name.is_empty()) {
+            let value = words.get(index + 1).filter(|value| !value.starts_with('-'));
+            named.insert(name.to_owned(), value.map_or(String::new(), |value| (*value).to_owned()));
+        }
+    }
+    named
+}
+
+/// Returns the README, CONTRIBUTING.md and every page of `docs/`, by path.
+fn documents() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let files = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    let files = files.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]);
+    files.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Returns the command lines of a document, with continued lines joined.
+fn lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        let bare = line.trim_start().trim_start_matches("$ ").trim_start_matches("./target/release/");
+        if bare.starts_with("marcato ") {
+            lines.push(bare.to_owned());
+            goes_on = true;
+        } else if goes_on && line.starts_with("    ") {
+            if let Some(last) = lines.last_mut() {
+                *last = format!("{last} {bare}");
+            }
+        } else {
+            goes_on = false;
+        }
+    }
+    lines
+}
+
+/// Returns the command that a line calls, and the rest of the line.
+fn called<'a>(commands: &'a BTreeMap<String, Command>, line: &str) -> Option<(&'a str, &'a Command, String)> {
+    let of = |name: &&String| line == **name || line.starts_with(&format!("{name} "));
+    let name = commands.keys().find(of)?;
+    let rest = line[name.len()..].split(" #").next().unwrap_or_default().to_owned();
+    Some((name, &commands[name], rest))
+}
+
+#[test]
+fn every_synopsis_has_every_option_and_no_other() {
+    let commands = all();
+    let mut listed = BTreeSet::new();
+    for (path, text) in documents() {
+        for line in lines(&text)
+            .into_iter()
+            .filter(|line| ["[--", "<", "COMMAND…"].iter().any(|it| line.contains(it)))
+        {
+            let (name, command, rest) = called(&commands, &line).unwrap_or_else(|| panic!("{line}"));
+            let (said, there) = (named(&rest), options(command));
+            let said_names: Vec<&String> = said.keys().collect();
+            assert_eq!(said_names, there.keys().collect::<Vec<_>>(), "{}: {name}", path.display());
+            for (option, value) in said.iter().filter(|(_, value)| value.contains('|')) {
+                let possible = there[option].get_possible_values();
+                let possible: Vec<&str> =
+                    possible.iter().map(clap::builder::PossibleValue::get_name).collect();
+                assert_eq!(value.split('|').collect::<Vec<_>>(), possible, "{name} --{option}");
+            }
+            if path.ends_with("docs/cli.md") {
+                listed.insert(name.to_owned());
+            }
+        }
+    }
+    assert_eq!(listed, commands.into_keys().collect());
+}
+
+#[test]
+fn every_option_that_a_document_names_exists() {
+    let commands = all();
+    let everywhere: BTreeSet<String> =
+        commands.values().flat_map(|command| options(command).into_keys()).collect();
+    let always = ["help", "version"];
+    // Options of cargo and of criterion.
+    let others = ["save-baseline", "baseline"];
+    let mut checked = 0;
+    for (path, text) in documents() {
+        // Code in running text is between backticks, so every second part is code.
+        let prose: String = text.split("```").step_by(2).collect();
+        let words = |span: &str| span.split_whitespace().collect::<Vec<_>>().join(" ");
+        let spans: Vec<String> = prose.split('`').skip(1).step_by(2).map(words).collect();
+        for line in lines(&text).into_iter().chain(spans) {
+            let known: BTreeSet<String> = match called(&commands, &line) {
+                Some((_, command, _)) => options(command).into_keys().collect(),
+                None if line.starts_with("--") || line.starts_with("marcato ") => everywhere.clone(),
+                None => continue,
+            };
+            for option in named(&line).into_keys() {
+                let fits =
+                    known.contains(&option) || always.contains(&&*option) || others.contains(&&*option);
+                assert!(fits, "{}: {line}: there is no --{option}", path.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 80, "{checked}");
+}
+
+/// Returns the workspace crates that each crate depends on outside of tests, as names without
+/// `marcato-`.
+fn manifests() -> BTreeMap<String, BTreeSet<String>> {
+    let crates = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+    let manifests = crates.map(|entry| entry.unwrap().path()).filter(|path| path.join("Cargo.toml").exists());
+    let ours = |line: &str| Some(line.strip_prefix("marcato-")?.split(['.', ' ', '=']).next()?.to_owned());
+    manifests
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().replace("marcato-", "");
+            let text = std::fs::read_to_string(path.join("Cargo.toml")).unwrap();
+            let section = text.split("\n[").find_map(|section| section.strip_prefix("dependencies]\n"));
+            (name, section.unwrap_or_default().lines().filter_map(ours).collect())
+        })
+        .collect()
+}
+
+/// Returns every crate that a crate depends on, directly or indirectly.
+fn reachable(from: &str, manifests: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let direct = &manifests[from];
+    direct.iter().flat_map(|one| reachable(one, manifests)).chain(direct.iter().cloned()).collect()
+}
+
+#[test]
+fn the_crate_diagram_has_the_edges_of_the_manifests() {
+    let manifests = manifests();
+    let mut edges = BTreeSet::new();
+    for (from, direct) in &manifests {
+        let indirect: BTreeSet<String> = direct.iter().flat_map(|one| reachable(one, &manifests)).collect();
+        edges.extend(direct.difference(&indirect).map(|to| format!("    {from} --> {to}")));
+    }
+    let text = include_str!("../../../../ARCHITECTURE.md");
+    let (_, diagram) = text.split_once("```mermaid\ngraph TD\n").unwrap();
+    let (diagram, _) = diagram.split_once("\n```").unwrap();
+    let expected: Vec<&str> = edges.iter().map(String::as_str).collect();
+    assert_eq!(diagram, expected.join("\n"), "the manifests say:\n{}\n", expected.join("\n"));
+    assert!(manifests.keys().all(|name| text.contains(&format!("| `marcato-{name}` |"))));
+}
+
+/// Returns the anchors of a page's headings, as GitHub generates them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#'));
+    headings
+        .map(|heading| heading.trim().to_lowercase().chars().filter(|c| kept(*c)).collect::<String>())
+        .map(|heading| heading.replace(' ', "-"))
+        .collect()
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let architecture = root.join("ARCHITECTURE.md");
+    let architecture = (architecture.clone(), std::fs::read_to_string(architecture).unwrap());
+    for (path, text) in documents().into_iter().chain([architecture]) {
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.starts_with("http")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", path.display());
+            if !anchor.is_empty() {
+                let found = anchors(&std::fs::read_to_string(target).unwrap());
+                assert!(found.contains(anchor), "{}: {link}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_short_and_names_every_crate() {
+    let text = include_str!("../../../../README.md");
+    assert!(text.lines().count() <= 150);
+    for name in manifests().keys() {
+        assert!(text.contains(&format!("| `marcato-{name}` |")), "{name}");
+    }
+}
+
+#[test]
+fn every_command_has_examples_that_it_accepts() {
+    let registry = marcato_papers::registry();
+    let mut open = vec![marcato()];
+    while let Some(command) = open.pop() {
+        open.extend(visible(&command).cloned());
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples: Vec<String> = lines(&help.replace("cat examples/cats.toml | ", ""));
+        assert!(examples.len() >= 2 && help.starts_with("Examples:\n"), "{}: {help}", command.get_name());
+        for example in examples {
+            let line = example.split(" > ").next().unwrap();
+            let parsed = marcato_cli::command(&registry).try_get_matches_from(line.split(' '));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    clap_mangen::generate_to(marcato_cli::command(&marcato_papers::registry()), directory.path()).unwrap();
+    for (name, command) in all() {
+        let page = directory.path().join(format!("{}.1", name.replace(' ', "-")));
+        let text = std::fs::read_to_string(page).unwrap().replace("\\-", "-");
+        for option in options(&command).into_keys() {
+            assert!(text.contains(&format!("--{option}")), "{name} --{option}");
+        }
+        assert!(text.contains("Examples:"), "{name}");
+    }
+}
+
+#[test]
+fn every_shell_is_told_of_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (mut out, mut err) = (vec![], vec![]);
+        let line = ["marcato", "completions", shell].map(Into::into);
+        let status = marcato_cli::run(&marcato_papers::registry(), line, &mut out, &mut err);
+        assert_eq!((status, err.is_empty()), (marcato_cli::Status::Ok, true));
+        let script = String::from_utf8(out).unwrap();
+        for command in visible(&marcato()) {
+            assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
+        }
+        assert!(script.contains("idle-timeout"), "{shell}");
+    }
+}

@@ -1,0 +1,203 @@
+//! `marcato serve` as a process: files, the log, and its end.
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Server that is killed if a test fails.
+struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    addr: String,
+    /// Lines before the address.
+    hello: Vec<String>,
+    _site: TempDir,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts a server of a directory.
+    fn start(arguments: &[&str]) -> Self {
+        let site = tempfile::tempdir().unwrap();
+        std::fs::write(site.path().join("index.html"), "<h1>first</h1>").unwrap();
+        let directory = site.path().to_str().unwrap().to_owned();
+        Self::of(&directory, arguments, site)
+    }
+
+    fn of(site: &str, arguments: &[&str], kept: TempDir) -> Self {
+        let mut all = vec![site, "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        Self::with(&all, kept)
+    }
+
+    fn with(arguments: &[&str], kept: TempDir) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
+            .arg("serve")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut hello = Vec::new();
+        let addr = loop {
+            let line = lines.next().unwrap().unwrap();
+            if let Some(url) = line.strip_prefix("listening on ") {
+                break url.rsplit('/').next().unwrap().to_owned();
+            }
+            hello.push(line);
+        };
+        Self { child, lines, addr, hello, _site: kept }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+}
+
+/// Response to a request of HTTP/1.1.
+fn get(addr: &str) -> String {
+    get_path(addr, "/")
+}
+
+fn get_path(addr: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+#[test]
+fn an_origin_is_served_through_another() {
+    let origin = Running::start(&["--plaintext"]);
+    let to = format!("--to=http://{}", origin.addr);
+    let proxy = Running::of(&to, &["--plaintext", "--quiet"], tempfile::tempdir().unwrap());
+    let response = get(&proxy.addr);
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("<h1>first</h1>"),
+        "{response}"
+    );
+    assert!(response.contains("\r\nvia: "), "{response}");
+    drop(origin);
+    assert!(get(&proxy.addr).starts_with("HTTP/1.1 502 "));
+}
+
+#[test]
+fn files_are_served_and_logged_until_a_signal() {
+    let mut running = Running::start(&["--plaintext"]);
+    let response = get(&running.addr);
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("<h1>first</h1>"),
+        "{response}"
+    );
+    let logged = running.line();
+    assert!(logged.contains("method=GET uri=/ ") && logged.contains("status=200 bytes=14 "), "{logged}");
+    running.signal(Signal::TERM);
+    assert!(running.line().starts_with("ending: "));
+    assert_eq!(running.line(), "served 1 requests on 1 connections");
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn operators_see_metrics_and_the_last_connections_if_they_ask() {
+    let running = Running::start(&["--plaintext", "--metrics", "127.0.0.1:0", "--watch"]);
+    let metrics = running.hello.iter().find_map(|line| line.strip_prefix("metrics at http://")).unwrap();
+    let (addr, path) = metrics.split_once('/').unwrap();
+    get_path(&running.addr, "/?of=mine");
+    let shown = get_path(addr, &format!("/{path}"));
+    assert!(shown.contains("\nmarcato_web_requests_begun_total 1\n"), "{shown}");
+    assert!(get_path(&running.addr, "/.marcato/").contains("/?of=mine"));
+    let without = Running::start(&["--plaintext"]);
+    assert!(get_path(&without.addr, "/.marcato/").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn a_certificate_is_read_again_at_sighup() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+    let write = || {
+        let identity = marcato_net::Identity::self_signed("localhost").unwrap();
+        std::fs::write(&cert, identity.chain_pem()).unwrap();
+        std::fs::write(&key, identity.key_pem()).unwrap();
+    };
+    write();
+    let arguments = ["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
+    let mut running = Running::start(&arguments);
+    write();
+    running.signal(Signal::HUP);
+    assert_eq!(running.line(), "certificate reloaded");
+    std::fs::write(&cert, "damaged").unwrap();
+    running.signal(Signal::HUP);
+    assert!(running.line().starts_with("certificate not reloaded: "));
+    // The one before is still presented.
+    TcpStream::connect(&running.addr).unwrap();
+    running.signal(Signal::INT);
+    assert!(running.line().starts_with("ending: "));
+}
+
+#[test]
+fn a_configuration_is_served_checked_and_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for site in ["a", "b"] {
+        std::fs::create_dir(path(site)).unwrap();
+        std::fs::write(path(site) + "/index.html", format!("site {site}")).unwrap();
+    }
+    let file = path("serve.toml");
+    let write = |site: &str, more: &str| {
+        let listen = "[[listen]]\naddress = '127.0.0.1:0'\nplaintext = true\n";
+        std::fs::write(&file, format!("{listen}[[site]]\ndirectory = '{site}'\n{more}")).unwrap();
+    };
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        let output = command.args(["serve", "--config", &file, "--check"]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    write("a", "");
+    assert_eq!(check().0, Some(0));
+    let mut running = Running::with(&["--config", &file], tempfile::tempdir().unwrap());
+    assert!(get(&running.addr).ends_with("site a"));
+    assert!(running.line().contains("status=200"));
+    write("b", "");
+    running.signal(Signal::HUP);
+    assert_eq!(running.line(), "configuration reloaded");
+    assert!(get(&running.addr).ends_with("site b"));
+    // All errors are told at once, each with its place.
+    write("b", "[limits]\nidel = '1 s'\nstall = 1\n");
+    let (code, error) = check();
+    assert!(
+        code == Some(2) && error.contains("serve.toml:7:1: `idel`") && error.contains("serve.toml:8:9: "),
+        "{code:?} {error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_named() {
+    for (arguments, part) in [
+        (&["/nowhere/at/all"][..], "/nowhere/at/all"),
+        (&[".", "--listen", "192.0.2.1:1"], "192.0.2.1:1"),
+        (&[".", "--cert", "a.pem", "--key", "b.pem"], "a.pem"),
+    ] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_marcato")).arg("serve").args(arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+}

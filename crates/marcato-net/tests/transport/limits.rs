@@ -1,0 +1,322 @@
+//! Resources that strangers and silent peers can hold at an endpoint, and for how long.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use crate::common::{NAME, close, for_both_engines, localhost, server, until, with_a_bare_peer, within};
+use bytes::BytesMut;
+use marcato_net::{
+    ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, Message, NotDelivered, Remote,
+};
+use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
+use marcato_units::{Bytes, Priority, Time};
+use marcato_wire::Ecn;
+use tokio::net::{TcpStream, UdpSocket};
+
+async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine) {
+    let mut config = Config::new(engine);
+    config.tcp.max_connections = 2;
+    config.quic.max_connections = 2;
+    let server = server(&config).await;
+    let remote = server.remote();
+    let mut pairs = Vec::new();
+    for _ in 0..2 {
+        let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+        pairs.push((client, within(server.endpoint.accept()).await.unwrap()));
+    }
+    within(Endpoint::connect(&config, &remote)).await.unwrap_err();
+    let stats = until(&server.endpoint, |stats| stats.refused > 0 && stats.handshakes == 0).await;
+    assert_eq!((stats.connections, stats.accepted), (2, 2));
+    // One connection ends, and its room is available again.
+    let (client, accepted) = pairs.pop().unwrap();
+    close(client, accepted).await;
+    let client = within(async {
+        loop {
+            // A QUIC connection that has ended lingers for three PTOs.
+            if let Ok(client) = Endpoint::connect(&config, &remote).await {
+                return client;
+            }
+        }
+    })
+    .await;
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    close(client, accepted).await;
+}
+
+/// Two peers leave large messages incomplete. One of them has to go; a third is not affected.
+async fn incomplete_messages_of_all_peers_stay_within_the_budget(engine: Engine) {
+    let mut config = Config::new(engine);
+    config.limits.memory = Bytes::kb(1000);
+    let server = server(&config).await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+        clients.push((client, within(server.endpoint.accept()).await.unwrap()));
+    }
+    let mut longs = Vec::new();
+    for (client, _) in &clients[..2] {
+        let mut long = client.send_long(Priority::P3).unwrap();
+        // Up to 128 kB stay here until the message is finished.
+        within(long.write(vec![0; 900_000])).await.unwrap();
+        longs.push(long);
+    }
+    let reason = within(async {
+        tokio::select! {
+            closed = clients[0].1.closed() => closed,
+            closed = clients[1].1.closed() => closed,
+        }
+    });
+    let reason = reason.await.to_string();
+    assert!(reason.contains("memory"), "{reason}");
+    until(&server.endpoint, |stats| stats.held <= config.limits.memory).await;
+    let (client, accepted) = &clients[2];
+    client.send(Message::new(vec![3; 100_000])).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes.len(), 100_000);
+}
+
+for_both_engines! {
+    incomplete_messages_of_all_peers_stay_within_the_budget
+    beyond_the_most_connections_those_who_knock_are_refused
+}
+
+/// Returns a QUIC client's first datagram, which nothing follows.
+fn first_datagram(server: SocketAddr, trust: &marcato_quic::Trust) -> Vec<u8> {
+    let config = EndpointConfig::new(vec![LocalSocket::new(localhost())]);
+    let mut endpoint = marcato_quic::Endpoint::new(config, Instant::now()).unwrap();
+    endpoint.connect(Time::ZERO, SocketId(0), server, NAME, trust, SessionConfig::default()).unwrap();
+    let mut datagram = Vec::new();
+    endpoint.poll_transmit(Time::ZERO, NonZeroUsize::MIN, &mut datagram).unwrap();
+    datagram
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalled_quic_handshakes_block_no_client_and_time_out() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.max_handshakes = 4;
+    config.quic.handshake_timeout = Duration::from_secs(4);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let socket = UdpSocket::bind(localhost()).await.unwrap();
+    let knocks: Vec<_> = (0..20).map(|_| first_datagram(addr, &server.trust)).collect();
+    for knock in knocks {
+        socket.send_to(&knock, addr).await.unwrap();
+    }
+    let stats = until(&server.endpoint, |stats| stats.retried >= 16).await;
+    assert_eq!((stats.handshakes, stats.connections), (4, 0));
+    // A client that receives packets at its address is accepted.
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    client.send(Message::new("hello")).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, b"hello"[..]);
+    let stats = until(&server.endpoint, |stats| stats.failed == 4).await;
+    assert_eq!((stats.handshakes, stats.connections, stats.accepted), (0, 1, 1));
+    close(client, accepted).await;
+}
+
+/// A client that is refused knows that nothing of what it sends arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_backlog_quic_clients_are_refused_at_once() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.backlog = 2;
+    let server = server(&config).await;
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(within(Endpoint::connect(&config, &server.remote())).await.unwrap());
+    }
+    let error = within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Ended { .. }), "{error}");
+    let stats = until(&server.endpoint, |stats| stats.refused == 1).await;
+    assert_eq!((stats.accepted, stats.handshakes), (2, 0));
+    // Each connection that the application takes leaves room for another.
+    for client in clients {
+        let accepted = within(server.endpoint.accept()).await.unwrap();
+        let more = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+        client.send(Message::new("hello")).await.unwrap();
+        assert_eq!(within(accepted.recv()).await.unwrap().bytes, b"hello"[..]);
+        drop(more);
+    }
+}
+
+/// Lets a client prove its address, and begin a handshake that it never completes.
+async fn stall(server: SocketAddr, trust: &marcato_quic::Trust, from: &str) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).await.unwrap();
+    let (epoch, local) = (Instant::now(), socket.local_addr().unwrap());
+    let config = EndpointConfig::new(vec![LocalSocket::new(local)]);
+    let mut endpoint = marcato_quic::Endpoint::new(config, epoch).unwrap();
+    endpoint.connect(Time::ZERO, SocketId(0), server, NAME, trust, SessionConfig::default()).unwrap();
+    let mut datagram = Vec::new();
+    for round in 0..2 {
+        datagram.clear();
+        endpoint.poll_transmit(Time::ZERO, NonZeroUsize::MIN, &mut datagram).unwrap();
+        socket.send_to(&datagram, server).await.unwrap();
+        if round == 0 {
+            let mut retry = BytesMut::zeroed(1500);
+            let len = within(socket.recv(&mut retry)).await.unwrap();
+            retry.truncate(len);
+            endpoint.handle_datagram(Time::ZERO, SocketId(0), server, Ecn::NotEct, retry);
+        }
+    }
+    socket
+}
+
+/// Elsewhere, loopback interfaces have one address.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stalled_quic_strangers_from_one_host_exclude_no_other() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.backlog = 8;
+    config.quic.max_handshakes_per_address = 4;
+    config.quic.validate_addresses = true;
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut strangers = Vec::new();
+    for _ in 0..20 {
+        strangers.push(stall(addr, &server.trust, "127.0.0.9").await);
+    }
+    let stats = until(&server.endpoint, |stats| stats.crowded == 16).await;
+    assert_eq!((stats.handshakes, stats.refused), (4, 0));
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    close(client, accepted).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_handshakes_that_do_not_begin_are_given_up() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes = 2;
+    config.tcp.handshake_timeout = Duration::from_millis(300);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut silent = Vec::new();
+    for _ in 0..5 {
+        silent.push(TcpStream::connect(addr).await.unwrap());
+    }
+    // The limit admits only some at once; the others wait in the kernel for their turn.
+    let stats = until(&server.endpoint, |stats| stats.failed == 5).await;
+    assert_eq!((stats.connections, stats.accepted), (0, 0));
+}
+
+/// Elsewhere, loopback interfaces have one address.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_tcp_strangers_from_one_host_delay_no_other() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes = 16;
+    config.tcp.max_handshakes_per_address = 8;
+    // Longer than the test may take.
+    config.tcp.handshake_timeout = Duration::from_secs(1000);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut strangers = Vec::new();
+    for _ in 0..100 {
+        strangers.push(TcpStream::connect(addr).await.unwrap());
+    }
+    // While the listener passes on to the next peer, it counts one handshake less.
+    let stats = until(&server.endpoint, |stats| stats.crowded == 76 && stats.handshakes == 8).await;
+    assert_eq!((stats.refused, stats.failed), (0, 0));
+    let elsewhere = marcato_net::LaneConfig::new(addr).from(([127, 0, 0, 2], 0).into());
+    let remote = Remote { lanes: vec![elsewhere], ..server.remote() };
+    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+    let accepted = within(server.endpoint.accept()).await.unwrap();
+    close(client, accepted).await;
+    // Once the strangers have gone, their host connects as well.
+    drop(strangers);
+    until(&server.endpoint, |stats| stats.handshakes == 0).await;
+    let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    close(client, within(server.endpoint.accept()).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_tcp_peers_from_one_host_takes_turns() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes_per_address = 1;
+    config.tcp.max_handshakes = 32;
+    let server = server(&config).await;
+    let remote = server.remote();
+    let burst: Vec<_> = (0..32)
+        .map(|_| {
+            let (config, remote) = (config.clone(), remote.clone());
+            tokio::spawn(async move { Endpoint::connect(&config, &remote).await.unwrap() })
+        })
+        .collect();
+    for client in burst {
+        let accepted = within(server.endpoint.accept()).await.unwrap();
+        drop((within(client).await.unwrap(), accepted));
+    }
+    let stats = server.endpoint.stats();
+    assert_eq!((stats.accepted, stats.crowded, stats.failed), (32, 0, 0));
+}
+
+/// Returns a connection over plain TCP to a peer that vanishes silently: its kernel drops all
+/// packets, as if the cable had been cut.
+#[cfg(target_os = "linux")]
+async fn with_a_peer_that_vanishes() -> (marcato_net::Connection, TcpStream) {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.idle_timeout = Duration::from_secs(1);
+    let (client, peer) = with_a_bare_peer(&config).await;
+    // BPF_RET | BPF_K: passes this number of bytes of each segment.
+    let drop_all = [socket2::SockFilter::new(0x06, 0, 0, 0)];
+    socket2::SockRef::from(&peer).attach_filter(&drop_all).unwrap();
+    (client, peer)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vanished_tcp_peer_is_detected_by_unacknowledged_data() {
+    let (client, _peer) = with_a_peer_that_vanishes().await;
+    let mut message = client.send(Message::new("are you there?")).await.unwrap();
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tcp_peer_that_vanishes_is_noticed_on_a_quiet_connection() {
+    let (client, _peer) = with_a_peer_that_vanishes().await;
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quic_peer_that_vanishes_is_given_up_after_the_idle_timeout() {
+    let mut config = Config::new(Engine::Quic);
+    config.quic.session.idle_timeout = Duration::from_secs(3);
+    config.quic.session.keep_alive = Some(Duration::from_millis(100));
+    let server = server(&config).await;
+    let behind = UdpSocket::bind(localhost()).await.unwrap();
+    let front = UdpSocket::bind(localhost()).await.unwrap();
+    let addr = server.endpoint.local_addrs()[0];
+    let remote =
+        Remote::new(front.local_addr().unwrap(), ClientSecurity::trusting(NAME, server.trust.clone()));
+    // Forwards datagrams, until it is cut.
+    let relay = tokio::spawn(async move {
+        let (mut ours, mut theirs) = (vec![0; 65_536], vec![0; 65_536]);
+        let mut client = None;
+        loop {
+            tokio::select! {
+                Ok((len, from)) = front.recv_from(&mut ours) => {
+                    client = Some(from);
+                    let _ = behind.send_to(&ours[..len], addr).await;
+                }
+                Ok((len, _)) = behind.recv_from(&mut theirs) => if let Some(client) = client {
+                    let _ = front.send_to(&theirs[..len], client).await;
+                },
+            }
+        }
+    });
+    let (client, accepted) =
+        within(async { tokio::join!(Endpoint::connect(&config, &remote), server.endpoint.accept()) }).await;
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    relay.abort();
+    // It may still be forwarding a datagram.
+    let _ = relay.await;
+    let mut message = client.send(Message::new("are you there?")).await.unwrap();
+    for connection in [&client, &accepted] {
+        let closed = within(connection.closed()).await;
+        assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    }
+    assert!(matches!(within(message.acknowledged()).await, Err(NotDelivered::Closed(_))));
+    until(&server.endpoint, |stats| stats.connections == 0).await;
+}

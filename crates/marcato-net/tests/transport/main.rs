@@ -1,0 +1,24 @@
+//! Tests of connections over real sockets.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod common;
+mod coupled;
+mod drivers;
+mod early;
+mod ends;
+mod engines;
+mod identity;
+mod lanes;
+mod lean;
+mod limits;
+mod liveness;
+mod metrics;
+mod pieces;
+mod qlog;
+mod receipts;
+mod reconnecting;
+mod requests;
+mod resumption;
+mod soak;
+mod trust;
+mod unreliable;

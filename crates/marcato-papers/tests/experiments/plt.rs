@@ -1,0 +1,17 @@
+//! Tests of the PLT experiments as a whole: claims of a quick run, documentation of rows.
+
+use marcato_papers::{Registry, RunOptions, Silent, registry};
+
+#[test]
+fn what_a_quick_run_claims_holds_and_every_row_is_documented() {
+    let registry = registry();
+    let experiment = registry.select("plt").expect("plt is registered")[0];
+    let options = RunOptions::default().shortened(true);
+    let report = Registry::run(experiment, &options, &mut Silent).expect("plt runs");
+    crate::documented::check(&report);
+    let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
+    assert!(outside.is_empty(), "{outside:#?}");
+    // Pre-empted low packets change nothing, with and without random loss; and the page over two
+    // layers.
+    assert_eq!(report.document().count().ok, 2 + 2);
+}

@@ -1,0 +1,17 @@
+//! Tests of whole simulations.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod bbr;
+mod conducted;
+mod coupled;
+mod datagrams;
+mod framed;
+mod links;
+mod observe;
+mod plt;
+mod processes;
+mod properties;
+mod recorders;
+mod recovery;
+mod scenario;
+mod theory;

@@ -1,0 +1,12 @@
+//! Tests of the web plane.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod bounds;
+mod files;
+mod metrics;
+mod order;
+mod proxy;
+mod server;
+mod soak;
+mod support;
+mod watch;
