@@ -76,11 +76,14 @@ async fn main() -> Result<(), Failure> {
 
     let requests = count / 10;
     let (since, began) = (used(), Instant::now());
-    let answering = tokio::spawn(answer(server, requests));
+    // The last handle of a connection ends it when dropped, also before the last reply has left.
+    let answering = tokio::spawn(answer(server.clone(), requests));
     for _ in 0..requests {
         client.request(Message::new(vec![0; SIZE])).await?;
     }
     answering.await??;
     print("request and reply, in turn", requests, since, began);
+    client.close().await?;
+    server.closed().await;
     Ok(())
 }
