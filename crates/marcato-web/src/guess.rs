@@ -175,20 +175,9 @@ impl GuessTable {
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
-        // Each response has one, so its bytes are looked at once.
-        let (mut slash, mut end) = (None, value.len());
-        for (at, byte) in value.iter().enumerate() {
-            match byte {
-                b'/' if slash.is_none() => slash = Some(at),
-                b';' => {
-                    end = at;
-                    break;
-                }
-                _ => {}
-            }
-        }
-        let family = || self.families.get(value[..slash?].trim_ascii_start());
-        self.types.get(value[..end].trim_ascii()).or_else(family)
+        let essence = token(value);
+        let family = || self.families.get(&essence[..essence.iter().position(|byte| *byte == b'/')?]);
+        self.types.get(essence).or_else(family)
     }
 }
 
