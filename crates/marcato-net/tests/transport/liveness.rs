@@ -165,7 +165,7 @@ async fn closing_ends_although_the_own_inbox_is_full() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(done + received.declined, MANY.into());
+    assert_eq!(done + received.declined, u64::from(MANY));
     assert_eq!(holds, [(Priority::P2, true)]);
 }
 
