@@ -12,10 +12,11 @@
 use std::io;
 
 use marcato_sched::coupled::{CoupledConfig, Coupling, Governor, Mode, Sample};
-use marcato_units::{Bytes, Duration, PrioritySet, Time};
+use marcato_units::{Bytes, Duration, PrioritySet, Rate, Time};
 use socket2::SockRef;
 use tokio::time::Instant;
 
+use super::pacer::Pacer;
 use crate::stats::CoupledStats;
 use crate::sys::{self, TcpInfo};
 
@@ -26,6 +27,10 @@ const POLL: Duration = Duration::from_millis(1);
 const TIMER: Duration = Duration::from_micros(100);
 /// Time for which a sample is used while the driver writes.
 const FRESH: Duration = Duration::from_micros(250);
+
+/// Segments between two looks up to which background data is paced. At higher rates a window that doubles costs urgent
+/// data less than a timer that comes late would cost goodput.
+const PACED_SEGMENTS: u64 = 4;
 
 /// Coupled mode of a connection.
 #[derive(Debug)]
@@ -60,6 +65,7 @@ struct Acting {
     window: Bytes,
     /// Bytes delivered when all has arrived that was written before the mode acted.
     own: Bytes,
+    pacer: Pacer,
     looks: u64,
 }
 
@@ -132,6 +138,9 @@ impl Coupled {
     pub(super) fn wrote(&mut self, bytes: usize) {
         if let Some(acting) = &mut self.acting {
             let bytes = Bytes::new(bytes as u64);
+            if let Some(pace) = acting.pace() {
+                acting.pacer.wrote(pace, bytes);
+            }
             acting.written += bytes;
             acting.sample.in_flight += bytes;
             acting.window -= bytes;
@@ -176,6 +185,7 @@ impl Acting {
             retransmitted: info.retransmitted_segments,
             window: window(&info),
             own: delivered + in_flight,
+            pacer: Pacer::default(),
             looks: 0,
         };
         // No data of ours has been acknowledged. Taken for a first acknowledgement, it would begin a train of
@@ -206,6 +216,15 @@ impl Acting {
             self.looks += 1;
             return Bytes::ZERO;
         }
+        // An urgent chunk would stand behind what leaves faster than the bottleneck sends it on.
+        let size = match self.pace() {
+            Some(pace) if !urgent => self.pacer.room(now, pace, size, self.mss),
+            _ => size,
+        };
+        if size.is_zero() {
+            self.looks += 1;
+            return size;
+        }
         let allowance = self.governor.allowance();
         // A grant may be one of background although urgent data waits: it pays that level's debt back.
         let allowed = if urgent { allowance.urgent } else { allowance.background };
@@ -220,6 +239,11 @@ impl Acting {
         }
         self.looks += u64::from(room.is_zero());
         room
+    }
+
+    /// Pace of background data; `None` if there is none, or looks are too rare for it.
+    fn pace(&self) -> Option<Rate> {
+        self.governor.pace().filter(|pace| pace.bytes_in(POLL) <= self.mss * PACED_SEGMENTS)
     }
 
     fn take_sample(&mut self, now: Time, socket: &SockRef<'_>, urgent: bool) {
@@ -366,6 +390,52 @@ mod tests {
         assert_eq!(room(&[Priority::P0], true), size);
         // On a fast connection looks would be too rare.
         assert_eq!(room(&[Priority::P4], false), size);
+    }
+
+    /// Takes note of the acknowledgements of a first window: a segment each so many µs, whose round trips grow.
+    fn first_window(acting: &mut Acting, interval: u64) {
+        // The loopback interface has other round trips.
+        acting.governor = Governor::new(CoupledConfig { poll: POLL, ..CoupledConfig::new(acting.mss) });
+        for segment in 1..=10 {
+            let at = Duration::from_micros(50_000 + segment * interval);
+            let sample = Sample {
+                delivered: acting.mss * segment,
+                in_flight: acting.mss * (20 - segment),
+                rtt: Some(at),
+                lost: false,
+                urgent: false,
+            };
+            acting.governor.sample(Time::ZERO + at, &sample);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn in_slow_start_background_leaves_at_the_pace_of_the_bottleneck_and_urgent_data_at_once() {
+        // Of eight segments, those of the time by which a look may be late, and one. At 0.2 ms for each, looks are too
+        // rare for a pace.
+        for (interval, background) in [(1000, 3), (5000, 1), (200, 8)] {
+            let [near, _far] = connected();
+            let socket = SockRef::from(&near);
+            let mut coupled = Coupled::new(Coupling::On);
+            coupled.begin(Time::ZERO, &socket, set(&[Priority::P0, Priority::P4]));
+            let acting = coupled.acting.as_mut().unwrap();
+            first_window(acting, interval);
+            let (mss, now) = (acting.mss, Time::from_secs(1));
+            (acting.sample.in_flight, acting.sampled_at) = (Bytes::ZERO, now);
+            let mut ask = |level| {
+                let acting = coupled.acting.as_mut().unwrap();
+                acting.sample.urgent = level == Priority::P0;
+                let room = acting.room(now, &socket, set(&[level]), mss * 8, false);
+                coupled.wrote(usize::try_from(room.get()).unwrap());
+                room.get() / mss.get()
+            };
+            assert_eq!(ask(Priority::P4), background, "{interval} µs");
+            assert_eq!(ask(Priority::P0), 8, "{interval} µs");
+            if background < 8 {
+                assert_eq!(ask(Priority::P4), 0, "{interval} µs");
+            }
+        }
     }
 
     /// Two ends of a connection.

@@ -167,9 +167,13 @@ fn rows_of(
 mod tests {
     use super::*;
 
-    /// Runs a case of three loads; `None` where there can be no lab.
+    /// Runs a case of three loads on the first link; `None` where there can be no lab.
     fn case(kind: Kind, delay: u64) -> Option<Case> {
-        match measure(kind, &Link::ALL[0], "cubic", delay, &[Signalled::Both; 3], 1) {
+        case_on(&Link::ALL[0], kind, delay)
+    }
+
+    fn case_on(link: &Link, kind: Kind, delay: u64) -> Option<Case> {
+        match measure(kind, link, "cubic", delay, &[Signalled::Both; 3], 1) {
             Err(SimulationError::Lab(problem)) if problem.contains("run as root") => {
                 eprintln!("SKIPPED: {problem}");
                 None
@@ -195,7 +199,8 @@ mod tests {
     fn late_stylesheets_overtake_in_the_server_and_in_the_queue() {
         // Other work of this machine makes loads later: the best of one kind against the worst of the other.
         let times = |case: &Case| case.loads.iter().map(|load| load.late).collect::<Vec<_>>();
-        let late = |kind, delay| case(kind, delay).map(|case| (times(&case), case.dropped));
+        let late_on = |link, kind, delay| case_on(link, kind, delay).map(|case| (times(&case), case.dropped));
+        let late = |kind, delay| late_on(&Link::ALL[0], kind, delay);
         let is_before = |ours: &[Duration], others: &[Duration], share: f64| {
             ours.iter().min().unwrap().as_secs_f64() < others.iter().max().unwrap().as_secs_f64() * share
         };
@@ -205,5 +210,9 @@ mod tests {
         let (Some(lean), Some(coupled)) = (late(Kind::Lean, 500), late(Kind::Marcato, 500)) else { return };
         let has_fewer_drops = coupled.1 < lean.1;
         assert!(is_before(&coupled.0, &lean.0, 0.67) && has_fewer_drops, "{coupled:?} against {lean:?}");
+        // In slow start, background data leaves no faster than the bottleneck sends it on.
+        let fast = |kind| late_on(&Link::ALL[2], kind, 100);
+        let (Some(lean), Some(coupled)) = (fast(Kind::Lean), fast(Kind::Marcato)) else { return };
+        assert!(is_before(&coupled.0, &lean.0, 0.9), "{coupled:?} against {lean:?}");
     }
 }

@@ -226,6 +226,17 @@ impl<R: Rule> Governor<R> {
         self.config.urgent
     }
 
+    /// Rate at which background data may be sent in startup; `None` before the bottleneck's rate is known, and in all
+    /// other modes.
+    ///
+    /// A window that doubles leaves twice as fast as the bottleneck sends it on. Half of it then stands in the queue,
+    /// although all of it fits the path. At the bottleneck's rate it does not, and the bottleneck is as busy. A
+    /// sixteenth more finds what the estimate is short of.
+    pub fn pace(&self) -> Option<Rate> {
+        let peak = self.trains.peak().as_bps();
+        (self.mode == Mode::Startup && peak > 0).then(|| Rate::from_bps(peak.saturating_add(peak / 16)))
+    }
+
     /// Returns how much may be in flight. It changes with the next sample.
     pub fn allowance(&self) -> Allowance {
         let mss = self.config.mss;

@@ -505,6 +505,23 @@ fn the_rate_that_a_test_made_small_is_no_measure_of_a_faster_one() {
 }
 
 #[test]
+fn in_slow_start_the_pace_is_a_sixteenth_above_the_bottlenecks_rate() {
+    let mut governor = governor();
+    let mut acknowledge = |packet, lost| {
+        let at = Duration::from_millis(50 + packet);
+        let (delivered, in_flight) = (MSS * packet, MSS * (10 - packet));
+        let sample = Sample { delivered, in_flight, rtt: Some(at), lost, urgent: false };
+        governor.sample(Time::ZERO + at, &sample);
+        (governor.mode(), governor.pace())
+    };
+    let paces: Vec<_> = (1..=8).map(|packet| acknowledge(packet, false)).collect();
+    assert_eq!(paces[1], (Mode::Startup, None));
+    // A packet of 1500 bytes each millisecond.
+    assert_eq!(paces[7], (Mode::Startup, Some(Rate::from_kbps(12_750))));
+    assert_eq!(acknowledge(9, true), (Mode::Steady, None));
+}
+
+#[test]
 fn a_loss_before_anything_of_ours_stood_in_a_queue_is_the_work_of_others() {
     let first = |packets: u64, lost| {
         let mut governor = governor();
