@@ -232,8 +232,10 @@ impl Acting {
         if room >= size {
             return size;
         }
-        // Whole segments: small ones would go between full ones.
-        let room = Bytes::new(room.get() / self.mss.get() * self.mss.get());
+        // Whole segments, as small ones would go between full ones. Of few, the nearest number: a packet less would
+        // leave the link idle while the peer delays an acknowledgement.
+        let half = if is_slow { self.mss.get() / 2 } else { 0 };
+        let room = Bytes::new((room.get() + half) / self.mss.get() * self.mss.get()).min(size);
         if room < size && !urgent {
             self.governor.held();
         }
@@ -390,6 +392,30 @@ mod tests {
         assert_eq!(room(&[Priority::P0], true), size);
         // On a fast connection looks would be too rare.
         assert_eq!(room(&[Priority::P4], false), size);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn on_a_slow_connection_the_cap_is_the_nearest_number_of_segments() {
+        let [near, _far] = connected();
+        let (socket, now) = (SockRef::from(&near), Time::from_secs(1));
+        let mut coupled = Coupled::new(Coupling::On);
+        coupled.begin(Time::ZERO, &socket, set(&[Priority::P0, Priority::P4]));
+        let acting = coupled.acting.as_mut().unwrap();
+        let mss = acting.mss;
+        first_window(acting, 1000);
+        // The first loss ends slow start, and there is a cap.
+        let sample = Sample { lost: true, ..acting.sample };
+        acting.governor.sample(now, &sample);
+        acting.sampled_at = now;
+        let cap = acting.governor.cap().unwrap();
+        let mut room = |above: u64, is_slow| {
+            acting.sample.in_flight = cap - mss * 3 + Bytes::new(mss.get() * above / 100);
+            acting.room(now, &socket, set(&[Priority::P4]), mss * 8, is_slow).get() / mss.get()
+        };
+        assert_eq!([30, 70].map(|above| room(above, true)), [3, 2]);
+        assert_eq!([30, 70].map(|above| room(above, false)), [2, 2]);
+        assert_eq!([230, 270].map(|above| room(above, true)), [1, 0]);
     }
 
     /// Takes note of the acknowledgements of a first window: a segment each so many µs, whose round trips grow.
