@@ -364,7 +364,9 @@ fn parameters(key: &str, value: String) -> Result<Option<Parameters>, TableError
 
 /// First word of a value, without its parameters.
 fn token(value: &[u8]) -> &[u8] {
-    value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii()
+    // Most have none, which the library finds faster than where they begin.
+    let end = if value.contains(&b';') { value.iter().position(|byte| *byte == b';') } else { None };
+    value[..end.unwrap_or(value.len())].trim_ascii()
 }
 
 /// Extension of the last segment of a path.
