@@ -419,6 +419,7 @@ mod tests {
     }
 
     /// Takes note of the acknowledgements of a first window: a segment each so many µs, whose round trips grow.
+    #[cfg(target_os = "linux")]
     fn first_window(acting: &mut Acting, interval: u64) {
         // The loopback interface has other round trips.
         acting.governor = Governor::new(CoupledConfig { poll: POLL, ..CoupledConfig::new(acting.mss) });
