@@ -318,7 +318,7 @@ fn a_client_that_reads_nothing_stops_no_other_and_is_closed() {
         while running.server.counters().stuck == 0 {
             assert_eq!(read(fetch(&mut other, get("/50000")).await).await.unwrap().len(), 50_000);
         }
-        until(|| running.server.open_requests() == 0).await;
-        assert_eq!(running.server.open_connections(), 1);
+        // A connection closes after its requests end, and only the other client's stays open.
+        until(|| running.server.open_requests() == 0 && running.server.open_connections() == 1).await;
     });
 }
