@@ -1117,11 +1117,11 @@ impl From<WorldName> for World {
 pub(crate) fn command(registry: &Registry) -> clap::Command {
     // clap only lists the papers. The registry checks the name, as its error says more than clap's.
     let mut listed: Vec<String> =
-        registry.iter().map(|one| format!("\n{:<6}{}", one.name(), one.about())).collect();
+        registry.iter().map(|one| format!("\n{:<8} {}", one.name(), one.about())).collect();
     let about = if listed.is_empty() {
         "The paper; no experiment is built into this program yet".to_owned()
     } else {
-        listed.push(format!("\n{:<6}Every one of them, in order", Registry::ALL));
+        listed.push(format!("\n{:<8} Every one of them, in order", Registry::ALL));
         format!("The paper:{}", listed.concat())
     };
     Marcato::command()

@@ -46,6 +46,14 @@ fn a_closed_standard_output_is_no_panic() {
     assert_eq!((child.wait().unwrap().code(), said.as_str()), (Some(0), ""));
 }
 
+#[test]
+fn the_help_lists_papers_by_names_that_stand_alone() {
+    let help = String::from_utf8(marcato(&["papers", "--help"]).stdout).unwrap();
+    for name in ["cats", "plt", "cwr", "crq", "coupled", "web", "all"] {
+        assert!(help.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}: {help}");
+    }
+}
+
 /// Link that follows a trace, whose path is relative.
 const SCENARIO: &str = r#"
 name = "piped"
