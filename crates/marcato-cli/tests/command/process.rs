@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use marcato_papers::Registry;
+
 fn marcato(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_marcato")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
@@ -49,7 +51,7 @@ fn a_closed_standard_output_is_no_panic() {
 #[test]
 fn the_help_lists_papers_by_names_that_stand_alone() {
     let help = String::from_utf8(marcato(&["papers", "--help"]).stdout).unwrap();
-    for name in ["cats", "plt", "cwr", "crq", "coupled", "web", "all"] {
+    for name in marcato_papers::registry().names().into_iter().chain([Registry::ALL]) {
         assert!(help.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}: {help}");
     }
 }
