@@ -138,9 +138,13 @@ impl<S: WebService> Handling<S> {
         let (mut parts, content) = response.into_parts();
         prepare(&mut parts.headers, &self.dates);
         let has_content = has_content(&self.method, parts.status);
+        if has_no_length(&self.method, parts.status) {
+            // A client that takes it for the length of a missing content resets the stream.
+            parts.headers.remove(CONTENT_LENGTH);
+        }
         if let Some(length) = content.size_hint().exact()
             && (has_content || self.method == Method::HEAD)
-            && !is_tunnel(&self.method, parts.status)
+            && !has_no_length(&self.method, parts.status)
             && !parts.headers.contains_key(CONTENT_LENGTH)
             // RFC 9110 §8.6: a response to HEAD may omit it. Its handler may not know the length.
             && (length > 0 || has_content)
@@ -284,7 +288,10 @@ fn has_content(method: &Method, status: StatusCode) -> bool {
         && status != StatusCode::NOT_MODIFIED
 }
 
-/// True if a response opens a tunnel, which has no length (RFC 9110 §8.6).
-fn is_tunnel(method: &Method, status: StatusCode) -> bool {
+/// True if a response must not announce a length: it opens a tunnel, or its status excludes content (RFC 9110
+/// §8.6).
+fn has_no_length(method: &Method, status: StatusCode) -> bool {
     *method == Method::CONNECT && status.is_success()
+        || status.is_informational()
+        || status == StatusCode::NO_CONTENT
 }

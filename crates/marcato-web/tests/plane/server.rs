@@ -40,6 +40,10 @@ async fn answer(request: Request<Body>) -> Result<Response<Content>, &'static st
     match path.as_str() {
         "/echo" => *response.body_mut() = full(request.into_body().collect().await.unwrap().to_bytes()),
         "/none" => *response.status_mut() = StatusCode::NO_CONTENT,
+        "/none-of-five" => {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response.headers_mut().insert("content-length", HeaderValue::from_static("5"));
+        }
         "/peer" => {
             let peer = request.extensions().get::<PeerAddr>().unwrap().0.ip();
             let uri = request.uri().to_string();
@@ -254,6 +258,27 @@ fn heads_are_complete_and_have_no_fields_of_a_connection() {
         assert_eq!(head(client, Method::GET, "/bytes/0").await, (ok, "content-length: 0".into(), 0));
         assert_eq!(head(client, Method::GET, "/none").await, (StatusCode::NO_CONTENT, String::new(), 0));
         assert_eq!(head(client, Method::GET, "/connection").await, (ok, "content-length: 0".into(), 0));
+    });
+}
+
+#[test]
+fn responses_that_have_no_content_announce_no_length() {
+    run(async {
+        let running = Running::start(Server::new()).await;
+        let client = &mut running.client().await;
+        for method in [Method::GET, Method::HEAD] {
+            let expected = (StatusCode::NO_CONTENT, String::new(), 0);
+            assert_eq!(head(client, method, "/none-of-five").await, expected);
+        }
+        let mut stream = TcpStream::connect(running.addr).await.unwrap();
+        stream
+            .write_all(b"GET /none-of-five HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
+        assert!(!response.contains("content-length") && response.ends_with("\r\n\r\n"), "{response}");
     });
 }
 
