@@ -91,7 +91,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time after which a connection without requests ends (75 s).
     pub idle: Duration,
-    /// Time for which a client may take nothing of what waits for it (60 s).
+    /// Time for which a client may take nothing of what waits for it (60 s). Its connection then ends. A
+    /// response for which it gives no credit meanwhile is reset.
     pub stall: Duration,
     /// Time for open requests after the server was told to end (30 s).
     pub grace: Duration,

@@ -43,6 +43,8 @@ pub struct ServerCounters {
     pub failed: u64,
     /// Connections closed because the client took nothing for too long.
     pub stuck: u64,
+    /// Responses reset because the client gave no credit for them for too long.
+    pub stalled: u64,
     /// Connections closed because the head of a request took too long.
     pub slow_heads: u64,
     /// Connections closed because the client violated the protocol by its signals, or reset too many
@@ -70,6 +72,7 @@ pub(crate) struct Counters {
     cancelled: AtomicU64,
     failed: AtomicU64,
     stuck: AtomicU64,
+    stalled: AtomicU64,
     slow_heads: AtomicU64,
     violations: AtomicU64,
     granted: [AtomicU64; Priority::COUNT],
@@ -143,6 +146,10 @@ impl Counters {
         count(&self.stuck);
     }
 
+    pub(crate) fn stalled(&self) {
+        count(&self.stalled);
+    }
+
     pub(crate) fn slow_head(&self) {
         count(&self.slow_heads);
     }
@@ -174,6 +181,7 @@ impl Counters {
             cancelled: read(&self.cancelled),
             failed: read(&self.failed),
             stuck: read(&self.stuck),
+            stalled: read(&self.stalled),
             slow_heads: read(&self.slow_heads),
             violations: read(&self.violations),
             granted: std::array::from_fn(|level| Bytes::new(read(&self.granted[level]))),

@@ -172,9 +172,7 @@ impl<S: WebService> Handling<S> {
             let frame = match content.as_mut().poll_frame(cx) {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => {
-                    // The connection is told when there is nothing more at once: a head with its first
-                    // bytes, and the last bytes with the end.
-                    stage.announce();
+                    stage.rest();
                     return Poll::Pending;
                 }
             };

@@ -7,13 +7,15 @@
 
 mod granted;
 mod inbox;
+mod refill;
 mod stage;
 mod stream;
 mod wire;
 
+use std::cmp::Ordering;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
 
@@ -22,7 +24,7 @@ use ::h2::{Reason, RecvStream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use marcato_net::LeanSocket;
-use marcato_sched::exchange::{Exchange, Grant};
+use marcato_sched::exchange::{Exchange, Grant, LevelTable, Response as Turn};
 use marcato_sched::order::StreamId;
 use marcato_sched::streams::StreamMap;
 use marcato_units::{Bytes as Amount, Priority, PrioritySet, Rate, Time};
@@ -39,6 +41,7 @@ use crate::signals::{Protocol, Signals};
 use crate::trace::Outcome;
 use granted::{Books, Granted};
 use inbox::{Bell, Inbox};
+use refill::{Pause, Refills, Supply};
 pub(crate) use stage::Stage;
 use stage::{End, Head};
 use stream::{Sender, Stream};
@@ -47,6 +50,8 @@ use wire::Wire;
 
 /// Length of a frame's header (RFC 9113 §4.1).
 const FRAME_HEADER: usize = 9;
+/// Content of the largest frame, unless the client allows more (RFC 9113 §6.5.2).
+const FRAME: Amount = Amount::new(16_384);
 /// Least bytes for which a frame is worth its header, unless the response ends with them.
 const LEAST: usize = 64;
 /// Rounds after which other tasks of the thread have their turn.
@@ -102,6 +107,7 @@ where
         books: Books::new(exchange),
         inbox: Arc::default(),
         streams: StreamMap::new(),
+        refills: Refills::default(),
         ending: Vec::new(),
         service,
         memory: Memory::default(),
@@ -115,6 +121,7 @@ where
         urgent_at: Time::ZERO,
         blocked: false,
         progress_at: now,
+        stall_at: None,
         idle_since: now,
         timer: Box::pin(tokio::time::sleep_until(now)),
         shutdown: Some(shutdown),
@@ -151,6 +158,8 @@ struct Driver<S: WebService> {
     books: Books,
     inbox: Arc<Inbox>,
     streams: StreamMap<Box<Stream>>,
+    /// Responses whose stage may be filled in a moment.
+    refills: Refills,
     /// Streams whose end has been granted, and of which bytes may be outstanding.
     ending: Vec<StreamId>,
     service: S,
@@ -170,8 +179,10 @@ struct Driver<S: WebService> {
     urgent_at: Time,
     /// True if the kernel has to send something before the next chunk.
     blocked: bool,
-    /// Time since which nothing that waits has left.
+    /// Time since which no content that waits has left.
     progress_at: Instant,
+    /// Earliest time at which a response may have stalled; `None` if none waits for credit.
+    stall_at: Option<Instant>,
     /// Time since which there is no stream.
     idle_since: Instant,
     timer: Pin<Box<Sleep>>,
@@ -186,6 +197,7 @@ where
 {
     fn poll(&mut self, cx: &mut Poller<'_>) -> Poll<Result<(), End2>> {
         self.inbox.register(cx.waker());
+        self.refills.turn();
         if let Some(shutdown) = &mut self.shutdown
             && shutdown.as_mut().poll(cx).is_ready()
         {
@@ -213,8 +225,12 @@ where
                 return Poll::Ready(Ok(()));
             }
             self.close_ended();
-            let flushed = self.wire.inner().flush()?;
-            if flushed > 0 {
+            let (was_full, flushed) = {
+                let mut inner = self.wire.inner();
+                (inner.socket.is_pending(), inner.flush()?)
+            };
+            // An answer to a PING is no progress while content waits.
+            if granted || was_full && flushed > 0 {
                 self.progress_at = Instant::now();
             }
             if attended || granted || flushed > 0 {
@@ -252,6 +268,10 @@ where
             self.context.counters.stuck();
             return Err(End2::Stuck);
         }
+        if self.stall_at.is_some_and(|at| now >= at) {
+            self.reset_stalled(now);
+            return Ok(Poll::Ready(()));
+        }
         let head_until = head_since.map(|since| since + limits.handshake);
         if head_until.is_some_and(|at| now >= at) {
             self.context.counters.slow_head();
@@ -271,8 +291,21 @@ where
             self.connection.graceful_shutdown();
             return Ok(Poll::Ready(()));
         }
+        let refill_until = match self.refills.reason() {
+            Some(Pause::Until(at)) if now >= at => {
+                self.refills.resume();
+                return Ok(Poll::Ready(()));
+            }
+            Some(Pause::Until(at)) => Some(at),
+            Some(Pause::Turn) => {
+                // The runtime wakes this task when the others and the sockets have had their turn.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+                None
+            }
+            None => None,
+        };
         let far = now + limits.idle.max(limits.stall);
-        let next = [look, stuck_at, head_until, self.grace_until, idle_until]
+        let next = [look, stuck_at, self.stall_at, head_until, self.grace_until, idle_until, refill_until]
             .into_iter()
             .flatten()
             .fold(far, Instant::min);
@@ -407,6 +440,10 @@ where
                 return Ok(());
             }
             self.used = self.used.with(self.context.config.levels().level(parameters.urgency));
+            if progress.bytes == 0 {
+                // What follows a head of an origin is often there already.
+                self.refills.note(id, Instant::now());
+            }
         }
         if progress.bytes > 0 {
             stream.record.supplied(Instant::now());
@@ -459,6 +496,9 @@ where
     fn grant_all(&mut self) -> Result<bool, End2> {
         self.blocked = false;
         let mut frames = 0;
+        // Response of the latest grant, and one whose bytes the library has in more than one frame. The library
+        // lets streams take turns for each of their frames, so that it writes those before another one's.
+        let (mut last, mut split) = (None, None);
         loop {
             let (waiting, outstanding) = {
                 let exchange = &self.books.accounts().exchange;
@@ -471,6 +511,12 @@ where
             if budget == 0 {
                 break;
             }
+            if !self.refills.is_empty() && self.gives_way() {
+                break;
+            }
+            if split.is_some() && split != self.books.accounts().exchange.peek().map(|next| next.stream) {
+                break;
+            }
             let Some(grant) = self.books.accounts().exchange.grant(Amount::new(budget as u64)) else { break };
             {
                 let mut inner = self.wire.inner();
@@ -478,12 +524,39 @@ where
                 inner.granted();
             }
             frames += 1;
+            if grant.len > FRAME || last == Some(grant.stream) {
+                split = Some(grant.stream);
+            }
+            last = Some(grant.stream);
             if let Err(error) = self.send(grant) {
                 tracing::debug!(stream = grant.stream.0, %error, "a response ended early");
                 self.close(grant.stream, false);
             }
         }
         Ok(frames > 0)
+    }
+
+    /// True if the response whose turn it is gives way to one that goes before it and is about to have
+    /// bytes.
+    fn gives_way(&mut self) -> bool {
+        let Self { refills, streams, books, context, .. } = self;
+        let accounts = books.accounts();
+        let exchange = &accounts.exchange;
+        let Some(next) = exchange.peek() else { return false };
+        let levels = context.config.levels();
+        let supply = |id| match (streams.get(id), exchange.response(id)) {
+            (Some(stream), Some(response)) if response.staged.is_zero() && !response.finished => {
+                if stream.stage.is_filling() { Supply::Filling } else { Supply::Resting }
+            }
+            _ => Supply::Settled,
+        };
+        let precedes = |id| {
+            exchange.response(id).is_some_and(|response| {
+                let level = levels.level(response.parameters.urgency);
+                !exchange.is_in_debt(level) && precedes(&response, &next, levels)
+            })
+        };
+        refills.pause(Instant::now(), supply, precedes)
     }
 
     /// Returns the bytes of content that may be granted now; `frames` have been in this round.
@@ -537,6 +610,7 @@ where
     /// Gives the library the bytes of a grant, as far as the client has given credit for them.
     fn send(&mut self, grant: Grant) -> Result<(), ::h2::Error> {
         let Some(stream) = self.streams.get_mut(grant.stream) else { return Ok(()) };
+        let now = Instant::now();
         let wanted = usize::try_from(grant.len.get()).unwrap_or(usize::MAX);
         let credit = stream.credit(wanted);
         if credit < wanted {
@@ -547,19 +621,30 @@ where
                 let _ = exchange.hold(grant.stream);
             }
             stream.held = true;
+            if credit > 0 || stream.stalled_since.is_none() {
+                stream.stalled_since = Some(now);
+                let stalls = now + self.context.config.limits.stall;
+                self.stall_at = Some(self.stall_at.map_or(stalls, |at| at.min(stalls)));
+            }
             stream.ring();
             if credit == 0 {
                 return Ok(());
             }
+        } else {
+            stream.stalled_since = None;
         }
         let taken = credit.min(wanted);
         let is_last = grant.fin && taken == wanted;
         let content = stream.stage.take(taken);
-        stream.record.granted(Instant::now(), taken, grant.priority);
+        stream.record.granted(now, taken, grant.priority);
         self.context.counters.granted(grant.priority, taken);
         let ends = is_last && stream.trailers.is_none();
         if taken > 0 || ends {
             stream.send(Granted::new(content, grant.stream, self.books.clone()), ends)?;
+        }
+        let exchange = &self.books.accounts().exchange;
+        if !is_last && exchange.response(grant.stream).is_some_and(|response| response.staged.is_zero()) {
+            self.refills.note(grant.stream, now);
         }
         if is_last {
             if let Some(trailers) = stream.trailers.take() {
@@ -568,6 +653,30 @@ where
             self.ending.push(grant.stream);
         }
         Ok(())
+    }
+
+    /// Resets the responses of which the client takes nothing: it has given no credit for them for too long.
+    /// Their handlers end.
+    fn reset_stalled(&mut self, now: Instant) {
+        let stall = self.context.config.limits.stall;
+        let mut stalled = Vec::new();
+        self.stall_at = None;
+        for (id, stream) in self.streams.iter() {
+            let Some(stalls) = stream.stalled_since.map(|since| since + stall) else { continue };
+            if stalls <= now {
+                stalled.push(id);
+            } else {
+                self.stall_at = Some(self.stall_at.map_or(stalls, |at| at.min(stalls)));
+            }
+        }
+        for id in stalled {
+            if let Some(stream) = self.streams.get_mut(id) {
+                tracing::debug!(stream = id.0, "the client takes nothing of a response");
+                self.context.counters.stalled();
+                stream.reset(Reason::CANCEL);
+                self.close(id, false);
+            }
+        }
     }
 
     /// Closes the responses that have left the library.
@@ -596,6 +705,7 @@ where
     fn forget(&mut self, id: StreamId, complete: bool) {
         let Some(mut stream) = self.streams.remove(id) else { return };
         stream.stage.close();
+        self.refills.forget(id);
         let _ = self.wire.inner().signals.close(id);
         stream.record.complete = complete;
         self.completed += u64::from(complete);
@@ -684,6 +794,17 @@ const fn is_of_ordering_client(source: Source) -> bool {
         | Source::Extension
         | Source::Length
         | Source::Default => false,
+    }
+}
+
+/// True if a response goes before the one whose turn it is, once it has bytes.
+fn precedes(response: &Turn, next: &Turn, levels: &LevelTable) -> bool {
+    let rank = |turn: &Turn| (levels.level(turn.parameters.urgency), turn.parameters.urgency);
+    let takes_turns = response.parameters.incremental || next.parameters.incremental;
+    match rank(response).cmp(&rank(next)) {
+        Ordering::Less => true,
+        Ordering::Equal => !takes_turns && response.stream < next.stream,
+        Ordering::Greater => false,
     }
 }
 

@@ -39,6 +39,8 @@ struct State {
     ended: bool,
     /// Handler that waits for room.
     handler: Option<Waker>,
+    /// True if the handler waits, for room or for its own source. It goes on by itself if not.
+    rests: bool,
     /// True once the connection takes nothing more.
     closed: bool,
 }
@@ -80,6 +82,9 @@ impl Stage {
     }
 
     /// Tells the connection of what was put on the stage.
+    ///
+    /// A handler that can go on at once does not call it: the head then leaves with the first bytes, and
+    /// the last bytes with the end.
     pub(crate) fn announce(&self) {
         let mut state = self.state();
         state.announced |= state.head.is_some();
@@ -126,6 +131,7 @@ impl Stage {
     /// Puts a piece on the stage. [`announce`](Self::announce) tells the connection.
     pub(crate) fn push(&self, piece: Bytes) {
         let mut state = self.state();
+        state.rests = false;
         if piece.is_empty() || state.closed || state.ended {
             return;
         }
@@ -164,9 +170,16 @@ impl Stage {
             return Poll::Ready(true);
         }
         state.handler = Some(cx.waker().clone());
+        state.rests = true;
         drop(state);
         self.announce();
         Poll::Pending
+    }
+
+    /// Notes that the handler waits for its own source, and tells the connection of what is staged.
+    pub(crate) fn rest(&self) {
+        self.state().rests = true;
+        self.announce();
     }
 }
 
@@ -175,6 +188,18 @@ impl Stage {
     /// Asks for a look at the stream.
     pub(super) fn ring(&self) {
         self.bell.ring();
+    }
+
+    /// Notes that the handler goes on in a task of its own.
+    pub(super) fn resume(&self) {
+        self.state().rests = false;
+    }
+
+    /// True if more of the response is about to come: the handler has not said that it waits, or the
+    /// connection has not taken all that it was given.
+    pub(super) fn is_filling(&self) -> bool {
+        let state = self.state();
+        !state.closed && (state.fresh > 0 || state.end.is_some() || !state.rests && !state.ended)
     }
 
     /// Takes the handler's progress. Its bytes stay on the stage.
@@ -222,6 +247,7 @@ impl Stage {
         };
         state.staged -= taken.len();
         let handler = if state.staged < self.limit { state.handler.take() } else { None };
+        state.rests &= handler.is_none();
         drop(state);
         if let Some(handler) = handler {
             handler.wake();
@@ -280,6 +306,26 @@ mod tests {
         stage.announce();
         let progress = stage.progress();
         assert_eq!((progress.head.is_some(), progress.bytes), (true, 5));
+    }
+
+    #[test]
+    fn a_stage_is_filling_until_its_handler_says_that_it_waits() {
+        let (stage, _) = stage(10);
+        assert!(stage.is_filling(), "the handler has not begun");
+        stage.push(Bytes::from_static(b"0123456789"));
+        assert!(has_room(&stage).is_pending() && stage.is_filling(), "the connection knows nothing of it");
+        stage.progress();
+        assert!(!stage.is_filling(), "the handler waits for room");
+        stage.take(1);
+        assert!(stage.is_filling(), "the handler was woken");
+        stage.rest();
+        assert!(!stage.is_filling(), "the handler waits for its source");
+        stage.resume();
+        assert!(stage.is_filling(), "the handler goes on in its own task");
+        stage.complete(None);
+        assert!(stage.is_filling(), "the end is not taken");
+        stage.progress();
+        assert!(!stage.is_filling(), "nothing follows an end");
     }
 
     #[test]

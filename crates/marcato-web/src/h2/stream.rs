@@ -8,6 +8,7 @@ use ::h2::server::SendResponse;
 use ::h2::{Error, Reason, SendStream};
 use http::{HeaderMap, Response, StatusCode};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::granted::Granted;
 use super::stage::Stage;
@@ -25,6 +26,8 @@ pub(super) struct Stream {
     pub(super) trailers: Option<HeaderMap>,
     /// True while the response waits for credit.
     pub(super) held: bool,
+    /// Time since which the client has given no credit for bytes that wait; `None` if none do.
+    pub(super) stalled_since: Option<Instant>,
     pub(super) record: Record,
 }
 
@@ -46,11 +49,12 @@ impl Drop for Stream {
 impl Stream {
     pub(super) fn new(sender: Sender, stage: Arc<Stage>, record: Record) -> Self {
         let waker = Waker::from(Arc::clone(&stage));
-        Self { sender, stage, waker, handler: None, trailers: None, held: false, record }
+        Self { sender, stage, waker, handler: None, trailers: None, held: false, stalled_since: None, record }
     }
 
     /// Lets the handler run in a task of its own.
     pub(super) fn spawn(&mut self, handler: impl Future<Output = ()> + Send + 'static) {
+        self.stage.resume();
         self.handler = Some(tokio::spawn(handler).abort_handle());
     }
 

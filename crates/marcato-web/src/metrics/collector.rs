@@ -175,6 +175,11 @@ fn of_servers<'a>(servers: &[ServerCounters]) -> Vec<Group<'a>> {
         ),
         Group::counter("responses_cancelled", "Responses that the client has reset", one(|of| of.cancelled)),
         Group::counter("responses_failed", "Responses whose handler failed", one(|of| of.failed)),
+        Group::counter(
+            "responses_stalled",
+            "Responses reset because the client gave no credit for them",
+            one(|of| of.stalled),
+        ),
         Group::counter("granted", "Content granted over HTTP/2", granted.collect()).bytes(),
         Group::counter(
             "addresses_forgotten",
@@ -327,10 +332,11 @@ mod tests {
             stuck: 16,
             slow_heads: 17,
             violations: 18,
-            granted: [19, 20, 21, 22, 23].map(Bytes::new),
+            stalled: 19,
+            granted: [20, 21, 22, 23, 24].map(Bytes::new),
         };
-        assert_eq!(values(of_servers(&[counters])), (1..=23).collect::<Vec<_>>());
-        assert_eq!(values(of_servers(&[counters, counters])), (1..=23).map(|n| 2 * n).collect::<Vec<_>>());
+        assert_eq!(values(of_servers(&[counters])), (1..=24).collect::<Vec<_>>());
+        assert_eq!(values(of_servers(&[counters, counters])), (1..=24).map(|n| 2 * n).collect::<Vec<_>>());
     }
 
     #[test]

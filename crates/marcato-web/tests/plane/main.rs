@@ -5,8 +5,12 @@ mod bounds;
 mod files;
 mod metrics;
 mod order;
+mod patience;
 mod proxy;
+#[cfg(feature = "server")]
+mod receiver;
 mod server;
 mod soak;
 mod support;
 mod watch;
+mod wire;

@@ -1,0 +1,427 @@
+//! Order of content on the wire, and the bytes ahead of what is urgent.
+//!
+//! Each test reads the frames of a real connection with a [slow receiver](crate::receiver).
+#![cfg(feature = "server")]
+
+use std::convert::Infallible;
+use std::fs;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody, channel::Channel};
+use marcato_sched::Debt;
+use marcato_sched::exchange::Rules;
+use marcato_web::files::{Files, FilesConfig};
+use marcato_web::{Body, Config, Server, Traces};
+
+use crate::receiver::{Receiver, Terms, chunks_of, pass, run_still, settle, still_until};
+use crate::support::Running;
+
+type Content = BoxBody<Bytes, Infallible>;
+
+/// Most bytes of a piece that a source has at once: as much as is staged by default.
+const PIECE: usize = 16 << 10;
+/// Bytes of a chunk of one segment at most, and of the largest chunk.
+const SEGMENT: usize = 1000;
+const LARGE: usize = 64 << 10;
+
+/// Pieces that are there already, as those of a file in the page cache.
+struct Pieces(usize);
+
+impl futures_core::Stream for Pieces {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        let len = self.0.min(PIECE);
+        self.0 -= len;
+        std::task::Poll::Ready((len > 0).then(|| Ok(Frame::data(vec![b'x'; len].into()))))
+    }
+}
+
+/// Service whose paths name a kind of source and a length.
+async fn answer(request: Request<Body>) -> Result<Response<Content>, Infallible> {
+    let mut parts = request.uri().path().split('/').skip(1);
+    let (kind, length) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
+    Ok(Response::new(match kind {
+        // All of it is in memory.
+        "whole" => Full::from(vec![b'x'; length]).boxed(),
+        "pieces" => StreamBody::new(Pieces(length)).boxed(),
+        // Another task has one piece at a time, as the connection of an origin.
+        "task" => {
+            let (mut sender, body) = Channel::new(1);
+            tokio::spawn(async move {
+                let mut left = length;
+                while left > 0 {
+                    let len = left.min(PIECE);
+                    left -= len;
+                    if sender.send_data(vec![b'x'; len].into()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            body.boxed()
+        }
+        kind => unreachable!("{kind}"),
+    }))
+}
+
+async fn start(config: Config) -> Running {
+    Running::start(Server::with_config(config), tower::service_fn(answer)).await
+}
+
+/// Configuration with chunks of so many segments, in which no level ever owes anything to another.
+fn strict(segments: u32) -> Config {
+    let mut config = chunks_of(segments);
+    config.exchange.rules = Rules::Fixed(Debt::strict());
+    config
+}
+
+/// Asks for a path with four urgencies, the least urgent first, and checks that each comes as a whole before the next.
+async fn in_exact_order(running: &Running, path: &str, length: usize) {
+    let mut client = Receiver::connect(running.addr, Terms::default()).await;
+    let streams = client.ask([(path, "u=6"), (path, "u=3"), (path, "u=1"), (path, "u=0")]).await;
+    let mut expected = streams;
+    expected.reverse();
+    for stream in expected {
+        client.read_until_end(stream).await;
+    }
+    let sizes = client.sizes();
+    assert_eq!(sizes, expected.map(|stream| (stream, length)), "{path}");
+}
+
+/// Asks as [`in_exact_order`] does, of a source that may begin with any of them. Checks that nothing comes between
+/// the first and the last byte of a response but what is more urgent, and that each ends within a tenth of its ideal
+/// end.
+async fn in_order_once_begun(running: &Running, path: &str, length: usize) {
+    let mut client = Receiver::connect(running.addr, Terms::default()).await;
+    let streams = client.ask([(path, "u=6"), (path, "u=3"), (path, "u=1"), (path, "u=0")]).await;
+    for stream in streams {
+        client.read_until_end(stream).await;
+    }
+    let sizes = client.sizes();
+    for stream in streams {
+        let of_it = |turn: &(u32, usize)| turn.0 == stream;
+        let (first, last) = (sizes.iter().position(of_it).unwrap(), sizes.iter().rposition(of_it).unwrap());
+        // The later a stream, the more urgent.
+        assert!(sizes[first..=last].iter().all(|(between, _)| *between >= stream), "{path}: {sizes:?}");
+    }
+    for (end, files) in client.ends(&streams).into_iter().zip([4, 3, 2, 1]) {
+        assert!(end * 10 <= files * length * 11, "{path}: {sizes:?}");
+    }
+}
+
+#[test]
+fn streamed_files_leave_in_exact_order_at_any_size_of_chunks() {
+    run_still(async {
+        for segments in [1, 4, 60, 1000] {
+            let running = start(strict(segments)).await;
+            for kind in ["pieces", "task", "whole"] {
+                in_exact_order(&running, &format!("/{kind}/200000"), 200_000).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn files_of_a_directory_leave_in_exact_order() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("large.bin"), vec![b'x'; 300_000]).unwrap();
+    run_still(async {
+        let mut files = FilesConfig::new(directory.path());
+        files.cached_file = marcato_units::Bytes::ZERO;
+        let files = Files::new(files).unwrap();
+        for segments in [1, 60] {
+            let running = Running::start(Server::with_config(strict(segments)), files.clone()).await;
+            in_order_once_begun(&running, "/large.bin", 300_000).await;
+        }
+    });
+}
+
+#[cfg(feature = "proxy")]
+#[test]
+fn proxied_bodies_leave_in_exact_order() {
+    use marcato_web::proxy::{Proxy, ProxyConfig};
+    run_still(async {
+        let origin = start(strict(60)).await;
+        for scheme in ["http", "h2c"] {
+            let proxy = Proxy::new(ProxyConfig::to(format!("{scheme}://{}", origin.addr))).unwrap();
+            for segments in [1, 60] {
+                let running = Running::start(Server::with_config(strict(segments)), proxy.clone()).await;
+                in_order_once_begun(&running, "/pieces/300000", 300_000).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn equal_files_that_are_not_incremental_leave_one_after_the_other() {
+    run_still(async {
+        for segments in [1, 60] {
+            let running = start(strict(segments)).await;
+            for path in ["/pieces/200000", "/task/200000"] {
+                let mut client = Receiver::connect(running.addr, Terms::default()).await;
+                let streams = client.ask([(path, "u=3"), (path, "u=3"), (path, "u=3")]).await;
+                client.read_until_end(streams[2]).await;
+                assert_eq!(client.turns(), streams, "{path}");
+            }
+        }
+    });
+}
+
+#[test]
+fn equal_incremental_files_take_turns() {
+    run_still(async {
+        let running = start(strict(60)).await;
+        let path = "/pieces/200000";
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let streams = client.ask([(path, "u=3, i"), (path, "u=3, i")]).await;
+        for stream in streams {
+            client.read_until_end(stream).await;
+        }
+        assert!(client.turns().len() > 20, "{:?}", client.turns());
+        let ends = client.ends(&streams);
+        assert!(ends.iter().all(|end| *end > 350_000), "{ends:?}");
+    });
+}
+
+#[test]
+fn a_source_that_is_slow_delays_no_less_urgent_response() {
+    run_still(async {
+        let running = Running::start(
+            Server::with_config(strict(60)),
+            tower::service_fn(async |request: Request<Body>| {
+                if request.uri().path() != "/never" {
+                    return answer(request).await;
+                }
+                // One byte, and nothing more.
+                let (mut sender, body) = Channel::new(1);
+                sender.try_send(Frame::data(Bytes::from_static(b"x"))).unwrap();
+                tokio::spawn(async move {
+                    std::future::pending::<()>().await;
+                    drop(sender);
+                });
+                Ok(Response::new(body.boxed()))
+            }),
+        )
+        .await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [slow, file] = client.ask([("/never", "u=0"), ("/pieces/100000", "u=5")]).await;
+        client.read_until_end(file).await;
+        assert_eq!((client.turns(), client.bytes()), (vec![slow, file], 100_001));
+    });
+}
+
+/// Reads content for a while, and returns the most that was ahead of the receiver at any time.
+async fn most_ahead(client: &mut Receiver, server: &Server, frames: usize) -> usize {
+    let mut most = 0;
+    for _ in 0..frames {
+        client.content().await;
+        settle().await;
+        most = most.max(client.unread(server));
+    }
+    most
+}
+
+#[test]
+fn little_more_than_a_chunk_is_ahead_of_the_receiver() {
+    run_still(async {
+        for (segments, chunk) in [(1, SEGMENT), (60, LARGE)] {
+            let running = start(strict(segments)).await;
+            for (path, count) in [("/whole/3000000", 1), ("/pieces/3000000", 1), ("/whole/3000000", 2)] {
+                let mut client = Receiver::connect(running.addr, Terms::default()).await;
+                let before = running.server.counters();
+                // An urgent response comes first: chunks are then small.
+                client.ask([("/whole/1", "u=0"), (path, "u=4")]).await;
+                if count == 2 {
+                    client.ask([(path, "u=4, i")]).await;
+                }
+                let granted = |server: &Server| {
+                    let of = |counters: marcato_web::ServerCounters| {
+                        counters.granted.into_iter().sum::<marcato_units::Bytes>().get()
+                    };
+                    usize::try_from(of(server.counters()) - of(before)).unwrap()
+                };
+                let mut most = 0;
+                for _ in 0..40 {
+                    client.content().await;
+                    settle().await;
+                    most = most.max(granted(&running.server) - client.bytes());
+                }
+                // What is in the receive buffer, what the kernel has not sent, what it has not taken, and a chunk.
+                let bound = client.buffer() + 4 * chunk;
+                assert!(most <= bound, "{most} of {bound} bytes with {count} of {path}, {segments} segments");
+            }
+        }
+    });
+}
+
+#[test]
+fn chunks_grow_only_when_nothing_urgent_has_come_for_a_while() {
+    run_still(async {
+        let mut config = strict(1000);
+        config.chunk.quiet_max = marcato_units::Bytes::new(1 << 20);
+        let running = start(config).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [urgent, _] = client.ask([("/whole/1", "u=0"), ("/whole/9000000", "u=5")]).await;
+        client.read_until_end(urgent).await;
+        let bound = client.buffer() + 4 * LARGE;
+        let most = most_ahead(&mut client, &running.server, 20).await;
+        assert!(most <= bound, "{most} of {bound} bytes");
+        // Just before the time is over, and then after it.
+        pass(Duration::from_millis(900)).await;
+        let most = most_ahead(&mut client, &running.server, 20).await;
+        assert!(most <= bound, "{most} of {bound} bytes after 0.9 s");
+        pass(Duration::from_millis(200)).await;
+        let mut most = 0;
+        while most <= bound {
+            most = most_ahead(&mut client, &running.server, 5).await;
+        }
+        // Another urgent response makes them small again.
+        let [urgent] = client.ask([("/whole/1", "u=1")]).await;
+        client.read_until_end(urgent).await;
+        client.read_bytes(2 << 20).await;
+        let most = most_ahead(&mut client, &running.server, 20).await;
+        assert!(most <= bound, "{most} of {bound} bytes after another urgent response");
+    });
+}
+
+#[test]
+fn late_urgent_responses_come_before_all_that_was_not_granted() {
+    run_still(async {
+        for (segments, chunk) in [(1, SEGMENT), (60, LARGE)] {
+            for kind in ["whole", "pieces", "task"] {
+                let running = start(strict(segments)).await;
+                let mut client = Receiver::connect(running.addr, Terms::default()).await;
+                let path = format!("/{kind}/3000000");
+                client.ask([(&path, "u=5"), (&path, "u=3, i")]).await;
+                client.read_bytes(100_000).await;
+                let [late] = client.ask([("/pieces/100000", "u=0")]).await;
+                let (ahead, bound) = (client.ahead_of(late).await, client.buffer() + 4 * chunk);
+                assert!(ahead <= bound, "{ahead} of {bound} bytes of {path}, {segments} segments");
+                let from = client.bytes();
+                client.read_until_end(late).await;
+                assert!(client.bytes() - from < 100_000, "nothing came in between");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_changed_priority_reaches_a_response_that_is_running() {
+    run_still(async {
+        for (segments, chunk) in [(1, SEGMENT), (60, LARGE)] {
+            let running = start(strict(segments)).await;
+            let mut client = Receiver::connect(running.addr, Terms::default()).await;
+            let path = "/pieces/3000000";
+            let [first, second] = client.ask([(path, "u=3"), (path, "u=5")]).await;
+            client.read_bytes(100_000).await;
+            assert_eq!(client.turns(), [first]);
+            client.update(second, "u=1").await;
+            let bound = client.buffer() + 4 * chunk;
+            let ahead = client.ahead_of(second).await;
+            assert!(ahead <= bound, "{ahead} of {bound} bytes before the one that is urgent now");
+            client.read_bytes(300_000).await;
+            assert_eq!(client.turns(), [first, second]);
+            // And back.
+            client.update(second, "u=6").await;
+            let ahead = client.ahead_of(first).await;
+            assert!(ahead <= bound, "{ahead} of {bound} bytes before the other one");
+            // Both are incremental now, and share the connection.
+            client.update(first, "u=6, i").await;
+            client.update(second, "u=6, i").await;
+            client.read_bytes(500_000).await;
+            assert!(client.turns().len() > 10, "{:?}", client.turns());
+        }
+    });
+}
+
+#[test]
+fn a_response_opens_with_the_priority_that_came_before_its_head() {
+    run_still(async {
+        let running = start(strict(1)).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        // Ahead of the request (RFC 9218 §7).
+        client.update(3, "u=0").await;
+        let [first, second] = client.ask([("/pieces/50000", "u=3"), ("/pieces/50000", "u=5")]).await;
+        client.read_until_end(first).await;
+        assert_eq!(client.turns(), [second, first]);
+    });
+}
+
+#[test]
+fn debts_follow_the_size_of_chunks() {
+    run_still(async {
+        // A chunk of 3 MB, over which an urgent level owes nothing.
+        let mut config = chunks_of(3000);
+        config.chunk.max = marcato_units::Bytes::new(4 << 20);
+        let running = start(config).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [less, urgent] = client.ask([("/pieces/900000", "u=7"), ("/pieces/900000", "u=0")]).await;
+        client.read_until_end(less).await;
+        assert_eq!(client.turns(), [urgent, less]);
+    });
+}
+
+#[test]
+fn debts_follow_the_rate() {
+    run_still(async {
+        let running = start(chunks_of(1)).await;
+        let mut client = Receiver::connect(running.addr, Terms { buffer: 1 << 20, ..Terms::default() }).await;
+        // The kernel measures a rate. At 4 Mbit/s an urgent level owes after a megabyte, without any after 256 kB.
+        let [first] = client.ask([("/pieces/300000", "u=0")]).await;
+        client.read_until_end(first).await;
+        pass(Duration::from_millis(20)).await;
+        let [less, urgent] = client.ask([("/pieces/900000", "u=7"), ("/pieces/900000", "u=0")]).await;
+        client.read_until_end(less).await;
+        assert_eq!(client.turns(), [first, urgent, less]);
+    });
+}
+
+#[test]
+fn an_urgent_response_without_end_leaves_others_their_share() {
+    run_still(async {
+        let mut config = chunks_of(1);
+        config.exchange.rules = Rules::Fixed(Debt::web());
+        let running = start(config).await;
+        for kind in ["pieces", "task"] {
+            let mut client = Receiver::connect(running.addr, Terms::default()).await;
+            let path = format!("/{kind}/2000000");
+            let [less, urgent] = client.ask([("/pieces/100000", "u=7"), (&path, "u=0")]).await;
+            client.read_until_end(less).await;
+            assert!(!client.ended.contains(&urgent), "{kind}");
+        }
+    });
+}
+
+/// Changes of coupled mode in the trace of the only connection.
+fn changes(traces: &Traces) -> usize {
+    let ids = traces.ids();
+    assert_eq!(ids.len(), 1);
+    traces.qlog(ids[0]).unwrap().matches("web:coupled").count()
+}
+
+#[test]
+fn coupled_mode_begins_with_the_first_request_of_a_client_that_orders() {
+    for (priority, begins) in [("u=5", true), ("", false)] {
+        run_still(async {
+            let traces = Traces::new(2);
+            let mut config = chunks_of(1);
+            config.coupled = marcato_net::Coupling::Auto;
+            config.traces = Some(traces.clone());
+            let running = start(config).await;
+            let mut client = Receiver::connect(running.addr, Terms::default()).await;
+            client.ask([("/pieces/100000", priority)]).await;
+            client.content().await;
+            assert_eq!(changes(&traces) > 0, begins, "priority {priority:?}");
+            // An urgent response begins it for any client.
+            client.ask([("/whole/10", "u=0")]).await;
+            still_until(|| changes(&traces) > 0).await;
+        });
+    }
+}
