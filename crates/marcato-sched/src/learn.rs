@@ -282,6 +282,11 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_one_instant_have_no_period() {
+        assert_eq!(learn((0..40).map(|_| Time::from_secs(1))), None);
+    }
+
+    #[test]
     fn twenty_jittery_messages_give_the_period_within_one_percent() {
         for period in [5_000_000, 70_000_000, 100_000_000, 3_600_000_000_000] {
             for seed in 0..1000 {

@@ -525,6 +525,47 @@ mod tests {
     }
 
     #[test]
+    fn signals_of_the_old_queue_are_not_held_against_a_moved_flow() {
+        let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
+        let mut assessment = run(&config, &[(100, 0); 8]);
+        assessment.changed_queue(&config);
+        // Packets of the last cycles still wait in the old queue, and are dropped there.
+        for age in 0..SLOTS {
+            let came = Stamp(assessment.stamp().0.wrapping_sub(age));
+            assessment.signal(&config, Signal::Loss, came);
+        }
+        for _ in 0..8 {
+            assessment.close(&config, window(100_000));
+        }
+        assert_eq!(assessment.votes(Signal::Loss), (0, 0));
+        // A loss of a packet that came into the new queue counts.
+        assessment.signal(&config, Signal::Loss, assessment.stamp());
+        for _ in 0..8 {
+            assessment.close(&config, window(100_000));
+        }
+        assert_eq!(assessment.votes(Signal::Loss), (0, 1));
+    }
+
+    #[test]
+    fn a_pause_resets_signals_and_windows_but_no_vote() {
+        let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
+        let answered = [(100, 0), (100, 0), (100, 0), (100, 1), (50, 0), (50, 0), (50, 0)];
+        let mut assessment = run(&config, &answered);
+        assert_eq!(assessment.votes(Signal::Loss), (1, 0));
+        // A loss whose answer would be judged after the pause, against windows from before it.
+        assessment.signal(&config, Signal::Loss, assessment.stamp());
+        assessment.close(&config, window(50_000));
+        assessment.forget();
+        assert!(assessment.windows.iter().all(|window| window.bytes == 0));
+        // The cycles before the pause are not taken for quiet ones.
+        assert_eq!(assessment.signalled, u8::MAX);
+        for _ in 0..8 {
+            assessment.close(&config, window(50_000));
+        }
+        assert_eq!(assessment.votes(Signal::Loss), (1, 0));
+    }
+
+    #[test]
     fn loss_and_marks_are_judged_apart_unless_they_are_combined() {
         for (evidence, loss) in
             [(Evidence::Separate, Verdict::Unclassified), (Evidence::Combined, Verdict::Responsive)]

@@ -6,7 +6,7 @@ use marcato_queue::{
     FlowTableConfig, LimitError, Packet, Queues, QuicRule, Sharing, Verdict,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
-use marcato_wire::{Ecn, FlowTuple, QuicHeader, TcpFlags, TcpSegment, Transport};
+use marcato_wire::{Ecn, FlowTuple, QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 use proptest::prelude::*;
 
 use crate::path::{Control, Path, Proto, Sender};
@@ -191,6 +191,31 @@ fn a_flow_without_a_handshake_is_no_quic() {
         let unassessed = path.queue.stats().unassessed.packets;
         assert_eq!(unassessed > 100, kind.is_none(), "{unassessed}");
     }
+}
+
+/// RFC 8999 §5.1: nothing but the version tells QUIC, and only known versions have a spin bit where it is read.
+#[test]
+fn greetings_of_unknown_versions_make_no_flow_quic() {
+    let known = QuicHeader::Long { version: 1, kind: Some(QuicLongType::Initial) };
+    let unknown = QuicHeader::Long { version: 0xff00_001d, kind: None };
+    let datagram = |header| raw(1, Transport::Udp { payload: 1200, quic: Some(header) });
+    for (sent, answered, kind) in [
+        (known, known, Some(TrapKind::Spin)),
+        (known, unknown, None),
+        (unknown, known, None),
+        (unknown, unknown, None),
+    ] {
+        let strict = CrqConfig { quic: QuicRule::Handshake, ..quick(Sharing::Weighted) };
+        let mut queue = Crq::new(strict).unwrap();
+        queue.enqueue(Time::ZERO, datagram(sent)).lost();
+        queue.observe(Time::ZERO, &datagram(answered));
+        queue.enqueue(Time::ZERO, raw(1, spinning(true))).lost();
+        assert_eq!(queue.flow(FlowKey::new(1)).unwrap().kind, kind, "{sent:?}, answered by {answered:?}");
+    }
+    // An unknown version of the other host alone takes no place in the table.
+    let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+    queue.observe(Time::ZERO, &datagram(unknown));
+    assert_eq!(queue.table().flows, 0);
 }
 
 /// Packet with fields that a test sets.

@@ -204,6 +204,39 @@ mod tests {
     }
 
     #[test]
+    fn congestion_that_paused_has_to_last_anew() {
+        // A span with a short backlog, or at the usual rate, begins the three seconds again.
+        let short = (Bytes::kb(25), Bytes::new(50_000));
+        let usual = (Bytes::kb(100), BACKLOG);
+        for pause in [short, usual] {
+            let mut drain = steady();
+            let low = (Bytes::kb(25), BACKLOG);
+            let mut second = 8;
+            let congested = [low, low, pause, low, low, low].map(|(granted, backlog)| {
+                second += 1;
+                drain.granted(granted);
+                drain.look(ms(second * 1000), backlog, &Shedding::default())
+            });
+            assert_eq!(congested, [false, false, false, false, false, true], "{pause:?}");
+        }
+    }
+
+    #[test]
+    fn a_minute_of_a_low_rate_is_counted_anew_after_a_usual_span() {
+        let mut drain = steady();
+        let mut usual_again = None;
+        for second in 9..=120 {
+            // The usual rate for one second after half a minute.
+            drain.granted(Bytes::kb(if second == 40 { 100 } else { 25 }));
+            look(&mut drain, second * 1000);
+            if drain.usual < Bytes::kb(50) {
+                usual_again.get_or_insert(second);
+            }
+        }
+        assert_eq!(usual_again, Some(100));
+    }
+
+    #[test]
     fn after_a_minute_the_low_rate_is_the_usual_one() {
         let mut drain = steady();
         let congested: std::vec::Vec<_> = (9..=90)

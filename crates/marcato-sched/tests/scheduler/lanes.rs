@@ -555,6 +555,24 @@ fn a_lane_that_is_full_gets_no_copy_of_the_rest() {
 }
 
 #[test]
+fn a_message_whose_copies_exceed_the_budget_has_none() {
+    for (packets, copied) in [(2, false), (3, true)] {
+        let config = CwrConfig { budget: Budget::new(PACKET * packets, 0).unwrap(), ..paper() };
+        let mut world =
+            World::new(CwrRed::new(config).unwrap(), vec![lane(0, PACKET * 9, 20), lane(1, PACKET * 9, 50)]);
+        let both: LaneSet = [id(0), id(1)].into_iter().collect();
+        let message = fresh(1, Priority::P0, PACKET * 3, Redundancy::EveryLane);
+        let expected = if copied { Choice::Each(both) } else { Choice::One(id(0)) };
+        // CWR §III-D2: all of it or none. Two packets of three could still be copied.
+        for sent in 0..3 {
+            let rest = if sent == 0 { message } else { message.after(PACKET * sent) };
+            assert_eq!(world.send(Purpose::New(rest), PACKET), expected, "packet {sent}");
+        }
+        assert_eq!(world.scheduler.copies(), if copied { PACKET * 3 } else { Bytes::ZERO });
+    }
+}
+
+#[test]
 fn copies_end_with_their_budget_in_the_middle_of_a_message() {
     let config = CwrConfig { budget: Budget::new(PACKET * 3, 0).unwrap(), ..paper() };
     let mut world =
