@@ -11,6 +11,9 @@ import pytest
 
 import marcato
 
+#: The file that lists skipped tests of all languages (tools/skips/run).
+SKIPS = os.environ.get("MARCATO_SKIPS")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 #: A bottleneck with random loss, two flows, and messages: short, and with something in each table.
@@ -40,6 +43,23 @@ SMALL: dict[str, Any] = {
     ],
     "record": {"every": "100 ms", "series": ["link.bottleneck.queue"], "pcap": ["bottleneck"]},
 }
+
+
+def _count_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and SKIPS and not hasattr(report, "wasxfail"):
+        # For a skip it is the file, the line and the reason.
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        name = report.nodeid.replace(" ", "_")
+        with open(SKIPS, "a") as file:
+            file.write(f"python: {name}: {' '.join(why.removeprefix('Skipped: ').split())}\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _count_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _count_skip(report)
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 //! `marcato crq` as a process, on a pair of devices in a network namespace of its own.
 //!
-//! These tests need root, and programs that were built with clang. Without them they print why they
-//! do nothing.
+//! These tests need root, and programs that were built with clang, and are skipped without.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::process::{Command, Output};
 
+use marcato_testing::{Need, absent};
 use serde_json::Value;
 
 /// Devices `wan` and `lan`, the latter's address as neighbour of the former, and a place for pins.
@@ -55,17 +55,9 @@ fn run(script: &str) -> Output {
         .unwrap()
 }
 
-/// Returns whether a device can have the programs here.
-fn is_possible() -> bool {
-    let tried = run("crq monitor wan --duration 10ms");
-    let why = errors(&tried);
-    if tried.status.success() {
-        return true;
-    }
-    let excused = !rustix::process::geteuid().is_root() || why.contains("clang") || why.contains("BTF");
-    assert!(excused, "{why}");
-    eprintln!("SKIPPED: {why}");
-    false
+/// Returns whether this machine lacks something without which no device can have the programs.
+fn is_impossible() -> bool {
+    absent!(Need::Root, Need::Programs(marcato_kernel::OBJECT), Need::KernelTypes, Need::Program("tc"))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -93,7 +85,7 @@ fn documents(output: &str) -> Vec<Value> {
 
 #[test]
 fn a_device_gets_crq_and_new_settings_and_is_as_before() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     let output = said(&format!(
@@ -127,7 +119,7 @@ fn a_device_gets_crq_and_new_settings_and_is_as_before() {
 
 #[test]
 fn a_dry_run_prints_every_change_and_makes_none() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     let output = said(&format!(
@@ -159,7 +151,7 @@ standard = \"droptail\"' > /tmp/crq-dry.toml
 
 #[test]
 fn what_cannot_be_done_is_told_with_its_mend() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     for (script, expected) in [
@@ -203,7 +195,7 @@ fn what_cannot_be_done_is_told_with_its_mend() {
 
 #[test]
 fn a_queue_that_fails_leaves_the_device_as_it_was() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     // The programs cannot be pinned below a file. By then the queues are there.
@@ -216,7 +208,7 @@ fn a_queue_that_fails_leaves_the_device_as_it_was() {
 
 #[test]
 fn monitoring_changes_nothing_and_ends_without_a_trace() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     for signal in ["INT", "TERM", "HUP"] {
@@ -246,7 +238,7 @@ fn monitoring_changes_nothing_and_ends_without_a_trace() {
 
 #[test]
 fn a_killed_monitor_is_taken_off_and_packets_pass_meanwhile() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     let output = said(&format!(
@@ -270,7 +262,7 @@ fn a_killed_monitor_is_taken_off_and_packets_pass_meanwhile() {
 
 #[test]
 fn metrics_have_queues_and_verdicts_and_no_address() {
-    if !is_possible() {
+    if is_impossible() {
         return;
     }
     let output = said(&format!(

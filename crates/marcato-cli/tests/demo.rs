@@ -6,6 +6,7 @@
 
 use std::process::{Command, Output, Stdio};
 
+use marcato_testing::{Need, absent};
 use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Output {
@@ -51,10 +52,12 @@ fn both_schemes_deliver_page_and_source_no_faster_than_the_link() {
             assert!(value("demo.tcp.marcato.p0") >= 100.0 + 8_000.0 * 0.004);
             assert!(value("demo.tcp.fifo.p0") >= 150.0 + 283_000.0 * 0.004);
         }
-        false => assert!(!rustix::process::geteuid().is_root(), "{said}"),
+        false => assert!(absent!(Need::LabProcess), "{said}"),
     }
     // Over HTTP/2, by the client that there is. A page in a browser has 330 kB.
     let browser = rows.iter().any(|row| row["id"] == "demo.web.load.marcato");
+    let programs = &["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+    assert_eq!(browser, !absent!(Need::OneOf(programs)), "{said}");
     for scheme in ["fifo", "marcato"] {
         if browser {
             assert!(value(&format!("demo.web.load.{scheme}")) >= 300.0 + 328_000.0 * 0.004);

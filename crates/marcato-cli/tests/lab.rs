@@ -1,13 +1,14 @@
 //! `marcato lab` as a process.
 //!
-//! These tests need root, or user namespaces with access to `/dev/net/tun`. Without them they print
-//! why they do nothing.
+//! These tests need root, or user namespaces with access to `/dev/net/tun`, and are skipped without.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+
+use marcato_testing::{Need, absent};
 
 /// Command on a host of the network of `examples/codel-cubic.toml`.
 fn lab(arguments: &[&str]) -> Command {
@@ -17,24 +18,13 @@ fn lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns whether there can be labs here.
-fn is_possible() -> bool {
-    let tried = lab(&["--", "true"]).output().unwrap();
-    if tried.status.success() {
-        return true;
-    }
-    assert!(!rustix::process::geteuid().is_root(), "{}", said(&tried));
-    eprintln!("SKIPPED: {}", said(&tried));
-    false
-}
-
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
 fn the_exit_status_is_that_of_the_command() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
@@ -49,7 +39,7 @@ fn the_exit_status_is_that_of_the_command() {
 
 #[test]
 fn statistics_have_a_row_for_each_direction_and_interval() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -75,9 +65,7 @@ fn statistics_have_a_row_for_each_direction_and_interval() {
 
 #[test]
 fn root_of_a_user_namespace_may_open_labs() {
-    let allowed = Command::new("unshare").args(["-Ur", "true"]).status().is_ok_and(|ended| ended.success());
-    if !allowed || !is_possible() {
-        eprintln!("SKIPPED: no user namespaces");
+    if absent!(Need::UserNamespaces, Need::LabProcess) {
         return;
     }
     let script = r#""$0" lab exec server-1 -- cat /proc/net/dev"#;
@@ -90,7 +78,7 @@ fn root_of_a_user_namespace_may_open_labs() {
 
 #[test]
 fn what_the_links_carried_is_printed() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     // A datagram to a port without a socket, which the server answers by ICMP.
@@ -113,7 +101,7 @@ fn with_grandchild() -> (Child, u32) {
 
 #[test]
 fn commands_run_on_other_hosts_of_their_lab() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let marcato = env!("CARGO_BIN_EXE_marcato");
@@ -152,7 +140,7 @@ fn no_command_gets_to_a_host_that_is_not_in_its_lab() {
         .output()
         .unwrap();
     assert!(said(&ended).contains("has ended"), "{}", said(&ended));
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let marcato = env!("CARGO_BIN_EXE_marcato");
@@ -163,7 +151,7 @@ fn no_command_gets_to_a_host_that_is_not_in_its_lab() {
 
 #[test]
 fn servers_in_the_background_end_with_the_command() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let script = r#""$0" lab exec server-1 -- setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.3"#;
@@ -196,7 +184,7 @@ fn devices(process: u32) -> String {
 
 #[test]
 fn a_killed_lab_leaves_no_device_and_clean_finds_the_rest() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let (mut killed, orphan) = with_grandchild();
@@ -218,7 +206,7 @@ fn a_killed_lab_leaves_no_device_and_clean_finds_the_rest() {
 
 #[test]
 fn packets_are_captured_and_listed() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -263,7 +251,7 @@ series = ["link.link.queue"]
 
 #[test]
 fn a_comparison_has_every_number_of_both() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -292,7 +280,7 @@ fn a_comparison_has_every_number_of_both() {
 
 #[test]
 fn a_trial_prints_what_a_simulation_prints() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -311,7 +299,7 @@ fn a_trial_prints_what_a_simulation_prints() {
 
 #[test]
 fn an_interrupted_trial_ends_at_once_with_status_130() {
-    if !is_possible() {
+    if absent!(Need::LabProcess) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

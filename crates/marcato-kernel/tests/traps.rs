@@ -1,7 +1,7 @@
 //! Differential tests: the kernel's programs and `marcato-queue` get the same packets and signals,
 //! and have the same state after every packet.
 //!
-//! They need root, or the capabilities that `Programs` names, and are skipped without.
+//! They need root, and are skipped without.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 #![expect(clippy::cast_possible_truncation, reason = "random numbers may be cut to any length")]
@@ -14,9 +14,10 @@ mod pair;
 use std::collections::BTreeMap;
 use std::fs;
 
-use marcato_kernel::{Configuration, Counter, FlowId, LoadError, Pass, Programs};
+use marcato_kernel::{Configuration, Counter, FlowId, OBJECT, Pass, Programs};
 use marcato_queue::trap::{Booking, Counting, Evidence, Response, Signal, TrapConfig, TrapKind};
 use marcato_queue::{Admission, QuicRule};
+use marcato_testing::{Need, absent};
 use marcato_units::{Duration, Seed, Stream, Time};
 use marcato_wire::{FlowTuple, IpPacket, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
@@ -26,34 +27,14 @@ use pair::Pair;
 const PRESETS: [TrapConfig; 3] = [TrapConfig::paper(), TrapConfig::authors(), TrapConfig::marcato()];
 const MARCATO: Configuration = Configuration::watching(TrapConfig::marcato());
 
-/// Loads the programs, or says why the test is skipped.
+/// Loads the programs; `None`, with the test counted as skipped, if this machine lacks something for that.
 fn load(flows: u32) -> Option<Programs> {
-    let loaded = Programs::load(&MARCATO, flows).and_then(|mut programs| {
-        programs.load_tests()?;
-        Ok(programs)
-    });
-    match loaded {
-        Ok(programs) => Some(programs),
-        // Root must be able to load what was built: anything else is a fault of the programs.
-        Err(error) if is_root() && !matches!(error, LoadError::NotBuilt) && has_btf() => panic!("{error}"),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
+    if absent!(Need::Root, Need::Programs(OBJECT), Need::KernelTypes) {
+        return None;
     }
-}
-
-fn is_root() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    // CAP_SYS_ADMIN, bit 21, in the initial user namespace, which maps all numbers.
-    let all = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.contains("4294967295"));
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
-    all && bits >> 21 & 1 == 1
-}
-
-fn has_btf() -> bool {
-    fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false)
+    let mut programs = Programs::load(&MARCATO, flows).unwrap();
+    programs.load_tests().unwrap();
+    Some(programs)
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Hosts as network namespaces, with the kernel's TCP and UDP between them.
 //!
-//! These tests need root, or user namespaces with access to `/dev/net/tun`. Without them they print
-//! why they do nothing.
+//! These tests need root, or user namespaces with access to `/dev/net/tun`, and are skipped without.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -10,26 +9,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAdd
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use marcato_lab::{Lab, LabError, LabOptions, Leftover, Traces};
+use marcato_lab::{Lab, LabOptions, Leftover, Traces};
 use marcato_scenario::Scenario;
+use marcato_testing::{Need, absent};
 use marcato_units::Bytes;
 
 /// Opens the lab of a scenario; `None` where there can be none.
 fn lab(text: &str, options: LabOptions) -> Option<Lab> {
+    if absent!(Need::Lab) {
+        return None;
+    }
     let scenario = Scenario::parse("test.toml", text).unwrap();
     let run = scenario.run(0).unwrap();
     match Lab::open(&run.experiment, &Traces::new(), options) {
         Ok(lab) => Some(lab),
-        Err(error @ (LabError::Namespace { .. } | LabError::Wiring { .. })) if !is_root() => {
-            eprintln!("SKIPPED: {error}");
-            None
-        }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Two hosts with a router between them.

@@ -1,14 +1,13 @@
 //! Flows of scenarios over the sockets of a lab, beside their simulation.
 //!
-//! These tests need root, or user namespaces with access to `/dev/net/tun`. Without them they print
-//! why they do nothing.
+//! These tests need root, or user namespaces with access to `/dev/net/tun`, and are skipped without.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use marcato_lab::{LabError, LabOptions, Traces};
+use marcato_lab::{LabOptions, Traces};
 use marcato_scenario::{Experiment, Scenario};
 use marcato_sim::scenario::{Outcome, build};
-use marcato_trial::TrialError;
+use marcato_testing::{Need, absent};
 use marcato_units::Time;
 
 fn experiment(text: &str) -> Experiment {
@@ -17,20 +16,13 @@ fn experiment(text: &str) -> Experiment {
 
 /// Runs an experiment in a lab; `None` where there can be none.
 fn trial(experiment: &Experiment) -> Option<Outcome> {
+    if absent!(Need::Lab) {
+        return None;
+    }
     match marcato_trial::open(experiment, &Traces::new(), LabOptions::default()) {
         Ok(world) => Some(world.run(&mut |_: Time| ()).unwrap()),
-        Err(TrialError::Lab(error @ (LabError::Namespace { .. } | LabError::Wiring { .. })))
-            if !is_root() =>
-        {
-            eprintln!("SKIPPED: {error}");
-            None
-        }
         Err(error) => panic!("{error}"),
     }
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Runs an experiment in a lab, and in the simulator.
@@ -69,6 +61,7 @@ fn through(queue: &str, kind: &str, keys: &str) -> Experiment {
 }
 
 fn assert_near(lab: f64, sim: f64, share: f64, what: &str) {
+    eprintln!("{what}: {:.3} of the simulator's", lab / sim);
     assert!((lab / sim - 1.0).abs() <= share, "{what}: lab {lab}, simulation {sim}");
 }
 
@@ -277,8 +270,7 @@ fn what_the_kernel_does_not_have_is_refused_or_said() {
         let opened = marcato_trial::open(&flow(tcp), &Traces::new(), LabOptions::default());
         opened.err().map(|error| error.to_string())
     };
-    if !is_root() {
-        eprintln!("SKIPPED: needs root");
+    if absent!(Need::Lab) {
         return;
     }
     let error = refused("low-layer = \"paper\"").unwrap();
@@ -311,11 +303,10 @@ fn captures_of_a_trial_hold_its_packets() {
     }
     let record = "[record]\npcap = [\"link\"]\npcap-format = \"pcapng\"";
     let experiment = scenario("tcp", &format!("size = \"100 kB\"\n{record}"));
-    let opened = marcato_trial::open(&experiment, &Traces::new(), LabOptions::default());
-    if opened.is_err() && !is_root() {
-        eprintln!("SKIPPED: needs root");
+    if absent!(Need::Lab) {
         return;
     }
+    let opened = marcato_trial::open(&experiment, &Traces::new(), LabOptions::default());
     let mut keep = Keep(Vec::new());
     let outcome = opened.unwrap().run(&mut keep).unwrap();
     // Enhanced packet blocks have type 6, and each names its length.
