@@ -13,6 +13,7 @@ use marcato_units::Duration;
 use thiserror::Error;
 
 use super::activity::IdleTimer;
+use super::complaints::{Kind as Complaint, with_causes};
 use super::counters::Totals;
 use super::headers::strip_trailers;
 use super::origin::Permit;
@@ -73,8 +74,9 @@ impl Relay {
                 if self.timer.poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                self.fail();
-                Poll::Ready(Some(Err(ProxyBodyError::Idle { idle: self.idle })))
+                let error = ProxyBodyError::Idle { idle: self.idle };
+                self.fail(&error);
+                Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.timer.progress();
@@ -89,8 +91,9 @@ impl Relay {
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
-                self.fail();
-                Poll::Ready(Some(Err(ProxyBodyError::Upstream(error))))
+                let error = ProxyBodyError::Upstream(error);
+                self.fail(&error);
+                Poll::Ready(Some(Err(error)))
             }
             Poll::Ready(None) => {
                 self.finish();
@@ -107,10 +110,12 @@ impl Relay {
     }
 
     /// Closes the connection.
-    fn fail(&mut self) {
+    fn fail(&mut self, error: &ProxyBodyError) {
         if let Some(ends) = self.ends.take() {
             ends.totals.broken_responses.one();
-            tracing::debug!(upstream = ends.permit.origin.uri(), "response broke");
+            ends.permit.origin.complain(Complaint::Body, "cut short", || {
+                with_causes(&error.to_string(), std::error::Error::source(error))
+            });
         }
     }
 }

@@ -205,3 +205,15 @@ pub(super) enum ConnectError {
     #[error("origin of HTTP/2 has no upgrades: use http:// or https://")]
     NoUpgrade,
 }
+
+impl ConnectError {
+    /// Returns the error of the connection.
+    pub(super) fn cause(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Tcp(error) => Some(&**error),
+            Self::Tls(error) => Some(error),
+            Self::Handshake(error) => Some(error),
+            Self::Timeout | Self::NoUpgrade => None,
+        }
+    }
+}

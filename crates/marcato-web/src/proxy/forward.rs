@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::activity::IdleTimer;
 use super::body::{Ends, ProxyBody};
 use super::choice::Chooser;
+use super::complaints::{Complaints, Kind as Complaint};
 use super::config::ProxyConfig;
 use super::connect::Purpose;
 use super::counters::{ProxyCounters, Totals};
@@ -24,9 +25,9 @@ use super::forwarded::Forwarded;
 use super::guard::{self, Checked, Rejection};
 use super::headers::{accepts_trailers, add_via, join_cookies, strip_hop_by_hop};
 use super::origin::{Origin, Permit};
+use super::upgrade;
 use super::upload::{BoxError, Upload, UploadFault};
 use super::websocket::{self, Download, Handshake};
-use super::{retry::Fault, upgrade};
 use crate::early_hints::EarlyHints;
 use crate::peer_addr::PeerAddr;
 
@@ -36,16 +37,31 @@ pub(super) struct Shared {
     origins: Vec<Arc<Origin>>,
     chooser: Mutex<Chooser>,
     totals: Arc<Totals>,
+    complaints: Complaints,
 }
 
 impl Shared {
     pub(super) fn new(config: ProxyConfig, origins: Vec<Arc<Origin>>) -> Self {
         let chooser = Mutex::new(Chooser::new(origins.len()));
-        Self { config, origins, chooser, totals: Arc::default() }
+        Self { config, origins, chooser, totals: Arc::default(), complaints: Complaints::default() }
     }
 
     pub(super) fn counters(&self) -> ProxyCounters {
         self.totals.snapshot(self.origins.iter().map(|origin| origin.state()).collect())
+    }
+
+    /// Writes a warning that all upstreams are full, unless there were many.
+    fn complain_of_load(&self) {
+        if let Some(omitted) = self.complaints.may_write(Complaint::Full, Instant::now()) {
+            let origins: Vec<&str> = self.origins.iter().map(|origin| origin.uri()).collect();
+            let omitted = (omitted > 0).then_some(omitted);
+            tracing::warn!(
+                origin = origins.join(" "),
+                outcome = "503",
+                omitted,
+                "no upstream has room for a request: add upstreams, or raise max_in_flight"
+            );
+        }
     }
 
     /// Admits a request to an upstream; `None` if all that may be used are full.
@@ -140,11 +156,15 @@ async fn pass(
     loop {
         let Some((index, permit)) = shared.admit(&tried) else {
             totals.overloaded.one();
+            shared.complain_of_load();
             return text(StatusCode::SERVICE_UNAVAILABLE);
         };
         let origin = &permit.origin;
         let Some(outbound) = upload.renew(&origin.tally) else {
             totals.bad_gateways.one();
+            origin.complain(Complaint::Closed, "502", || {
+                "the body of a request was begun, and cannot be sent again".to_owned()
+            });
             return text(StatusCode::BAD_GATEWAY);
         };
         origin.tally.requests.one();
@@ -165,21 +185,26 @@ async fn pass(
                 UploadFault::Broken => StatusCode::BAD_REQUEST,
             });
         }
-        tracing::debug!(upstream = origin.uri(), error = %fault, "attempt failed");
         if fault.blames_upstream() {
             origin.failure();
         }
         let again = tried.len() < usize::try_from(config.retries).unwrap_or(usize::MAX);
         if !again || !fault.allows_retry(&template.method) || !upload.is_unbegun() {
-            return give_up(totals, &fault);
+            let status = fault.status();
+            origin.complain(fault.kind(), status.as_str(), || fault.reason());
+            return give_up(totals, status);
+        }
+        if fault.blames_upstream() {
+            origin.complain(fault.kind(), "retried", || fault.reason());
+        } else {
+            tracing::debug!(origin = origin.uri(), error = fault.reason(), "attempt failed");
         }
         route.fresh = fault.distrusts_pool();
         tried.push(index);
     }
 }
 
-fn give_up(totals: &Totals, fault: &Fault) -> Response<ProxyBody> {
-    let status = fault.status();
+fn give_up(totals: &Totals, status: StatusCode) -> Response<ProxyBody> {
     match status {
         StatusCode::GATEWAY_TIMEOUT => totals.timeouts.one(),
         StatusCode::BAD_GATEWAY => totals.bad_gateways.one(),
@@ -248,7 +273,10 @@ fn accept(
     let received = response.version();
     let (mut head, incoming) = response.into_parts();
     let bad_gateway = || {
-        tracing::debug!(upstream = permit.origin.uri(), "origin answered an upgrade with nonsense");
+        permit.origin.complain(Complaint::Malformed, "502", || {
+            "origin switches protocols as nobody asked it to, or answers an upgrade wrongly: check it"
+                .to_owned()
+        });
         totals.bad_gateways.one();
         text(StatusCode::BAD_GATEWAY)
     };

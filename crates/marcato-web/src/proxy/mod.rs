@@ -59,6 +59,7 @@
 mod activity;
 mod body;
 mod choice;
+mod complaints;
 mod config;
 mod connect;
 mod counters;

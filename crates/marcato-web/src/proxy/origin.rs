@@ -10,6 +10,7 @@ use http_body_util::Empty;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::choice::Candidate;
+use super::complaints::{Complaints, Kind};
 use super::config::{HealthConfig, ProxyConfig};
 use super::connect::{Connector, TlsConfigs};
 use super::counters::{Tally, UpstreamState};
@@ -17,6 +18,7 @@ use super::error::ProxyError;
 use super::exchange::{Answer, Route, Template, attempt};
 use super::health::Health;
 use super::pool::Pool;
+use super::retry::Fault;
 use super::upload::Upload;
 use super::upstream::{Target, Upstream};
 
@@ -30,6 +32,7 @@ pub(super) struct Origin {
     limit: u32,
     in_flight: AtomicU32,
     health: Mutex<Health>,
+    complaints: Complaints,
 }
 
 impl Origin {
@@ -57,11 +60,21 @@ impl Origin {
             limit: config.max_in_flight,
             in_flight: AtomicU32::new(0),
             health: Mutex::new(Health::new(config.passive, config.health.as_ref())),
+            complaints: Complaints::default(),
         })
     }
 
     pub(super) fn uri(&self) -> &str {
         &self.uri
+    }
+
+    /// Writes a warning about the upstream, unless there were many of its kind. `outcome` is the effect for
+    /// the client.
+    pub(super) fn complain(&self, kind: Kind, outcome: &str, reason: impl FnOnce() -> String) {
+        if let Some(omitted) = self.complaints.may_write(kind, Instant::now()) {
+            let omitted = (omitted > 0).then_some(omitted);
+            tracing::warn!(origin = self.uri, outcome, omitted, "{}", reason());
+        }
     }
 
     pub(super) fn candidate(&self, now: Instant, tried: bool) -> Candidate {
@@ -111,18 +124,25 @@ impl Origin {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let answer = timeout(config.timeout, self.check(&config, path.clone())).await.ok().flatten();
-            let passed = answer.as_ref().is_some_and(|answer| {
-                (StatusCode::OK..StatusCode::BAD_REQUEST).contains(&answer.response.status())
-            });
+            let answer = timeout(config.timeout, self.check(&config, path.clone())).await;
+            let (answer, reason) = match answer {
+                Ok(Ok(answer)) => {
+                    let status = answer.response.status();
+                    let passed = (StatusCode::OK..StatusCode::BAD_REQUEST).contains(&status);
+                    (Some(answer), (!passed).then(|| format!("its status is {status}")))
+                }
+                Ok(Err(fault)) => (None, Some(fault.reason())),
+                Err(_) => (None, Some(format!("no answer within {:?}", config.timeout))),
+            };
+            let passed = reason.is_none();
             self.tally.checks.one();
             if !passed {
                 self.tally.failed_checks.one();
             }
             let change = self.health().check(passed, Instant::now());
             match change {
-                Some(true) => tracing::info!(upstream = self.uri, "upstream is healthy"),
-                Some(false) => tracing::warn!(upstream = self.uri, "upstream is unhealthy"),
+                Some(true) => tracing::info!(origin = self.uri, "upstream is healthy"),
+                Some(false) => tracing::warn!(origin = self.uri, reason, "upstream is unhealthy"),
                 None => {}
             }
             if let Some(answer) = answer {
@@ -132,14 +152,15 @@ impl Origin {
         }
     }
 
-    /// Sends one check, and returns the answer if there is one.
-    async fn check(self: &Arc<Self>, config: &HealthConfig, path: PathAndQuery) -> Option<Answer> {
+    /// Sends one check, and returns the answer.
+    async fn check(self: &Arc<Self>, config: &HealthConfig, path: PathAndQuery) -> Result<Answer, Fault> {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_static("marcato-health"));
         let template = Template::get(path, headers);
         let upload = Upload::new(Empty::new(), config.timeout);
-        let outbound = upload.renew(&self.tally)?;
-        attempt(self, &template, &upload, outbound, Route::default(), config.timeout).await.ok()
+        // A new body can be renewed.
+        let outbound = upload.renew(&self.tally).ok_or(Fault::Late)?;
+        attempt(self, &template, &upload, outbound, Route::default(), config.timeout).await
     }
 }
 

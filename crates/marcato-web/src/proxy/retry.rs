@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use thiserror::Error;
 
+use super::complaints::{Kind, with_causes};
 use super::connect::ConnectError;
 
 /// Failure of one attempt. Its text is for the log.
@@ -92,6 +93,32 @@ impl Fault {
             }
             Self::Connect(_) | Self::Unsent(_) | Self::Broken(_) | Self::Malformed(_) | Self::Late => true,
         }
+    }
+
+    /// Kind of the warning about it.
+    pub(super) const fn kind(&self) -> Kind {
+        match self {
+            Self::Connect(ConnectError::Tls(_)) => Kind::Tls,
+            Self::Connect(_) => Kind::Connect,
+            Self::Unsent(_) | Self::Refused(_) | Self::Stale(_) | Self::Broken(_) => Kind::Closed,
+            Self::Malformed(_) | Self::Request(_) => Kind::Malformed,
+            Self::Late => Kind::Late,
+        }
+    }
+
+    /// Text for the log, with all causes.
+    pub(super) fn reason(&self) -> String {
+        let cause: Option<&(dyn std::error::Error + 'static)> = match self {
+            Self::Connect(error) => error.cause(),
+            Self::Unsent(error)
+            | Self::Refused(error)
+            | Self::Stale(error)
+            | Self::Broken(error)
+            | Self::Malformed(error) => Some(error),
+            Self::Request(error) => Some(error),
+            Self::Late => None,
+        };
+        with_causes(&self.to_string(), cause)
     }
 
     /// Status of the response to the client.

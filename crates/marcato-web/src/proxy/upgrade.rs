@@ -60,14 +60,14 @@ pub(super) async fn join(
     let (origin, client) = match tokio::try_join!(origin, client) {
         Ok(sides) => sides,
         Err(error) => {
-            tracing::debug!(upstream, %error, "upgrade failed");
+            tracing::debug!(origin = upstream, %error, "upgrade failed");
             return;
         }
     };
     match copy(TokioIo::new(client), TokioIo::new(origin), idle, &totals).await {
         Ok(End::Closed) => {}
         Ok(End::Idle) => totals.idle_tunnels.one(),
-        Err(error) => tracing::debug!(upstream, %error, "tunnel broke"),
+        Err(error) => tracing::debug!(origin = upstream, %error, "tunnel broke"),
     }
 }
 
