@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context as Poller, Poll, ready};
 
 use bytes::Buf as _;
-use http::header::{HOST, HeaderValue};
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -21,7 +21,7 @@ use tokio::time::{Sleep, sleep_until};
 use crate::body::Body;
 use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
-use crate::handler::{WebService, call};
+use crate::handler::{WebService, call, has_content};
 use crate::head_timer::{HeadTimer, OpenRequest, Timed};
 use crate::priority::PriorityField;
 use crate::record::Record;
@@ -53,13 +53,15 @@ where
         async move {
             context.counters.requested();
             let (mut head, body) = request.into_parts();
+            // The log has the host, and the service the target as HTTP/2 has it.
+            head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
             let mut record = Record::begin(&head, decide(&head.headers), &context);
+            let method = head.method.clone();
             if let Some(response) = context.too_many() {
                 record.head(response.status(), None);
                 record.complete = true;
                 return Ok(response.map(|()| Logged::new(None, record, context, open)));
             }
-            head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
             let mut request = Request::from_parts(head, Body::http1(body));
             request.extensions_mut().insert(context.peer);
             if let Some(name) = &context.server_name {
@@ -78,7 +80,14 @@ where
                 }
             };
             let (status, length) = (response.status(), response.body().size_hint().exact());
-            response.body_mut().record.head(status, length);
+            let has_content = has_content(&method, status) && !response.body().is_end_stream();
+            let announced = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+            let announced = announced.and_then(|length| length.parse().ok()).or(length);
+            let body = response.body_mut();
+            body.record.head(status, length);
+            // The library asks for no content that it does not send.
+            body.record.complete = !has_content;
+            body.announced = announced;
             Ok::<_, Infallible>(response)
         }
     });
@@ -158,6 +167,8 @@ struct Logged<B> {
     /// Body of the service; `None` if that failed.
     body: Option<Pin<Box<B>>>,
     record: Record,
+    /// Length of the content, if its head announces one.
+    announced: Option<u64>,
     context: Arc<Context>,
     /// The request is not over.
     _open: OpenRequest,
@@ -165,7 +176,7 @@ struct Logged<B> {
 
 impl<B: HttpBody> Logged<B> {
     fn new(body: Option<B>, record: Record, context: Arc<Context>, open: OpenRequest) -> Self {
-        Self { body: body.map(Box::pin), record, context, _open: open }
+        Self { body: body.map(Box::pin), record, announced: None, context, _open: open }
     }
 }
 
@@ -186,7 +197,8 @@ impl<B: HttpBody> HttpBody for Logged<B> {
                 let urgency = self.record.decision.parameters.urgency;
                 let level = self.context.config.levels().level(urgency);
                 self.record.passed(bytes, level);
-                self.record.complete = is_end;
+                // The library may not ask again after the last byte that was announced.
+                self.record.complete = is_end || self.announced == Some(self.record.bytes.get());
             }
             Some(Err(_)) => {
                 self.context.counters.failed();

@@ -279,7 +279,7 @@ fn prepare(headers: &mut HeaderMap, dates: &Dates) {
 }
 
 /// True if a response has content (RFC 9110 §6.4.1).
-fn has_content(method: &Method, status: StatusCode) -> bool {
+pub(crate) fn has_content(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD
         && !status.is_informational()
         && status != StatusCode::NO_CONTENT

@@ -106,6 +106,8 @@ mod h2;
 mod handler;
 #[cfg(feature = "server")]
 mod head_timer;
+#[cfg(feature = "server")]
+mod log_format;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod names;
@@ -148,6 +150,8 @@ pub use frames::{Event, FrameCounters, FrameReadError, FrameReader};
 pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
 #[cfg(feature = "server")]
 pub use handler::{BoxError, Content, WebService};
+#[cfg(feature = "server")]
+pub use log_format::LogFormat;
 #[cfg(feature = "server")]
 pub use marcato_identity::{Identity, IdentityError, ServerIdentity};
 #[cfg(feature = "metrics")]

@@ -1,14 +1,16 @@
 //! Record of a request, for the access log.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use http::header::{REFERER, USER_AGENT};
 use http::request::Parts;
-use http::{Method, StatusCode, Uri, Version};
+use http::{HeaderValue, Method, StatusCode, Uri, Version};
 use marcato_units::{Bytes, Priority};
 use tokio::time::Instant;
 
 use crate::decision::Decision;
+use crate::log_format::{escaped, rfc3339};
 use crate::peer_addr::PeerAddr;
 use crate::server::Context;
 use crate::trace::{Outcome, Traced};
@@ -18,18 +20,24 @@ pub(crate) const WATCH: &str = "/.marcato/";
 
 /// Record of a request and its response, for the access log.
 ///
-/// It prints as one line of `key=value` pairs.
+/// It prints as one line of `key=value` pairs. [`LogFormat`](crate::LogFormat) has others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Record {
+    /// Time of the request.
+    pub time: SystemTime,
     /// Address of the client.
     pub peer: PeerAddr,
     /// Method of the request.
     pub method: Method,
-    /// Target of the request.
+    /// Target of the request, with its host over both versions.
     pub uri: Uri,
     /// Version of HTTP.
     pub version: Version,
+    /// Field `Referer` of the request.
+    pub referer: Option<HeaderValue>,
+    /// Field `User-Agent` of the request.
+    pub user_agent: Option<HeaderValue>,
     /// Parameters by which the response was ordered last, and their source.
     pub decision: Decision,
     /// Status of the response; `None` if there was none.
@@ -54,11 +62,15 @@ impl Record {
     pub(crate) fn begin(head: &Parts, decision: Decision, context: &Context) -> Self {
         // The page that shows the traces is not in them.
         let trace = context.trace.as_ref().filter(|_| !head.uri.path().starts_with(WATCH));
+        let field = |name| head.headers.get(name).cloned();
         Self {
+            time: SystemTime::now(),
             peer: context.peer,
             method: head.method.clone(),
             uri: head.uri.clone(),
             version: head.version,
+            referer: field(REFERER),
+            user_agent: field(USER_AGENT),
             decision,
             status: None,
             bytes: Bytes::ZERO,
@@ -70,6 +82,11 @@ impl Record {
             supplied_at: None,
             trace: trace.map(|trace| trace.request(head, decision)),
         }
+    }
+
+    /// Host of the request, with its port if the client named one.
+    pub fn host(&self) -> Option<&str> {
+        self.uri.authority().map(http::uri::Authority::as_str)
     }
 
     pub(crate) fn decide(&mut self, decision: Decision) {
@@ -139,7 +156,8 @@ impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, method, uri, version, decision, bytes, took, complete, .. } = self;
         let Decision { parameters, source } = decision;
-        write!(f, "peer={} method={method} uri={uri} version={version:?}", peer.0)?;
+        let time = rfc3339(self.time);
+        write!(f, "time={time} peer={} method={method} uri={uri} version={version:?}", peer.0)?;
         match self.status {
             Some(status) => write!(f, " status={}", status.as_u16())?,
             None => write!(f, " status=-")?,
@@ -151,6 +169,12 @@ impl fmt::Display for Record {
         if let Some(waited) = self.waited {
             write!(f, " waited={:.3}ms", waited.as_secs_f64() * 1e3)?;
         }
-        write!(f, " took={:.3}ms complete={complete}", took.as_secs_f64() * 1e3)
+        write!(f, " took={:.3}ms complete={complete}", took.as_secs_f64() * 1e3)?;
+        for (name, value) in [("referer", &self.referer), ("user_agent", &self.user_agent)] {
+            if let Some(value) = value {
+                write!(f, " {name}=\"{}\"", escaped(value.as_bytes()))?;
+            }
+        }
+        Ok(())
     }
 }

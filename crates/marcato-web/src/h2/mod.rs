@@ -739,6 +739,8 @@ where
             self.context.counters.violated();
             self.connection.abrupt_shutdown(reason);
         }
+        // What the library has sent before it ended the connection is complete.
+        self.close_ended();
         self.close_all();
         debug_assert!(self.books.accounts().exchange.outstanding().is_zero(), "no response is left");
         let Self { connection, wire, .. } = &mut self;

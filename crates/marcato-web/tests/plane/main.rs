@@ -3,6 +3,7 @@
 
 mod bounds;
 mod files;
+mod log;
 mod metrics;
 mod order;
 mod patience;
