@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 #[cfg(target_os = "linux")]
@@ -129,12 +130,14 @@ pub(crate) enum Command {
     ///
     /// What a page needs first leaves first: by the priorities that browsers send, or by the type of
     /// the file where they send none. With a file, several sites are served by name. SIGINT and SIGTERM
-    /// finish open requests; SIGHUP reads the file and the certificates again.
+    /// finish open requests; SIGHUP reads the file and the certificates again, and SIGUSR1 opens the
+    /// access log again. Requests go to standard output, messages about the server's own work to
+    /// standard error.
     #[command(after_help = "Examples:
   marcato serve site
-  marcato serve --to http://127.0.0.1:3000
-  marcato serve site --listen 0.0.0.0:443 --cert chain.pem --key key.pem
-  marcato serve site --plaintext --listen 127.0.0.1:8080 --listing
+  marcato serve --to 127.0.0.1:3000
+  marcato serve site --listen :443 --cert chain.pem --key key.pem
+  marcato serve site --plaintext --listen localhost:8080 --listing
   marcato serve site --metrics 127.0.0.1:9187 --watch
   marcato serve --config /etc/marcato/serve.toml --check")]
     Serve(Serve),
@@ -153,11 +156,11 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directory whose files are served
-    #[arg(value_name = "DIR", required_unless_present_any = ["to", "config"])]
+    #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Origin that requests are passed to: http://, https:// or h2c://
-    #[arg(long, value_name = "URL", conflicts_with = "directory")]
+    /// Origin that requests are passed to: http://, https:// or h2c://, which is http:// if absent
+    #[arg(long, value_name = "URL", conflicts_with = "directory", value_parser = origin)]
     pub(crate) to: Option<String>,
 
     /// File with sites, listeners and limits (TOML)
@@ -166,7 +169,7 @@ pub(crate) struct Serve {
         value_name = "FILE",
         conflicts_with_all = [
             "directory", "to", "listen", "cert", "key", "plaintext", "listing", "coupled", "quiet", "metrics",
-            "watch",
+            "watch", "access_log", "access_log_format",
         ]
     )]
     pub(crate) config: Option<PathBuf>,
@@ -175,9 +178,9 @@ pub(crate) struct Serve {
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
 
-    /// Address to listen at; repeated for more
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443")]
-    pub(crate) listen: Vec<std::net::SocketAddr>,
+    /// Address to listen at, as 192.0.2.1:443, localhost:8080 or :8080; repeated for more
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443", value_parser = listening)]
+    pub(crate) listen: Vec<Listening>,
 
     /// Certificate chain (PEM) [default: a new self-signed certificate for localhost]
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -203,6 +206,22 @@ pub(crate) struct Serve {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
+    /// File to which the lines of requests go instead of standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "quiet")]
+    pub(crate) access_log: Option<PathBuf>,
+
+    /// Format of the lines of requests
+    #[arg(long, value_enum, default_value_t = LineFormat::Pairs, conflicts_with = "quiet")]
+    pub(crate) access_log_format: LineFormat,
+
+    /// Least urgent messages about the server's own work, on standard error
+    #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelName::Warn)]
+    pub(crate) log_level: LevelName,
+
+    /// Format of these messages
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = MessageFormat::Text)]
+    pub(crate) log_format: MessageFormat,
+
     /// Address at which Prometheus reads metrics, at /metrics
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
@@ -210,6 +229,78 @@ pub(crate) struct Serve {
     /// Keep the last connections in memory, and show them at /.marcato/ to clients at this machine
     #[arg(long)]
     pub(crate) watch: bool,
+}
+
+/// Addresses of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listening(pub(crate) Vec<std::net::SocketAddr>);
+
+/// Reads an address to listen at: one with a port, a name with a port, or a port alone for all addresses.
+fn listening(text: &str) -> Result<Listening, String> {
+    if let Ok(addr) = text.parse() {
+        return Ok(Listening(vec![addr]));
+    }
+    let mend = "write 192.0.2.1:443, localhost:8080, or :8080 for all addresses";
+    let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
+    let port: u16 = port.parse().map_err(|_| format!("no port: {mend}"))?;
+    if matches!(host, "" | "*") {
+        // Sockets of IPv6 take both versions. A system may have none.
+        let all = ["[::]:0", "0.0.0.0:0"];
+        let mut bound = all.iter().filter_map(|addr| std::net::UdpSocket::bind(addr).ok()?.local_addr().ok());
+        let any = bound.next().map_or(std::net::Ipv4Addr::UNSPECIFIED.into(), |addr| addr.ip());
+        return Ok(Listening(vec![(any, port).into()]));
+    }
+    let found = std::net::ToSocketAddrs::to_socket_addrs(&(host, port));
+    let mut addrs: Vec<_> =
+        found.map_err(|error| format!("{host} is not known ({error}): {mend}"))?.collect();
+    addrs.dedup();
+    if addrs.is_empty() {
+        return Err(format!("{host} has no address: {mend}"));
+    }
+    Ok(Listening(addrs))
+}
+
+/// Reads an origin: a URL, or a host with a port.
+#[expect(clippy::unnecessary_wraps, reason = "the parser of a value returns a result")]
+fn origin(text: &str) -> Result<String, String> {
+    Ok(if text.contains("://") { text.to_owned() } else { format!("http://{text}") })
+}
+
+/// Format of the lines of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LineFormat {
+    /// Pairs of key=value
+    Pairs,
+    /// Common Log Format
+    Common,
+    /// Common Log Format with referer and user agent
+    Combined,
+    /// Object of JSON
+    Json,
+}
+
+/// Urgency of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LevelName {
+    /// None
+    Off,
+    /// Errors
+    Error,
+    /// Warnings, such as the reason of a response with status 502
+    Warn,
+    /// Changes of state, such as an origin that is healthy again
+    Info,
+    /// Whatever helps to find a fault
+    Debug,
+}
+
+/// Format of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MessageFormat {
+    /// Line of text
+    Text,
+    /// Object of JSON
+    Json,
 }
 
 /// Arguments of `marcato lab`.
@@ -1133,6 +1224,14 @@ pub(crate) fn parse<I>(registry: &Registry, arguments: I) -> Result<Command, cla
 where
     I: IntoIterator<Item = OsString>,
 {
-    let matches = command(registry).try_get_matches_from(arguments)?;
-    Ok(Marcato::from_arg_matches(&matches)?.command)
+    let mut commands = command(registry);
+    let matches = commands.try_get_matches_from_mut(arguments)?;
+    let asked = Marcato::from_arg_matches(&matches)?.command;
+    if let Command::Serve(Serve { directory: None, to: None, config: None, .. }) = &asked
+        && let Some(serve) = commands.find_subcommand_mut("serve")
+    {
+        let mend = "give a directory, an origin by --to URL, or a file with sites by --config FILE";
+        return Err(serve.error(ErrorKind::MissingRequiredArgument, mend));
+    }
+    Ok(asked)
 }

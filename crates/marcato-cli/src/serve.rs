@@ -2,14 +2,23 @@
 
 use std::io::Write;
 
-use marcato_serve::{Content, Options, ServeError, Source, Tls};
+use marcato_serve::config::{AccessLog, Located};
+use marcato_serve::{Content, Diagnostics, LogFormat, LogLevel, Options, ServeError, Source, Tls};
 
 use crate::Status;
-use crate::arguments::Serve;
+use crate::arguments::{LevelName, LineFormat, MessageFormat, Serve};
 use crate::output;
 
 pub(crate) fn run(asked: Serve, stdout: &mut dyn Write) -> Result<Status, ServeError> {
     let check = asked.check;
+    let level = match asked.log_level {
+        LevelName::Off => LogLevel::Off,
+        LevelName::Error => LogLevel::Error,
+        LevelName::Warn => LogLevel::Warn,
+        LevelName::Info => LogLevel::Info,
+        LevelName::Debug => LogLevel::Debug,
+    };
+    Diagnostics { level, is_json: asked.log_format == MessageFormat::Json }.begin();
     let source = source(asked);
     let mut print = |text: &str| output::print(stdout, text);
     if check {
@@ -26,7 +35,7 @@ fn source(asked: Serve) -> Source {
     }
     let content = match (asked.directory, asked.to) {
         (_, Some(uri)) => Content::Origin(uri),
-        // The parser requires a directory then.
+        // The parser asks for a directory then.
         (directory, None) => {
             Content::Directory { path: directory.unwrap_or_default(), listing: asked.listing }
         }
@@ -36,12 +45,18 @@ fn source(asked: Serve) -> Source {
         (Some(chain), Some(key)) => Tls::Files { chain, key },
         _ => Tls::SelfSigned,
     };
+    let format = match asked.access_log_format {
+        LineFormat::Pairs => LogFormat::Pairs,
+        LineFormat::Common => LogFormat::Common,
+        LineFormat::Combined => LogFormat::Combined,
+        LineFormat::Json => LogFormat::Json,
+    };
     Source::Options(Options {
         content,
-        listen: asked.listen,
+        listen: asked.listen.into_iter().flat_map(|at| at.0).collect(),
         tls,
         coupled: asked.coupled.into(),
-        access_log: !asked.quiet,
+        access_log: (!asked.quiet).then(|| AccessLog { format, file: asked.access_log.map(Located::from) }),
         metrics: asked.metrics,
         watch: asked.watch,
     })

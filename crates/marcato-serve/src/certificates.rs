@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use marcato_web::{Identity, IdentityError};
 use rustls::ServerConfig;
-use rustls::client::verify_server_name;
 use rustls::crypto::ring;
-use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
-use rustls::server::{
-    ClientHello, ParsedCertificate, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions,
-};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions};
 use rustls::sign::CertifiedKey;
 
 use crate::config::HostPattern;
+use crate::covered::Covered;
 
 /// Most sessions that clients can resume.
 const SESSIONS: usize = 4096;
@@ -25,7 +24,14 @@ const ACME_PROTOCOL: &[u8] = b"acme-tls/1";
 #[derive(Clone, Debug)]
 pub(crate) struct Presentable {
     pub(crate) identity: Identity,
+    shown: Arc<Shown>,
+}
+
+/// Certificate as handshakes and requests need it.
+#[derive(Debug)]
+struct Shown {
     key: Arc<CertifiedKey>,
+    covered: Covered,
     /// Names for which this program made it; none for one of an authority.
     made_for: Vec<String>,
 }
@@ -41,7 +47,7 @@ pub(crate) fn self_signed(names: &[String]) -> Result<Presentable, IdentityError
     };
     let params = rcgen::CertificateParams::new(names).map_err(failed)?;
     let made = signed(params).map_err(failed)?;
-    Ok(Presentable { made_for: names.to_vec(), ..Presentable::new(made)? })
+    Ok(Presentable::made(made, names.to_vec())?)
 }
 
 /// Returns a certificate that its own key signs.
@@ -56,9 +62,14 @@ impl Presentable {
     /// # Errors
     /// If the key is another's, or TLS cannot use it.
     pub(crate) fn new(identity: Identity) -> Result<Self, rustls::Error> {
+        Self::made(identity, Vec::new())
+    }
+
+    fn made(identity: Identity, made_for: Vec<String>) -> Result<Self, rustls::Error> {
+        let covered = identity.certificate().map(|certificate| Covered::of(certificate)).unwrap_or_default();
         let (chain, key) = identity.parts();
         let key = Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?);
-        Ok(Self { identity, key, made_for: Vec::new() })
+        Ok(Self { identity, shown: Arc::new(Shown { key, covered, made_for }) })
     }
 
     /// Creates one that no client of HTTP is to verify. Its certificate may have extensions that only an
@@ -69,61 +80,60 @@ impl Presentable {
     pub(crate) fn for_authority(identity: Identity) -> Result<Self, rustls::Error> {
         let (chain, key) = identity.parts();
         let key = ring::default_provider().key_provider.load_private_key(key)?;
-        Ok(Self { identity, key: Arc::new(CertifiedKey::new(chain, key)), made_for: Vec::new() })
+        let key = Arc::new(CertifiedKey::new(chain, key));
+        let shown = Shown { key, covered: Covered::default(), made_for: Vec::new() };
+        Ok(Self { identity, shown: Arc::new(shown) })
     }
 
     /// Returns whether this program made it for these names.
     pub(crate) fn is_made_for(&self, names: &[String]) -> bool {
-        self.made_for == names
+        self.shown.made_for == names
     }
 
     /// Returns whether no authority has signed it.
     pub(crate) fn is_self_signed(&self) -> bool {
-        !self.made_for.is_empty()
+        self.shown.is_self_signed()
     }
 
     /// Returns whether clients that ask for a host accept the certificate, as far as its names decide.
     pub(crate) fn covers(&self, host: &str) -> bool {
-        covers(&self.key, host)
+        self.shown.covered.has(host)
     }
 }
 
-fn covers(key: &CertifiedKey, host: &str) -> bool {
-    let name = ServerName::try_from(host.to_owned());
-    let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
-    match (name, certificate) {
-        (Ok(name), Ok(certificate)) => verify_server_name(&certificate, &name).is_ok(),
-        _ => false,
+impl Shown {
+    fn is_self_signed(&self) -> bool {
+        !self.made_for.is_empty()
     }
 }
 
 /// Certificates by name.
 #[derive(Default)]
 pub(crate) struct Names {
-    exact: HashMap<String, Arc<CertifiedKey>>,
-    below: HashMap<String, Arc<CertifiedKey>>,
-    default: Option<Arc<CertifiedKey>>,
+    exact: HashMap<String, Arc<Shown>>,
+    below: HashMap<String, Arc<Shown>>,
+    default: Option<Arc<Shown>>,
 }
 
 impl Names {
     pub(crate) fn add(&mut self, hosts: &[HostPattern], is_default: bool, certificate: &Presentable) {
         for host in hosts {
             let map = if host.is_wildcard() { &mut self.below } else { &mut self.exact };
-            map.insert(host.name().to_owned(), Arc::clone(&certificate.key));
+            map.insert(host.name().to_owned(), Arc::clone(&certificate.shown));
         }
         if is_default {
-            self.default = Some(Arc::clone(&certificate.key));
+            self.default = Some(Arc::clone(&certificate.shown));
         }
     }
 
-    fn of(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+    fn of(&self, name: &str) -> Option<&Arc<Shown>> {
         let below = || self.below.get(name.split_once('.')?.1);
         self.exact.get(name).or_else(below).or(self.default.as_ref())
     }
 
     /// True if every name has the same certificate in both.
     fn same(&self, other: &Self) -> bool {
-        let same_map = |one: &HashMap<String, Arc<CertifiedKey>>, other: &HashMap<_, Arc<CertifiedKey>>| {
+        let same_map = |one: &HashMap<String, Arc<Shown>>, other: &HashMap<_, Arc<Shown>>| {
             one.len() == other.len()
                 && one.iter().all(|(name, key)| other.get(name).is_some_and(|it| Arc::ptr_eq(it, key)))
         };
@@ -145,7 +155,8 @@ struct Current {
 
 /// Certificates that all listeners present. They can be replaced while connections come.
 pub(crate) struct Certificates {
-    current: Mutex<Current>,
+    /// Requests read it too, so that they wait for nobody.
+    current: ArcSwap<Current>,
     /// Certificates for an authority that checks a name, by that name.
     challenges: Mutex<HashMap<String, Arc<CertifiedKey>>>,
 }
@@ -153,27 +164,43 @@ pub(crate) struct Certificates {
 impl Certificates {
     pub(crate) fn new() -> Arc<Self> {
         let sessions = ServerSessionMemoryCache::new(SESSIONS);
-        let current = Mutex::new(Current { names: Names::default(), sessions });
+        let current = ArcSwap::from_pointee(Current { names: Names::default(), sessions });
         Arc::new(Self { current, challenges: Mutex::default() })
     }
 
     /// Presents these certificates in handshakes that begin from now on.
     pub(crate) fn present(&self, names: Names) {
-        let mut current = self.current();
-        if !current.names.same(&names) {
-            *current = Current { names, sessions: ServerSessionMemoryCache::new(SESSIONS) };
+        if !self.current.load().names.same(&names) {
+            let sessions = ServerSessionMemoryCache::new(SESSIONS);
+            self.current.store(Arc::new(Current { names, sessions }));
         }
     }
 
-    /// Returns whether the certificate that a client was presented, by the name it gave, covers a host.
-    pub(crate) fn covers(&self, name: &str, host: &str) -> bool {
-        let key = self.current().names.of(name).map(Arc::clone);
-        key.is_some_and(|key| covers(&key, host))
+    /// Returns whether the certificate of a host covers it.
+    pub(crate) fn covers(&self, host: &str) -> bool {
+        self.current.load().names.of(host).is_some_and(|shown| shown.covered.has(host))
+    }
+
+    /// Returns whether a request for a host came on a connection whose certificate is for others. `name` is
+    /// the one that the client gave in its handshake.
+    ///
+    /// Clients accept a certificate that no authority has signed against its names. It stands for the name
+    /// that the client gave, or any if it gave none, as clients do for an address.
+    pub(crate) fn misdirects(&self, name: Option<&str>, host: &str) -> bool {
+        let current = self.current.load();
+        let shown = match name {
+            Some(name) => current.names.of(name),
+            None => current.names.default.as_ref(),
+        };
+        shown.is_none_or(|shown| {
+            let is_accepted = shown.is_self_signed() && name.is_none_or(|name| name == host);
+            !is_accepted && !shown.covered.has(host)
+        })
     }
 
     /// Presents a certificate to an authority that checks a name.
     pub(crate) fn challenge(&self, name: &str, certificate: &Presentable) {
-        self.challenges().insert(name.to_owned(), Arc::clone(&certificate.key));
+        self.challenges().insert(name.to_owned(), Arc::clone(&certificate.shown.key));
     }
 
     /// Ends the check of a name.
@@ -203,18 +230,13 @@ impl Certificates {
         Ok(config)
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
-        // It is replaced whole, so a panic leaves no partial one.
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn challenges(&self) -> MutexGuard<'_, HashMap<String, Arc<CertifiedKey>>> {
-        // As above, for each entry.
+        // Each entry is whole, so a panic leaves no partial one.
         self.challenges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sessions(&self) -> Arc<ServerSessionMemoryCache> {
-        Arc::clone(&self.current().sessions)
+        Arc::clone(&self.current.load().sessions)
     }
 }
 
@@ -231,11 +253,12 @@ impl ResolvesServerCert for Certificates {
         if protocols.next() == Some(ACME_PROTOCOL) && protocols.next().is_none() {
             return self.challenges().get(hello.server_name()?).map(Arc::clone);
         }
-        let current = self.current();
-        match hello.server_name() {
-            Some(name) => current.names.of(name).map(Arc::clone),
-            None => current.names.default.clone(),
-        }
+        let current = self.current.load();
+        let shown = match hello.server_name() {
+            Some(name) => current.names.of(name),
+            None => current.names.default.as_ref(),
+        };
+        shown.map(|shown| Arc::clone(&shown.key))
     }
 }
 

@@ -13,6 +13,8 @@ mod access;
 mod acme;
 mod certificates;
 pub mod config;
+mod covered;
+mod diagnostics;
 mod error;
 mod listeners;
 mod monitor;
@@ -22,6 +24,8 @@ mod router;
 mod run;
 mod supervisor;
 
+pub use diagnostics::{Diagnostics, LogLevel};
 pub use error::ServeError;
+pub use marcato_web::LogFormat;
 pub use options::{Content, Options, Tls};
 pub use run::{Print, Source, check, run};

@@ -77,7 +77,8 @@ impl Opened {
                 })
             });
             let routes = routes.collect();
-            let open = router::Site { routes, fields: site.fields.clone(), hsts: site.hsts.clone() };
+            let name = site.hosts.iter().find(|host| !host.is_wildcard()).map(|host| host.name().to_owned());
+            let open = router::Site { routes, fields: site.fields.clone(), hsts: site.hsts.clone(), name };
             sites.add(&site.hosts, site.is_default, Arc::new(open));
         }
         opened.sites = Arc::new(sites);

@@ -8,7 +8,9 @@ use marcato_net::Coupling;
 use marcato_web::files::FilesConfig;
 use marcato_web::proxy::ProxyConfig;
 
-use crate::config::{CertificateSource, Config, Listen, ListenAt, Located, OriginConfig, Route, Site, Watch};
+use crate::config::{
+    AccessLog, CertificateSource, Config, Listen, ListenAt, Located, OriginConfig, Route, Site, Watch,
+};
 
 /// Options of a server with one site, as a command line gives them.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +23,8 @@ pub struct Options {
     pub tls: Tls,
     /// Coupled mode.
     pub coupled: Coupling,
-    /// Permission to print a line for each request.
-    pub access_log: bool,
+    /// Line for each request; `None` for no log.
+    pub access_log: Option<AccessLog>,
     /// Address of the metrics.
     pub metrics: Option<SocketAddr>,
     /// True for a page of the last connections.
@@ -100,7 +102,7 @@ impl From<&Options> for Config {
             sites: vec![site],
             origins,
             coupled: options.coupled,
-            access_log: options.access_log,
+            access_log: options.access_log.clone(),
             metrics: options.metrics.map(Located::from),
             watch: options.watch.then(Watch::default),
             ..Self::default()

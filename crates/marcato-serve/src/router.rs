@@ -40,6 +40,8 @@ pub(crate) struct Site {
     /// Response of requests that no route has.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) hsts: Option<HeaderValue>,
+    /// First of its names that is no wildcard.
+    pub(crate) name: Option<String>,
 }
 
 /// Route whose content is open.
@@ -70,6 +72,12 @@ impl Sites {
         if is_default {
             self.default = Some(site);
         }
+    }
+
+    /// Returns whether a site has this host, in lower case, among its names.
+    fn names(&self, host: &str) -> bool {
+        self.exact.contains_key(host)
+            || host.split_once('.').is_some_and(|(_, it)| self.below.contains_key(it))
     }
 
     /// Returns the site of a host in lower case.
@@ -141,7 +149,7 @@ impl Router {
         };
         match self.listener.redirect.load(Relaxed) {
             0 => {}
-            port => return to_https(host.as_deref(), port, request.uri()),
+            port => return self.to_https(host.as_deref(), port, request.uri()),
         }
         let sites = self.sites.load();
         let Some(site) =
@@ -149,10 +157,8 @@ impl Router {
         else {
             return Answer::text(StatusCode::MISDIRECTED_REQUEST, "this server has no such site\n");
         };
-        if let (Some(host), Some(ServerName(name))) = (&host, request.extensions().get::<ServerName>())
-            && **host != **name
-            && !self.certificates.covers(name, host)
-        {
+        let name = request.extensions().get::<ServerName>().map(|ServerName(name)| &**name);
+        if self.is_tls && host.as_deref().is_some_and(|host| self.certificates.misdirects(name, host)) {
             // RFC 9110 §15.5.20: the client then asks on another connection.
             return Answer::text(
                 StatusCode::MISDIRECTED_REQUEST,
@@ -189,6 +195,19 @@ impl Router {
             }
         };
         Answer { kind, dress: Some(Dress { site, route: Some(index), is_tls: self.is_tls }) }
+    }
+}
+
+impl Router {
+    /// Returns a redirect to `https`: to the host of the request if a site or its certificate has it, or else
+    /// to the first name of the default site. A client chooses no other target.
+    fn to_https(&self, host: Option<&str>, port: u32, uri: &Uri) -> Answer {
+        let sites = self.sites.load();
+        let known = host.filter(|host| sites.names(host) || self.certificates.covers(host));
+        match known.or_else(|| sites.default.as_ref()?.name.as_deref()) {
+            Some(host) => to_https(host, port, uri),
+            None => Answer::text(StatusCode::MISDIRECTED_REQUEST, "this server has no such site\n"),
+        }
     }
 }
 
@@ -231,10 +250,8 @@ fn normal(host: Cow<'_, str>) -> Cow<'_, str> {
     if is_normal { host } else { Cow::Owned(trimmed(&host)) }
 }
 
-fn to_https(host: Option<&str>, port: u32, uri: &Uri) -> Answer {
-    let Some(host) = host else {
-        return Answer::text(StatusCode::BAD_REQUEST, "the request needs one field `host`\n");
-    };
+/// Returns a redirect to a host.
+fn to_https(host: &str, port: u32, uri: &Uri) -> Answer {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let port = if port == 443 { String::new() } else { format!(":{port}") };
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);

@@ -14,12 +14,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::access::Access;
+use crate::access::{Access, OpenLog};
 use crate::acme::{Event as AcmeEvent, Keeper, Settings};
 use crate::certificates::Certificates;
 use crate::config::{CertificateSource, Config, ConfigError, Content};
 use crate::error::ServeError;
-use crate::listeners::Listeners;
+use crate::listeners::{Bound, Listeners};
 use crate::monitor::Monitor;
 use crate::opened::Opened;
 use crate::options::Options;
@@ -49,7 +49,7 @@ impl Source {
 
 /// Serves sites until SIGINT or SIGTERM. Open requests are then finished; a second signal ends them.
 ///
-/// SIGHUP reads the configuration again. Connections and requests go on; new requests meet the new sites. A
+/// SIGUSR1 opens the file of the access log again. SIGHUP does so and reads the configuration again. Connections and requests go on; new requests meet the new sites. A
 /// configuration with errors leaves the one before in place.
 ///
 /// # Errors
@@ -65,6 +65,7 @@ pub fn run(source: &Source, print: &mut Print<'_>) -> Result<(), ServeError> {
 pub fn check(source: &Source) -> Result<String, ServeError> {
     let config = source.read()?;
     runtime()?.block_on(async { Opened::new(&config, &Opened::default()) })?;
+    Access::check(&config)?;
     let count = |number: usize, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
     let listeners = count(config.listen.len(), "listener");
     let (sites, origins) = (count(config.sites.len(), "site"), count(config.origins.len(), "origin"));
@@ -111,9 +112,7 @@ fn web(config: &Config, access: &Access, monitor: &Monitor) -> marcato_web::Conf
     // Browsers then open WebSockets on the connection that they have.
     let mut routes = config.sites.iter().flat_map(|site| &site.routes);
     web.extended_connect = routes.any(|route| matches!(route.content, Content::Origin(_)));
-    if config.access_log {
-        web.log = Some(access.log());
-    }
+    web.log = config.access_log.as_ref().map(|log| log.receiver(access));
     monitor.configure(&mut web);
     web
 }
@@ -132,6 +131,7 @@ impl Running {
         let bound = listeners.bind(&config, &sockets)?;
         let certificates = Certificates::new();
         let mut monitor = Monitor::new(&config)?;
+        let log = Access::open(&config)?;
         let plain = Server::with_config(web(&config, &access, &monitor))
             .workers(Workers::one_per_core().map_err(ServeError::Runtime)?);
         monitor.begin(&plain).map_err(ServeError::Listen)?;
@@ -151,12 +151,13 @@ impl Running {
             keeper: None,
             acme_events,
         };
-        running.apply(config, opened, bound).map_err(ServeError::Listen)?;
+        running.apply(config, opened, bound, log).map_err(ServeError::Listen)?;
         Ok(running)
     }
 
     /// Uses a configuration whose parts are all open.
-    fn apply(&mut self, config: Config, opened: Opened, bound: crate::listeners::Bound) -> io::Result<()> {
+    fn apply(&mut self, config: Config, opened: Opened, bound: Bound, log: OpenLog) -> io::Result<()> {
+        self.access.apply(log)?;
         self.plain.configure(web(&config, &self.access, &self.monitor));
         self.monitor.opened(&opened);
         self.certificates.present(opened.names(&config));
@@ -210,7 +211,8 @@ impl Running {
         let result = source.read().and_then(|config| {
             let opened = Opened::new(&config, &self.opened)?;
             let bound = self.listeners.bind(&config, &self.sockets)?;
-            Ok((config, opened, bound))
+            let log = Access::open(&config)?;
+            Ok((config, opened, bound, log))
         });
         // Options of a command line stay; what may have changed are the files of the certificate.
         let what = match source {
@@ -218,10 +220,10 @@ impl Running {
             Source::File(_) => "configuration",
         };
         match result {
-            Ok((config, opened, bound)) => {
+            Ok((config, opened, bound, log)) => {
                 let bound_changed =
                     config.limits.connections != most || self.monitor.differs(&self.config, &config);
-                if let Err(error) = self.apply(config, opened, bound) {
+                if let Err(error) = self.apply(config, opened, bound, log) {
                     return format!("{what} reloaded in part: {error}\n");
                 }
                 let note = "; `connections` of [limits], `metrics` and `watch` change when the server is started again";
@@ -312,6 +314,11 @@ async fn serve(source: &Source, print: &mut Print<'_>) -> Result<(), ServeError>
                     supervisor::ready();
                     Some(said)
                 }
+                Event::Reopen => match access.reopen() {
+                    Ok(true) => Some("access log reopened\n".to_owned()),
+                    Ok(false) => None,
+                    Err(problem) => Some(format!("access log not reopened: {problem}\n")),
+                },
             },
             Some(event) = issued.recv() => Some(match event {
                 AcmeEvent::Issued(said) => {
@@ -352,6 +359,7 @@ async fn serve(source: &Source, print: &mut Print<'_>) -> Result<(), ServeError>
             Event::End = signals.next() => break,
         }
     }
+    access.end();
     while let Ok(line) = lines.try_recv() {
         print(&line).map_err(ServeError::Print)?;
     }
@@ -394,12 +402,14 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    user: Signal,
 }
 
 /// Meaning of a signal.
 enum Event {
     End,
     Reload,
+    Reopen,
 }
 
 impl Signals {
@@ -408,6 +418,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
         })
     }
 
@@ -416,6 +427,7 @@ impl Signals {
             _ = self.interrupt.recv() => Event::End,
             _ = self.terminate.recv() => Event::End,
             _ = self.hang_up.recv() => Event::Reload,
+            _ = self.user.recv() => Event::Reopen,
         }
     }
 }

@@ -107,7 +107,10 @@ fn files_are_served_and_logged_until_a_signal() {
         "{response}"
     );
     let logged = running.line();
-    assert!(logged.contains("method=GET uri=/ ") && logged.contains("status=200 bytes=14 "), "{logged}");
+    assert!(
+        logged.contains("method=GET uri=http://localhost/ ") && logged.contains("status=200 bytes=14 "),
+        "{logged}"
+    );
     running.signal(Signal::TERM);
     assert!(running.line().starts_with("ending: "));
     assert_eq!(running.line(), "served 1 requests on 1 connections");
@@ -200,4 +203,66 @@ fn what_cannot_be_served_is_named() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn addresses_need_neither_scheme_nor_number() {
+    let origin = Running::start(&["--plaintext"]);
+    let to = format!("--to={}", origin.addr);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for listen in [format!(":{port}"), "localhost:0".to_owned(), ":0".to_owned()] {
+        let arguments = ["--listen", &listen, &to, "--plaintext", "--quiet"];
+        let proxy = Running::with(&arguments, tempfile::tempdir().unwrap());
+        let port = proxy.addr.rsplit(':').next().unwrap();
+        let response = get(&format!("localhost:{port}"));
+        assert!(response.ends_with("<h1>first</h1>"), "{listen}: {response}");
+    }
+}
+
+#[test]
+fn a_command_without_a_source_says_which_there_are() {
+    let said = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_marcato")).arg("serve").args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, error) = said(&[]);
+    assert_eq!(code, Some(2));
+    for part in ["give a directory", "--to URL", "--config FILE", "Usage: marcato serve"] {
+        assert!(error.contains(part), "{error}");
+    }
+    for listen in ["8o80", "nowhere.invalid:80", "1.2.3.4:99999"] {
+        let (code, error) = said(&[".", "--listen", listen]);
+        assert!(code == Some(2) && error.contains("localhost:8080"), "{error}");
+    }
+}
+
+#[test]
+fn the_reason_of_a_502_is_on_standard_error_as_asked() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let said = |arguments: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
+            .args(["serve", "--listen=127.0.0.1:0", "--plaintext", &format!("--to=localhost:{port}")])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let url =
+            lines.find_map(|line| line.unwrap().strip_prefix("listening on http://").map(str::to_owned));
+        assert!(get(&url.unwrap()).starts_with("HTTP/1.1 502 "));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        // The log is read to its end, so that the server can write it.
+        lines.for_each(drop);
+        String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
+    };
+    let origin = format!("http://localhost:{port}");
+    let text = said(&[]);
+    assert!(text.contains(" WARN ") && text.contains(&origin) && text.contains("refused"), "{text}");
+    let json = said(&["--log-format=json"]);
+    let line: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!((&line["level"], &line["origin"]), (&"WARN".into(), &origin.into()), "{line}");
+    assert_eq!(said(&["--log-level=error"]), "");
 }

@@ -2,6 +2,7 @@
 //!
 //! [`Config::parse`] reads a text, without a look at any other file. It reports all errors together.
 
+mod access;
 mod acme;
 mod certificate;
 mod content;
@@ -30,6 +31,7 @@ use marcato_document::{Place, Sources};
 use marcato_net::Coupling;
 use marcato_web::{GuessTable, Limits};
 
+pub use access::AccessLog;
 pub use acme::Acme;
 pub use certificate::CertificateSource;
 pub use content::Content;
@@ -113,8 +115,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Coupled mode.
     pub coupled: Coupling,
-    /// Permission to print a line for each request.
-    pub access_log: bool,
+    /// Line for each request; `None` for no log.
+    pub access_log: Option<AccessLog>,
     /// Time between two looks at the files of certificates.
     pub certificate_check: Duration,
     /// Address of the metrics.
@@ -139,7 +141,7 @@ impl Default for Config {
             trusted: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
-            access_log: true,
+            access_log: Some(AccessLog::default()),
             certificate_check: Duration::from_secs(60),
             metrics: None,
             watch: None,
@@ -228,7 +230,7 @@ impl Config {
         }
         let coupled = [("auto", Coupling::Auto), ("on", Coupling::On), ("off", Coupling::Off)];
         limits::set(&mut config.coupled, keys.word("coupled", &coupled));
-        limits::set(&mut config.access_log, keys.boolean("access-log"));
+        config.access_log = AccessLog::read(keys);
         let check = Duration::from_secs(1)..=Duration::from_secs(86_400);
         limits::set(&mut config.certificate_check, keys.span("certificate-check", check));
         config.read_sites(keys);

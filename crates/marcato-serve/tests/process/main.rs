@@ -4,15 +4,18 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod log;
+mod names;
+
 use std::io::{BufRead as _, BufReader, Lines, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use marcato_serve::Source;
+use marcato_serve::{Diagnostics, LogLevel, Source};
 use marcato_web::Identity;
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -22,10 +25,16 @@ use tempfile::TempDir;
 /// Variable that makes this binary a server of that file.
 const SERVED: &str = "MARCATO_SERVE_TEST_FILE";
 
+/// Variable that makes it tell of its own work, in JSON or as text.
+const DIAGNOSED: &str = "MARCATO_SERVE_TEST_LOG";
+
 /// Server, if the variable is there.
 #[test]
 fn served() {
     let Some(file) = std::env::var_os(SERVED) else { return };
+    if let Some(format) = std::env::var_os(DIAGNOSED) {
+        Diagnostics { level: LogLevel::Warn, is_json: format == "json" }.begin();
+    }
     let mut print = |text: &str| {
         let mut stdout = std::io::stdout().lock();
         // The harness prints to the same output: lines of the server begin with a mark.
@@ -101,11 +110,23 @@ impl Running {
                 panic!("the server ended: {error}");
             }
             if let Some(line) = line.strip_prefix("> ")
-                && !line.starts_with("peer=")
+                && !line.starts_with("time=")
             {
                 return line.to_owned();
             }
         }
+    }
+
+    /// Starts a server that tells of its own work, and returns those lines.
+    fn diagnosed(text: &str, format: &str) -> (Self, Lines<BufReader<ChildStderr>>) {
+        let dir = directory(text);
+        let mut child = command(dir.path()).env(DIAGNOSED, format).stderr(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap()).lines();
+        (Self::of(child, dir), said)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
     }
 
     fn signal(&self, signal: Signal) {
@@ -351,7 +372,7 @@ fn a_faulty_file_leaves_the_old_sites_and_says_all_errors() {
 
 #[test]
 fn listeners_that_stay_are_kept_and_others_end() {
-    let site = "[[site]]\ndirectory = 'a'\ncertificate = 'self-signed'\n";
+    let site = "[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = 'self-signed'\n";
     let mut running = Running::start(&format!("{PLAIN}{site}"));
     let mut kept = TcpStream::connect(&running.addrs[0]).unwrap();
     ask(&mut kept, &get("a.test", "/"));

@@ -1,0 +1,195 @@
+//! What the server tells: of requests, and of faults of its origins.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use rustls::{ServerConfig, ServerConnection};
+
+use super::*;
+
+/// Origin that reads a request and does this with its connection.
+fn origin(mut answer: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            answer(stream.unwrap());
+        }
+    });
+    addr
+}
+
+/// Origin that answers with these bytes.
+fn saying(bytes: &'static [u8]) -> SocketAddr {
+    origin(move |mut stream| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream.write_all(bytes).unwrap();
+    })
+}
+
+/// Origin whose certificate an authority has signed that nobody knows.
+fn presenting() -> SocketAddr {
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "nobody");
+    let key = rcgen::KeyPair::generate().unwrap();
+    let chain = vec![params.self_signed(&key).unwrap().der().clone()];
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let config = Arc::new(config);
+    origin(move |mut stream| {
+        let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        // The client ends the handshake.
+        while connection.is_handshaking() && connection.complete_io(&mut stream).is_ok() {}
+    })
+}
+
+/// Address at which nothing listens.
+fn closed() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn each_fault_of_an_origin_is_told_with_its_reason() {
+    // They are kept, so that their connections stay open.
+    // Connections that stay open, without a word.
+    let mut kept = Vec::new();
+    let faults = [
+        ("refused", format!("http://{}", closed()), 502, "Connection refused"),
+        ("unknown", format!("https://localhost:{}", presenting().port()), 502, "UnknownIssuer"),
+        ("malformed", format!("http://{}", saying(b"nonsense\r\n\r\n")), 502, "response is malformed"),
+        (
+            "lengths",
+            format!(
+                "http://{}",
+                saying(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab")
+            ),
+            502,
+            "content-length",
+        ),
+        ("closed", format!("http://{}", saying(b"")), 502, "connection broke before the response"),
+        ("late", format!("http://{}", origin(move |stream| kept.push(stream))), 504, "response is late"),
+    ];
+    let mut text = PLAIN.to_owned();
+    for (name, url, ..) in &faults {
+        let timeout = if *name == "late" { "50 ms" } else { "60 s" };
+        text += &format!(
+            "[[origin]]\nname = '{name}'\nto = '{url}'\nretries = 0\nresponse-timeout = '{timeout}'\nca = 'b.pem'\n"
+        );
+        text += &format!("[[site]]\nhosts = '{name}.test'\norigin = '{name}'\n");
+    }
+    let (running, mut said) = Running::diagnosed(&text, "json");
+    for (name, url, status, reason) in &faults {
+        assert_eq!(got(&running.addrs[0], &get(&format!("{name}.test"), "/")).0, *status, "{name}");
+        let line = said.next().unwrap().unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["level"], "WARN", "{line}");
+        assert_eq!(line["origin"], url.as_str(), "{line}");
+        assert_eq!(line["outcome"], status.to_string(), "{line}");
+        assert!(line["message"].as_str().unwrap().contains(reason), "{line}");
+    }
+}
+
+#[test]
+fn a_flood_of_faults_is_told_in_few_lines_and_counted() {
+    let url = format!("http://{}", closed());
+    // Every request fails: none finds the upstream at rest.
+    let passive = "passive = { failures = 1000000, rest = '1 s' }";
+    let text = format!(
+        "access-log = false\n{PLAIN}[[origin]]\nname = 'down'\nto = '{url}'\nretries = 0\n{passive}\n[[site]]\norigin = 'down'\n"
+    );
+    let (mut running, said) = Running::diagnosed(&text, "text");
+    let mut stream = TcpStream::connect(&running.addrs[0]).unwrap();
+    for _ in 0..200 {
+        assert!(ask(&mut stream, &get("a.test", "/")).0.starts_with("http/1.1 502 "));
+    }
+    drop(stream);
+    running.end();
+    let lines: Vec<String> = said.map(Result::unwrap).filter(|line| line.contains(&url)).collect();
+    // Five in 10 s, so that a machine would have to be very slow for more than these.
+    assert!((5..100).contains(&lines.len()), "{} lines", lines.len());
+    assert!(lines[0].contains(" WARN ") && lines[0].contains("outcome=\"502\""), "{}", lines[0]);
+    let omitted = |line: &String| line.split("omitted=").nth(1).map_or(0, |it| it.parse::<usize>().unwrap());
+    assert!(lines.iter().map(|line| 1 + omitted(line)).sum::<usize>() <= 200);
+}
+
+/// Waits until a file has this many lines.
+fn lines_of(path: &Path, count: usize) -> Vec<String> {
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if text.matches('\n').count() >= count {
+            return text.lines().map(str::to_owned).collect();
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_log_goes_to_a_file_that_is_opened_again_after_its_move() {
+    let text = |log: &str| format!("{log}\n{PLAIN}[[site]]\ndirectory = 'a'\n");
+    let log = "access-log = { format = 'json', file = 'access.log' }";
+    let mut running = Running::start(&text(log));
+    let path = running.path("access.log");
+    let request =
+        "GET /?first HTTP/1.1\r\nhost: a.test:81\r\nreferer: http://b.test/\r\nuser-agent: \"\u{e9}\r\n\r\n";
+    got(&running.addrs[0], request);
+    let line: serde_json::Value = serde_json::from_str(&lines_of(&path, 1)[0]).unwrap();
+    for (key, expected) in [
+        ("host", "a.test:81"),
+        ("uri", "http://a.test:81/?first"),
+        ("referer", "http://b.test/"),
+        ("user_agent", "\"\u{e9}"),
+        ("version", "HTTP/1.1"),
+    ] {
+        assert_eq!(line[key], expected, "{line}");
+    }
+    assert!(line["time"].as_str().unwrap().starts_with("20") && line["status"] == 200, "{line}");
+    assert_eq!((&line["bytes"], &line["complete"]), (&6.into(), &true.into()), "{line}");
+    for (round, signal) in [Signal::USR1, Signal::HUP].into_iter().enumerate() {
+        std::fs::rename(&path, running.path(&format!("access.log.{round}"))).unwrap();
+        running.signal(signal);
+        let said = running.line();
+        assert!(matches!(&*said, "access log reopened" | "configuration reloaded"), "{said}");
+        got(&running.addrs[0], &get("a.test", &format!("/?round{round}")));
+        let lines = lines_of(&path, 1);
+        assert!(lines.len() == 1 && lines[0].contains(&format!("?round{round}")), "{lines:?}");
+    }
+    // A file that cannot be opened leaves the one before in place.
+    let said = running.reload(&text("access-log = { file = 'none/access.log' }"));
+    assert!(said.starts_with("configuration not reloaded: "), "{said}");
+    for _ in 0..2 {
+        running.line();
+    }
+    got(&running.addrs[0], &get("a.test", "/?last"));
+    running.end();
+    let lines = lines_of(&path, 2);
+    assert!(lines[1].contains("?last"), "{lines:?}");
+}
+
+#[test]
+fn logs_have_the_common_formats_too() {
+    let text = |format: &str| {
+        format!(
+            "access-log = {{ format = '{format}', file = '{format}.log' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n"
+        )
+    };
+    let mut running = Running::start(&text("common"));
+    let request = "GET /?q HTTP/1.1\r\nhost: a.test\r\nuser-agent: a \"b\"\r\n\r\n";
+    got(&running.addrs[0], request);
+    let line = &lines_of(&running.path("common.log"), 1)[0];
+    assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+    assert!(line.ends_with(" +0000] \"GET /?q HTTP/1.1\" 200 6"), "{line}");
+    assert_eq!(running.reload(&text("combined")), "configuration reloaded");
+    got(&running.addrs[0], request);
+    let line = &lines_of(&running.path("combined.log"), 1)[0];
+    assert!(line.ends_with(" \"GET /?q HTTP/1.1\" 200 6 \"-\" \"a \\\"b\\\"\""), "{line}");
+}

@@ -1,0 +1,180 @@
+//! Names that requests ask for: sites, certificates and redirects.
+
+use http::{Request, StatusCode};
+use rustls::DigitallySignedStruct;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::UnixTime;
+
+use super::*;
+
+/// Client that accepts any certificate.
+#[derive(Debug)]
+struct Blind;
+
+impl ServerCertVerifier for Blind {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        let provider = rustls::crypto::ring::default_provider();
+        provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl Running {
+    /// Opens a connection that accepts any certificate. An address gives no name.
+    fn blind(&self, name: &str) -> Tls {
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Blind))
+            .with_no_client_auth();
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        StreamOwned::new(connection, TcpStream::connect(&self.addrs[0]).unwrap())
+    }
+}
+
+fn status(head: &str) -> u16 {
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+const CERTIFIED: &str = "certificate = { chain = 'a.pem', key = 'a.key' }\n";
+
+#[test]
+fn a_default_site_answers_for_no_name_beyond_its_certificate() {
+    let site = "[[site]]\nhosts = 'a.test'\ndefault = true\ndirectory = 'a'\n";
+    let mut running = Running::start(&format!("{TLS}{site}{CERTIFIED}"));
+    for (name, host, expected) in [
+        ("a.test", "a.test", 200),
+        ("a.test", "other.test", 421),
+        ("other.test", "other.test", 421),
+        ("other.test", "a.test", 200),
+        // Clients give no name for an address.
+        ("127.0.0.1", "a.test", 200),
+        ("127.0.0.1", "127.0.0.1", 421),
+    ] {
+        let (head, _) = ask(&mut running.blind(name), &get(host, "/"));
+        assert_eq!(status(&head), expected, "{name} {host}");
+    }
+    // Clients accept this one for what they asked for.
+    let own = format!("{TLS}[[site]]\ndirectory = 'a'\ncertificate = 'self-signed'\n");
+    assert_eq!(running.reload(&own), "configuration reloaded");
+    for (name, host, expected) in [
+        ("localhost", "localhost", 200),
+        ("other.test", "other.test", 200),
+        ("127.0.0.1", "127.0.0.1", 200),
+        ("localhost", "other.test", 421),
+    ] {
+        let (head, _) = ask(&mut running.blind(name), &get(host, "/"));
+        assert_eq!(status(&head), expected, "{name} {host}");
+    }
+}
+
+#[test]
+fn redirects_to_https_lead_to_names_of_the_server_only() {
+    let listen = "[[listen]]\naddress = '127.0.0.1:0'\nredirect-to-https = true\n[[listen]]\naddress = '127.0.0.2:0'\n";
+    let of = |running: &Running, host: &str| {
+        let (status, head, _) = got(&running.addrs[0], &get(host, "/x?y"));
+        let location = head.lines().find_map(|line| line.strip_prefix("location: "));
+        (status, location.unwrap_or_default().to_owned())
+    };
+    let default = "[[site]]\nhosts = ['*.b.test', 'a.test']\ndefault = true\ndirectory = 'a'\n";
+    let mut running = Running::start(&format!("{listen}{default}{CERTIFIED}"));
+    // The port of https is left out.
+    assert_eq!(of(&running, "a.test:80"), (308, "https://a.test/x?y".to_owned()));
+    assert_eq!(of(&running, "www.b.test"), (308, "https://www.b.test/x?y".to_owned()));
+    assert_eq!(of(&running, "evil.test"), (308, "https://a.test/x?y".to_owned()));
+    let (status, head, _) = got(&running.addrs[0], "GET /x HTTP/1.0\r\n\r\n");
+    assert!(status == 308 && head.contains("\r\nlocation: https://a.test/x\r\n"), "{head}");
+    // A site without names has those of its certificate.
+    let unnamed = "[[site]]\ndirectory = 'a'\n";
+    assert_eq!(running.reload(&format!("{listen}{unnamed}{CERTIFIED}")), "configuration reloaded");
+    assert_eq!(of(&running, "a.test"), (308, "https://a.test/x?y".to_owned()));
+    assert_eq!(of(&running, "evil.test"), (421, String::new()));
+    let wildcard = "[[site]]\nhosts = '*.a.test'\ndefault = true\ndirectory = 'a'\n";
+    assert_eq!(running.reload(&format!("{listen}{wildcard}{CERTIFIED}")), "configuration reloaded");
+    assert_eq!(of(&running, "www.a.test"), (308, "https://www.a.test/x?y".to_owned()));
+    assert_eq!(of(&running, "evil.test"), (421, String::new()));
+    let other = listen.replace("redirect-to-https = true", "redirect-to-https = true\nhttps-port = 8443");
+    assert_eq!(running.reload(&format!("{other}{default}{CERTIFIED}")), "configuration reloaded");
+    assert_eq!(of(&running, "a.test"), (308, "https://a.test:8443/x?y".to_owned()));
+}
+
+#[test]
+fn a_route_has_whole_segments_only() {
+    let running = Running::start(&format!(
+        "{PLAIN}[[site]]\ndirectory = 'a'\n[[site.route]]\npath = '/api'\nstrip-prefix = true\ndirectory = 'b'\n"
+    ));
+    std::fs::write(running.path("a/apis"), "apis of a").unwrap();
+    std::fs::write(running.path("b/x"), "x of b").unwrap();
+    let content = |path: &str| got(&running.addrs[0], &get("a.test", path)).2;
+    assert_eq!(content("/apis"), "apis of a");
+    assert_eq!(content("/api"), "site b");
+    assert_eq!(content("/api/"), "site b");
+    assert_eq!(content("/api/x"), "x of b");
+}
+
+#[test]
+fn requests_of_http2_name_one_host() {
+    let running = Running::start(&format!(
+        "{PLAIN}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\n[[site]]\nhosts = 'b.test'\ndirectory = 'b'\n"
+    ));
+    let ask = async |authority: &str, host: Option<&str>| {
+        let stream = tokio::net::TcpStream::connect(&running.addrs[0]).await.unwrap();
+        let (mut send, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(async move { _ = connection.await });
+        let mut request = Request::get(format!("http://{authority}/")).body(()).unwrap();
+        if let Some(host) = host {
+            request.headers_mut().insert("host", host.parse().unwrap());
+        }
+        let response = send.send_request(request, true).unwrap().0.await.unwrap();
+        let status = response.status();
+        let mut body = response.into_body();
+        let mut content = Vec::new();
+        while let Some(data) = body.data().await {
+            content.extend_from_slice(&data.unwrap());
+        }
+        (status, String::from_utf8(content).unwrap())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let a = (StatusCode::OK, "site a".to_owned());
+        assert_eq!(ask("a.test", None).await, a);
+        assert_eq!(ask("A.Test.", None).await, a);
+        assert_eq!(ask("a.test", Some("a.test")).await, a);
+        assert_eq!(ask("a.test", Some("A.test")).await, a);
+        // RFC 9113 §8.3.1: a request whose names differ is malformed.
+        for host in ["b.test", "a.test:80", "", "a test"] {
+            assert_eq!(ask("a.test", Some(host)).await.0, StatusCode::BAD_REQUEST, "{host}");
+        }
+        assert_eq!(ask("c.test", None).await.0, StatusCode::MISDIRECTED_REQUEST);
+    });
+}
