@@ -15,6 +15,7 @@
 //! | [`Pie`] | drops or marks at random by the queuing latency (RFC 8033) |
 //! | [`Crq`] | separates responsive from unresponsive flows (CRQ) |
 //! | [`Strict`] | two classes with a queue each, best effort first; the queues may be any disciplines |
+//! | [`Policer`] | a token bucket that drops what exceeds it, before any other queue (RFC 2697) |
 //! | [`PushOut`] | two classes in one buffer; best effort pushes lower effort out if it is full |
 //!
 //! # Adding a discipline
@@ -57,6 +58,7 @@ mod fq_codel;
 mod limit;
 mod packet;
 mod pie;
+mod policer;
 mod ppm;
 mod pushout;
 mod red;
@@ -79,6 +81,7 @@ pub use fq_codel::{FqCodel, FqCodelConfig, FqCodelError};
 pub use limit::{Limit, LimitError};
 pub use packet::{FlowKey, Packet};
 pub use pie::{Pie, PieConfig, PieError};
+pub use policer::{Policer, PolicerConfig, PolicerError};
 pub use ppm::Ppm;
 pub use pushout::{PushOut, PushOutConfig};
 pub use red::{Red, RedConfig, RedError, RedThresholds};

@@ -231,6 +231,10 @@ fn queue(queue: &Queue, before: Transmitter) -> String {
             let over = if *preempt { "pre-empting" } else { "over" };
             format!("strict [{} {over} {}]", self::queue(high, before), self::queue(low, before))
         }
+        Queue::Policer(policer) => {
+            let (rate, burst) = (rate(policer.rate), size(policer.burst));
+            format!("policer {rate} {burst} [{}]", self::queue(&policer.queue, before))
+        }
         Queue::Plugin(plugin) => plugin_text(plugin),
         other => by_keys(other, before),
     }

@@ -282,15 +282,47 @@ pub struct TcpFlow {
     pub priority: Priority,
     /// Periods of sending and silence; `None` sends all the time.
     pub on_off: Option<OnOff>,
+    /// Rate at which the receiving application reads; `None` reads at once.
+    pub read_rate: Option<Rate>,
+    /// Time from the flow's start until the receiving application begins to read.
+    pub read_after: Duration,
+}
+
+impl TcpFlow {
+    /// Creates a flow without end, whose receiver reads at once.
+    pub fn new(tcp: TcpEnds) -> Self {
+        Self {
+            tcp,
+            size: None,
+            priority: Priority::default(),
+            on_off: None,
+            read_rate: None,
+            read_after: Duration::ZERO,
+        }
+    }
 }
 
 keyed! {
     TcpFlow, "a tcp flow" kinded, |_of: Ends|, beside Common, |()|,
-    flatten tcp: TcpEnds, |()| = (), flatten on_off: Option<OnOff>, |()| = ();
+    flatten tcp: TcpEnds, |()| = (), flatten on_off: Option<OnOff>, |()| = (),
+    check slow_readers_have_one_layer;
     /// bytes to send before it closes
     "size" => size: SomeSize, optional("unlimited");
     /// label of its data, if `priority-option` carries one
     "priority" => priority: Urgency, or(Priority::default());
+    /// rate at which the receiving application reads, in pieces of at most 16 KiB; what it has not
+    /// read closes the window. Not with a `low-layer`
+    "read-rate" => read_rate: SomeRate, optional("all at once");
+    /// time from the flow's start until the receiving application begins to read. Not with a
+    /// `low-layer`
+    "read-after" => read_after: Span, or(Duration::ZERO);
+}
+
+fn slow_readers_have_one_layer(of: &TcpFlow, keys: &Keys<'_>, _: &Ends) {
+    let slow = [("read-rate", of.read_rate.is_some()), ("read-after", !of.read_after.is_zero())];
+    for (key, _) in slow.into_iter().filter(|(_, slow)| *slow && of.tcp.from.low_layer.is_some()) {
+        keys.fault(key, format!("a connection with a `low-layer` is read at once: leave `{key}` out"));
+    }
 }
 
 /// UDP packets at a given rate.

@@ -8,8 +8,8 @@
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, CodelConfig, Configuration, CrqConfig, Discipline, DropTailConfig,
-    FlowTableConfig, FqCodelConfig, Packet, PieConfig, Ppm, PushOutConfig, Queues, QuicRule, RedConfig,
-    RedThresholds, StepMarkConfig, StepThreshold,
+    FlowTableConfig, FqCodelConfig, Packet, PieConfig, PolicerConfig, Ppm, PushOutConfig, Queues, QuicRule,
+    RedConfig, RedThresholds, StepMarkConfig, StepThreshold,
 };
 use marcato_units::{Bytes, Duration, Rate, Stream};
 
@@ -17,7 +17,7 @@ pub use marcato_queue::Limit;
 
 use crate::amount::{Capacity, Transmitter, amount, limit_text};
 use crate::fault::Faults;
-use crate::form::{Checked, Flag, Parts, Single, Small, SomeSize, SomeSpan, one_of, read_kind};
+use crate::form::{Checked, Flag, Parts, Single, Small, SomeRate, SomeSize, SomeSpan, one_of, read_kind};
 use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
 use crate::keys::Keys;
 use crate::pairs::Pairs;
@@ -48,6 +48,8 @@ kinds! {
     /// Strict priority of two layers, each with its own queue. A low packet leaves only if no high
     /// one can.
     "strict" => Strict(Strict),
+    /// Token bucket that drops what exceeds it, before another queue.
+    "policer" => Policer(Policer),
     /// Two layers in one buffer. A high packet that finds it full displaces the last packets of the
     /// low layer.
     "push-out" => PushOut(PushOutConfig),
@@ -518,6 +520,35 @@ impl Single<Transmitter> for Marking {
     }
 }
 
+/// Policer before a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policer {
+    /// Rate at which tokens come, in bytes of IP packets.
+    pub rate: Rate,
+    /// Size of the bucket.
+    pub burst: Bytes,
+    /// Queue of packets that pass. It must have a single class, and not be CRQ.
+    pub queue: Box<Queue>,
+}
+
+keyed! {
+    Policer, "a policer" kinded, |at: Transmitter|, check bucket_holds_a_packet;
+    /// rate in bytes of IP packets, above which packets are dropped
+    "rate" => rate: SomeRate,
+        need("state the rate that may pass, for example rate = \"10 Mbit/s\""; Rate::from_mbps(1));
+    /// size of its token bucket, which is full at the beginning
+    "burst" => burst: SomeSize, or(Bytes::kb(60));
+    /// queue of packets that pass, of any kind except crq, strict and push-out
+    "queue" => queue: OneClass, or(Box::default(); "droptail of 1000 packets");
+}
+
+fn bucket_holds_a_packet(policer: &Policer, keys: &Keys<'_>, at: &Transmitter) {
+    if policer.burst < at.mtu {
+        let (burst, mtu) = (size(policer.burst), size(at.mtu));
+        keys.fault("burst", format!("a burst of {burst} lets no packet of the link's {mtu} pass: raise it"));
+    }
+}
+
 /// Strict priority of two layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strict {
@@ -552,7 +583,8 @@ fn can_preempt(strict: &Strict, keys: &Keys<'_>, at: &Transmitter) {
     }
 }
 
-/// Disciplines that have classes of their own, and cannot be a class of a strict queue.
+/// Disciplines that have classes of their own, and cannot be a class of a strict queue, or stand
+/// behind a policer.
 const SEVERAL_CLASSES: [&str; 3] = ["crq", "strict", "push-out"];
 
 /// Queue of one class.
@@ -570,8 +602,7 @@ impl Single<Transmitter> for OneClass {
                 PluginKind::Queue.built_in().filter(|one| !SEVERAL_CLASSES.contains(one)).collect();
             let last = others.pop().unwrap_or_default();
             let others = others.join(", ");
-            keys.faults
-                .add(item.place, format!("a class of a strict queue is {others} or {last}, not {kind}"));
+            keys.faults.add(item.place, format!("a class of a queue is {others} or {last}, not {kind}"));
         }
         Some(Box::new(queue))
     }
@@ -606,6 +637,7 @@ impl Queue {
         match self {
             Self::Plugin(plugin) => vec![plugin],
             Self::Strict(Strict { high, low, .. }) => [high.plugins(), low.plugins()].concat(),
+            Self::Policer(Policer { queue, .. }) => queue.plugins(),
             _ => Vec::new(),
         }
     }
@@ -710,6 +742,22 @@ impl Row for Crq {
 
     fn describe(&self) -> Description {
         Description { is_random: false, marks: self.codel.ecn, limits: vec![self.codel.limit; 2] }
+    }
+}
+
+impl Row for Policer {
+    fn build<P: Packet + Send + 'static, E>(
+        &self,
+        site: &Site<'_>,
+        plugin: MakePlugin<'_, P, E>,
+    ) -> Result<Box<dyn Discipline<P> + Send>, QueueError<E>> {
+        let config = PolicerConfig { rate: self.rate, burst: self.burst };
+        let queue = self.queue.build(site, plugin)?;
+        Ok(Box::new(marcato_queue::Policer::new(config, queue).map_err(QueueError::refused)?))
+    }
+
+    fn describe(&self) -> Description {
+        self.queue.visit(Describe)
     }
 }
 

@@ -64,6 +64,12 @@ pub struct Tcp {
     pub priority_option: Option<PriorityOption>,
     /// Algorithm of loss detection.
     pub loss_detection: LossDetection,
+    /// Undoes reductions of the window that prove spurious, as Linux does.
+    pub undo: bool,
+    /// Rule by which small segments wait.
+    pub nagle: Nagle,
+    /// Slow start of Reno, CUBIC and DCTCP.
+    pub slow_start: SlowStart,
     /// Paces segments where the congestion control sets no rate.
     pub pacing: bool,
     /// Number of first segments of a connection that are not paced.
@@ -109,6 +115,9 @@ impl Default for Tcp {
             ecn: false,
             priority_option: None,
             loss_detection: LossDetection::Rack,
+            undo: true,
+            nagle: Nagle::Off,
+            slow_start: SlowStart::Standard,
             pacing: false,
             unpaced_segments: 0,
             segmentation_offload: None,
@@ -164,6 +173,16 @@ keyed! {
     "priority-option" => priority_option: one_of::<Option<PriorityOption>>(), or(None);
     /// `"rack"` (RFC 8985), `"dup-thresh"` (RFC 6675)
     "loss-detection" => loss_detection: one_of::<LossDetection>(), or(LossDetection::Rack);
+    /// undo reductions of the window that prove spurious, as Linux does: by timestamps (Eifel, RFC 3522
+    /// and 4015), by reported duplicates (RFC 2883), and by F-RTO (RFC 5682); `"dup-thresh"` then
+    /// adapts to reordering. `false` for ns-2, and for formulas
+    "undo" => undo: Flag, or(true);
+    /// segments below `mss` wait for acknowledgements: `"off"`: none; `"standard"`: while anything is
+    /// in flight (RFC 9293 §3.7.4); `"minshall"`: while another of them is in flight, as in Linux
+    "nagle" => nagle: one_of::<Nagle>(), or(Nagle::Off);
+    /// `"standard"` (RFC 5681; of cubic with its `hystart`), `"hystart++"` (RFC 9406), which also
+    /// replaces cubic's `hystart`. Not of bbr and ledbat++
+    "slow-start" => slow_start: one_of::<SlowStart>(), or(SlowStart::Standard);
     /// space segments if the congestion control has no rate of its own
     "pacing" => pacing: Flag, or(false);
     /// number of first segments of a connection that are not paced: 10 in Linux
@@ -217,6 +236,14 @@ fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
     }
     if tcp.initial_ssthresh.is_some() && tcp.congestion == Congestion::Bbr {
         keys.fault("initial-ssthresh", "bbr has no slow start threshold: leave it out");
+    }
+    if tcp.slow_start != SlowStart::Standard
+        && matches!(tcp.congestion, Congestion::Bbr | Congestion::LedbatPlusPlus | Congestion::Plugin(_))
+    {
+        keys.fault(
+            "slow-start",
+            format!("`{}` has a slow start of its own: leave it out", tcp.congestion.name()),
+        );
     }
     if tcp.congestion == Congestion::Dctcp && !tcp.ecn {
         keys.fault(
@@ -487,6 +514,28 @@ words! {
         Rack = "rack",
         /// Detection by three segments above the gap (RFC 6675), as textbooks and formulas assume.
         DupThresh = "dup-thresh",
+    }
+}
+
+words! {
+    /// Rule by which segments with less than a full payload wait for more data.
+    pub enum Nagle {
+        /// None waits.
+        Off = "off",
+        /// Each waits while anything is in flight (RFC 9293 §3.7.4).
+        Standard = "standard",
+        /// Each waits while another of them is in flight, as in Linux (Minshall's variant).
+        Minshall = "minshall",
+    }
+}
+
+words! {
+    /// Slow start of Reno, CUBIC and DCTCP.
+    pub enum SlowStart {
+        /// That of RFC 5681; under CUBIC with HyStart, if that is on.
+        Standard = "standard",
+        /// HyStart++ (RFC 9406).
+        HyStartPlusPlus = "hystart++",
     }
 }
 

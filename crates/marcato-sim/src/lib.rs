@@ -51,7 +51,8 @@ mod wire;
 pub use address::{Family, Rebinding};
 pub use app::{
     App, Arrival, Bulk, ByteStream, Collector, Conducted, Coupled, Exchange, Fifo, FlowStreams, Framed,
-    Ledger, Mirror, OnOff, Planned, RequestResponse, Requester, Responder, Sink, Socket, Tag, Writers,
+    Ledger, Mirror, OnOff, Planned, RequestResponse, Requester, Responder, Sink, SlowReader, Socket, Tag,
+    Writers,
 };
 pub use change::LinkChange;
 pub use datagram::{DatagramFlow, HostPair};

@@ -33,6 +33,8 @@ pub(crate) struct KernelTcp {
     /// Set once the kernel knows that no more data comes.
     shut: bool,
     reading: bool,
+    /// Most that one read takes.
+    most_read: usize,
     /// Set once the other end's stream has ended, or the connection was reset.
     ended: bool,
     /// Measurements when the socket was last looked at.
@@ -54,6 +56,7 @@ impl KernelTcp {
             closing: false,
             shut: false,
             reading: true,
+            most_read: usize::MAX,
             ended: false,
             last: TcpStats::default(),
             segments_out: 0,
@@ -163,7 +166,8 @@ impl KernelTcp {
         let Some(socket) = self.socket.as_ref().filter(|_| self.reading && !self.ended) else {
             return Ok(None);
         };
-        match rustix::io::read(socket, &mut *buffer) {
+        let most = self.most_read.min(buffer.len());
+        match rustix::io::read(socket, &mut buffer[..most]) {
             Ok(len) => Ok(Some(len as u64)),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
@@ -181,6 +185,7 @@ impl KernelTcp {
             tail_probes: 0,
             timeouts: info.timeouts.into(),
             reductions: 0,
+            undone: 0,
             delivered: info.acked,
             cwnd: segments(info.cwnd_segments),
             // The kernel's infinity is 2^31 - 1 segments.
@@ -267,6 +272,10 @@ impl ByteStream for KernelTcp {
 
     fn set_reading(&mut self, reading: bool) {
         self.reading = reading;
+    }
+
+    fn bound_reads(&mut self, most: Bytes) {
+        self.most_read = usize::try_from(most.get()).unwrap_or(usize::MAX).max(1);
     }
 
     fn stats(&self) -> TcpStats {

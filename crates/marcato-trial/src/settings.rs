@@ -7,7 +7,7 @@ use std::path::Path;
 use marcato_lab::Lab;
 use marcato_scenario::Experiment;
 use marcato_scenario::flow::FlowKind;
-use marcato_scenario::tcp::{Congestion, DelayedAck, Tcp};
+use marcato_scenario::tcp::{Congestion, DelayedAck, Nagle, Tcp};
 use marcato_scenario::traffic::Coupling;
 use marcato_sim::scenario::BuildError;
 use marcato_sim::{FlowError, TcpConfig};
@@ -73,7 +73,7 @@ fn set(lab: &Lab, host: &str, setting: &'static str, value: &'static str) -> Res
 /// Applies the options of one end to its socket, before it is connected or listens.
 pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_nodelay(tcp.nagle == Nagle::Off)?;
     socket.set_tos_v4(tos(layer))?;
     let options = if tcp.timestamps { TIMESTAMPS } else { 0 };
     socket.set_tcp_mss(tcp.mss + options)?;
@@ -195,6 +195,10 @@ fn ignored(tcp: &Tcp) -> impl Iterator<Item = &'static str> {
         ("max-rto", is_ignored(tcp, |tcp| tcp.max_rto)),
         ("initial-rto", is_ignored(tcp, |tcp| tcp.initial_rto)),
         ("loss-detection", is_ignored(tcp, |tcp| tcp.loss_detection)),
+        ("undo", is_ignored(tcp, |tcp| tcp.undo)),
+        // The kernel's rule is Minshall's.
+        ("nagle", tcp.nagle == Nagle::Standard),
+        ("slow-start", is_ignored(tcp, |tcp| tcp.slow_start)),
         ("pacing", is_ignored(tcp, |tcp| tcp.pacing)),
         ("unpaced-segments", is_ignored(tcp, |tcp| tcp.unpaced_segments)),
         ("segmentation-offload", is_ignored(tcp, |tcp| tcp.segmentation_offload)),

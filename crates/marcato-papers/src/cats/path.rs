@@ -58,6 +58,8 @@ impl Path {
                 },
                 min_rto: Duration::from_secs(1),
                 priority_option: Some(PriorityOption::Authors),
+                // ns-3 undoes nothing.
+                undo: false,
                 congestion: Congestion::Bbr,
                 ..TcpConfig::default()
             },

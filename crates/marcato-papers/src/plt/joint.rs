@@ -84,6 +84,8 @@ impl Page {
             },
             min_rto: Duration::from_secs(1),
             priority_option: Some(PriorityOption::Authors),
+            // As in the CATS experiment that it continues: ns-3 undoes nothing.
+            undo: false,
             congestion: self.congestion,
             plt,
             ..TcpConfig::default()

@@ -29,6 +29,8 @@ pub(super) fn tcp(plt: Option<PltConfig>, congestion: Congestion) -> TcpConfig {
         receive_buffer: Bytes::new(WINDOW * u64::from(PAYLOAD)),
         delayed_ack: DelayedAck::NONE,
         loss_detection: LossDetection::DupThresh,
+        // ns-2's SACK undoes nothing.
+        undo: false,
         congestion,
         plt,
         ..TcpConfig::default()

@@ -22,6 +22,7 @@ pub(super) fn plain() -> TcpConfig {
         delayed_ack: DelayedAck::NONE,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(1 << 30),
+        undo: false,
         ..TcpConfig::default()
     }
 }

@@ -9,6 +9,7 @@ mod droptail;
 mod flows;
 mod path;
 mod pie;
+mod policer;
 mod properties;
 mod red;
 mod step_mark;

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use marcato_queue::{
-    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, Packet, Pie, PieConfig, Ppm, PushOut,
-    PushOutConfig, Red, RedConfig, RedThresholds, StepMark, StepMarkConfig, StepThreshold, Strict,
-    StrictConfig, Tally, Verdict,
+    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, Packet, Pie, PieConfig, Policer,
+    PolicerConfig, Ppm, PushOut, PushOutConfig, Red, RedConfig, RedThresholds, StepMark, StepMarkConfig,
+    StepThreshold, Strict, StrictConfig, Tally, Verdict,
 };
-use marcato_units::{Bytes, Duration, Layer, Seed, Time};
+use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
 use proptest::prelude::*;
 
@@ -49,6 +49,7 @@ enum Kind {
     StepMark(StepMarkConfig),
     Red(RedConfig),
     Pie(PieConfig),
+    Policer { policer: PolicerConfig, queue: CodelConfig },
 }
 
 fn step_mark() -> impl Strategy<Value = StepMarkConfig> {
@@ -126,6 +127,10 @@ fn kind() -> impl Strategy<Value = Kind> {
         step_mark().prop_map(Kind::StepMark),
         red().prop_map(Kind::Red),
         pie().prop_map(Kind::Pie),
+        (1u64..20_000, 1u64..20_000, codel()).prop_map(|(kbps, burst, queue)| Kind::Policer {
+            policer: PolicerConfig { rate: Rate::from_kbps(kbps), burst: Bytes::new(burst) },
+            queue,
+        }),
     ]
 }
 
@@ -141,6 +146,9 @@ impl Kind {
             Self::PushOut(config) => Box::new(PushOut::new(config).unwrap()),
             Self::StepMark(config) => Box::new(StepMark::new(config).unwrap()),
             Self::Red(config) => Box::new(Red::new(config, Seed::new(1).stream("red")).unwrap()),
+            Self::Policer { policer, queue } => {
+                Box::new(Policer::new(policer, Codel::new(queue).unwrap()).unwrap())
+            }
             Self::Pie(config) => Box::new(Pie::new(config, Seed::new(1).stream("pie")).unwrap()),
         }
     }
@@ -152,7 +160,7 @@ impl Kind {
 
     /// Whether packets are refused for which there would be room.
     fn drops_early(self) -> bool {
-        matches!(self, Self::Red(_) | Self::Pie(_))
+        matches!(self, Self::Red(_) | Self::Pie(_) | Self::Policer { .. })
     }
 
     /// Whether these backlogs of the high and the low class are within the limits; a discipline
@@ -173,6 +181,7 @@ impl Kind {
             Self::StepMark(config) => within(config.limit, high),
             Self::Red(config) => within(config.limit, high),
             Self::Pie(config) => within(config.limit, high),
+            Self::Policer { queue, .. } => within(queue.limit, high),
         }
     }
 }

@@ -71,7 +71,7 @@ fn nothing() -> FlowKind {
     let mut tcp = TcpEnds::default();
     // Packets this small fit every link, so the placeholder adds no fault.
     (tcp.from.mss, tcp.to.mss) = (1, 1);
-    FlowKind::Tcp(TcpFlow { tcp, size: None, priority: Default::default(), on_off: None })
+    FlowKind::Tcp(TcpFlow::new(tcp))
 }
 
 /// Returns the pairs of nodes that `from` and `to` name, over which `count` instances are spread.

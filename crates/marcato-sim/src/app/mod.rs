@@ -10,6 +10,7 @@ mod framed;
 mod mirror;
 mod onoff;
 mod plan;
+mod slow_reader;
 mod writers;
 
 use std::any::Any;
@@ -26,6 +27,7 @@ use marcato_units::{Bytes, Priority, Seed, Stream, Time};
 pub use mirror::Mirror;
 pub use onoff::OnOff;
 pub use plan::Planned;
+pub use slow_reader::SlowReader;
 pub use writers::Writers;
 
 use crate::packet::Side;
@@ -125,6 +127,8 @@ pub trait ByteStream {
     fn abort(&mut self);
     /// Stops or resumes reading.
     fn set_reading(&mut self, reading: bool);
+    /// Bounds what one read takes.
+    fn bound_reads(&mut self, most: Bytes);
     /// Returns the counters.
     fn stats(&self) -> TcpStats;
 }
@@ -228,6 +232,12 @@ impl Socket<'_> {
     /// Stops or resumes reading; unread data closes the receive window.
     pub fn set_reading(&mut self, reading: bool) {
         self.stream.set_reading(reading);
+    }
+
+    /// Bounds what one read takes. After each, the application stops reading, or is given the rest
+    /// at the next event.
+    pub fn bound_reads(&mut self, most: Bytes) {
+        self.stream.bound_reads(most);
     }
 
     /// Requests a call of [`App::timer`] with `token` at `at`.

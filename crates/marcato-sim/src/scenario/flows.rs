@@ -251,7 +251,11 @@ impl Instance<'_> {
                 };
                 let left = tcp.size.unwrap_or(Bytes::MAX);
                 let app = Transfer { left, stop, priority: tcp.priority, spans };
-                let flow = opened(&tcp.tcp, Box::new(app), Box::new(crate::Sink))?;
+                let reader: Box<dyn App> = match (tcp.read_rate, tcp.read_after) {
+                    (None, Duration::ZERO) => Box::new(crate::Sink),
+                    (rate, after) => Box::new(crate::SlowReader::new(rate, after)),
+                };
+                let flow = opened(&tcp.tcp, Box::new(app), reader)?;
                 What::Tcp { flow: net.tcp(flow).map_err(refused)?, size: tcp.size }
             }
             FlowKind::TcpProcess(process) => {
@@ -487,6 +491,13 @@ impl Tracked {
         }
     }
 
+    /// Returns the span over which goodput is measured, from the end of the warm-up at the earliest.
+    /// `None` if it is empty: the flow was over before, or has not begun.
+    pub(super) fn measured(&self, net: &dyn Fabric, from: Time) -> Option<[Time; 2]> {
+        let (begin, end) = (from.max(self.start), self.measured_until(net));
+        (begin < end).then_some([begin, end])
+    }
+
     /// Returns the counters of the low layer.
     fn low(&self, net: &dyn Fabric, flow: FlowId) -> Option<LowLayerOutcome> {
         let [here, there] = [self.sender(), self.sender().peer()].map(|side| net.plt_stats(flow, side));
@@ -685,8 +696,8 @@ impl Tracked {
         let now = net.now();
         let totals = self.totals(net);
         let finished = self.finished(net);
-        let end = self.measured_until(net);
         let bytes = totals.bytes - self.before.bytes;
+        let goodput = self.measured(net, from).and_then(|[begin, end]| mbps(bytes, end.since(begin)));
         let summary = self.id().map(|flow| net.summary(flow, self.sender())).unwrap_or_default();
         let stats = self.id().and_then(|flow| net.tcp_stats(flow, self.sender()));
         let report = |flow| links.iter().find_map(|&link| net.flow_report(link, flow, self.sender()));
@@ -697,7 +708,7 @@ impl Tracked {
             start: self.start,
             finished,
             bytes,
-            goodput: mbps(bytes, end.since(from.max(self.start))).unwrap_or(0.0),
+            goodput: goodput.unwrap_or(0.0),
             sent: totals.sent - self.before.sent,
             losses: totals.losses - self.before.losses,
             // A lane that was removed takes its counters with it.

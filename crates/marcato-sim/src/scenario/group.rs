@@ -8,10 +8,12 @@ pub struct GroupOutcome {
     pub name: String,
     /// Kind of the flow, as in a file.
     pub kind: &'static str,
-    /// Goodput of all members together, in Mbit/s.
+    /// Goodput of all members together, in Mbit/s: their bytes over the time from the first member's
+    /// begin to the last one's end, as far as it is measured.
     pub goodput: f64,
     /// Goodput of each member, in Mbit/s: of each instance over its lifetime; of each complete
-    /// connection of a process over its completion time.
+    /// connection of a process over its completion time. Instances that were over before the
+    /// warm-up ended are no members.
     pub members: Vec<f64>,
     /// Completion times of all members except bulk data, in ms; infinite as in
     /// [`Times::samples`](super::Times::samples).

@@ -42,7 +42,7 @@
 //!     start_jitter: Duration::ZERO,
 //!     stop: None,
 //!     layer: Layer::High,
-//!     kind: FlowKind::Tcp(TcpFlow { tcp: TcpEnds::default(), size: None, priority: Default::default(), on_off: None }),
+//!     kind: FlowKind::Tcp(TcpFlow::new(TcpEnds::default())),
 //! };
 //! let experiment = Experiment {
 //!     name: "one flow".into(),

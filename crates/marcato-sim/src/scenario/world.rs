@@ -310,14 +310,20 @@ fn groups(tracked: &[Tracked], flows: &[FlowOutcome], net: &dyn Fabric, from: Ti
             members: Vec::new(),
             completions: Vec::new(),
         };
+        let mut bytes = Bytes::ZERO;
+        let mut span: Option<[Time; 2]> = None;
         for (flow, outcome) in outcomes {
-            group.goodput += outcome.goodput;
             group.completions.extend(outcome.completions());
+            // A flow that was over before the measurement began has no goodput, not one of 0.
+            let Some([begin, end]) = flow.measured(net, from) else { continue };
+            bytes += outcome.bytes;
+            span = Some(span.map_or([begin, end], |[first, last]| [first.min(begin), last.max(end)]));
             match flow.connections(net, from) {
                 Some(goodputs) => group.members.extend(goodputs),
                 None => group.members.push(outcome.goodput),
             }
         }
+        group.goodput = span.and_then(|[begin, end]| mbps(bytes, end.since(begin))).unwrap_or(0.0);
         groups.push(group);
     }
     groups

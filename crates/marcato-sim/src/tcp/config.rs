@@ -1,6 +1,6 @@
 //! Configuration of a TCP endpoint.
 
-pub use marcato_scenario::tcp::{Cubic, DelayedAck, Growth, LossDetection, PriorityOption};
+pub use marcato_scenario::tcp::{Cubic, DelayedAck, Growth, LossDetection, Nagle, PriorityOption, SlowStart};
 use marcato_units::{Bytes, Duration};
 
 use super::congestion::{Congestion, CongestionFactory};
@@ -58,6 +58,15 @@ pub struct TcpConfig {
     pub priority_option: Option<PriorityOption>,
     /// Loss detection algorithm.
     pub loss_detection: LossDetection,
+    /// Undoes reductions of the window that prove spurious, as Linux does: by echoed timestamps
+    /// (Eifel, RFC 3522 and 4015), by duplicates that the other end reports for all retransmissions
+    /// (RFC 2883), and after a timeout by F-RTO (RFC 5682, with SACK).
+    /// [`LossDetection::DupThresh`] then adapts its threshold to reordering.
+    pub undo: bool,
+    /// Rule by which small segments wait.
+    pub nagle: Nagle,
+    /// Slow start of Reno, CUBIC and DCTCP.
+    pub slow_start: SlowStart,
     /// Congestion control.
     pub congestion: Congestion,
     /// Congestion control of another crate, in place of `congestion`.
@@ -116,6 +125,9 @@ impl Default for TcpConfig {
             ecn: false,
             priority_option: None,
             loss_detection: LossDetection::Rack,
+            undo: true,
+            nagle: Nagle::Off,
+            slow_start: SlowStart::Standard,
             congestion: Congestion::Reno,
             own_congestion: None,
             pacing: false,

@@ -32,10 +32,12 @@ pub struct TcpStats {
     pub retransmissions: u64,
     /// Tail loss probes, either new segments or retransmissions, counted there too. RFC 8985 §7.
     pub tail_probes: u64,
-    /// Expiries of the retransmission timer.
+    /// Expiries of the retransmission timer, also of that of the SYN or SYN-ACK.
     pub timeouts: u64,
     /// Window reductions for loss or ECN, timeouts excluded.
     pub reductions: u64,
+    /// Reductions that proved spurious and were undone, timeouts included.
+    pub undone: u64,
     /// Bytes that the other end has acknowledged or SACKed.
     pub delivered: Bytes,
     /// Congestion window in force.
@@ -103,6 +105,8 @@ pub(crate) struct Connection {
     syn_sent_at: Time,
     syn_at: Option<Time>,
     syn_tries: u32,
+    /// Expiries of the timer of the SYN or SYN-ACK.
+    syn_timeouts: u32,
     /// True if both ends have agreed on timestamps; before that, if this end offers them. RFC 7323
     /// §3.2.
     timestamps: bool,
@@ -143,6 +147,7 @@ impl Connection {
             syn_sent_at: Time::ZERO,
             syn_at: None,
             syn_tries: 0,
+            syn_timeouts: 0,
             ts_recent: 0,
             ecn: false,
             peer_finished: false,
@@ -218,7 +223,11 @@ impl Connection {
     }
 
     pub(crate) fn set_reading(&mut self, reading: bool) {
-        self.receiver.set_reading(reading, u64::from(self.config.mss));
+        self.receiver.set_reading(reading);
+    }
+
+    pub(crate) fn bound_reads(&mut self, most: Bytes) {
+        self.receiver.bound_reads(most.get());
     }
 
     /// Returns the stream offset one beyond the last byte written.
@@ -326,8 +335,9 @@ impl Connection {
             segments_sent: counters.segments,
             retransmissions: counters.retransmissions,
             tail_probes: counters.tail_probes,
-            timeouts: counters.timeouts,
+            timeouts: counters.timeouts + u64::from(self.syn_timeouts),
             reductions: counters.reductions,
+            undone: counters.undone,
             delivered: Bytes::new(self.sender.delivered()),
             cwnd: Bytes::new(self.sender.cwnd()),
             ssthresh: Bytes::new(self.sender.ssthresh()),
@@ -368,14 +378,18 @@ impl Connection {
             return delivered;
         }
         if let (Some((value, _)), true) = (segment.timestamps, self.timestamps) {
-            // RFC 7323 §5 (PAWS): a timestamp older than TS.Recent marks an old duplicate.
-            if value.wrapping_sub(self.ts_recent) >= 1 << 31 {
+            // RFC 7323 §5 (PAWS): a timestamp older than TS.Recent marks an old duplicate. Linux lets
+            // it be older by a tick (`TCP_PAWS_WINDOW`).
+            if value.wrapping_add(1).wrapping_sub(self.ts_recent) >= 1 << 31 {
                 self.receiver.ack_now = true;
                 return delivered;
             }
             // RFC 7323 §4.3: if one acknowledgement covers several segments, the first one's
             // timestamp is echoed, so that the round trip includes the acknowledgement's delay.
-            if self.peer_seq(segment) <= self.receiver.acked {
+            // §5.3: a duplicate is outside the window (R2), and must not set TS.Recent (R3). Late
+            // originals would be discarded as older than their own retransmission.
+            let (seq, len) = (self.peer_seq(segment), u64::from(segment.sequence_len()));
+            if seq <= self.receiver.acked && seq + len.max(1) > self.receiver.next {
                 self.ts_recent = value;
             }
         }
@@ -386,7 +400,7 @@ impl Connection {
                 self.refuse(segment);
                 return delivered;
             }
-            self.establish(now, segment.window, &mut delivered);
+            self.establish(now, segment, &mut delivered);
         }
         let before = self.sender.delivered();
         let acked = self.on_ack(now, segment);
@@ -431,7 +445,7 @@ impl Connection {
     pub(crate) fn read(&mut self) -> Delivered {
         let Some(bytes) = self.receiver.read() else { return Delivered::default() };
         let bytes = self.plt.as_mut().map_or(bytes, |plt| plt.reassembly.read());
-        let finished = self.peer_finished && !self.finish_reported;
+        let finished = self.peer_finished && !self.finish_reported && self.receiver.is_read();
         self.finish_reported |= finished;
         Delivered { bytes, finished, ..Delivered::default() }
     }
@@ -466,7 +480,7 @@ impl Connection {
                 }
                 // The handshake's last acknowledgement leaves alone, before any data.
                 self.receiver.ack_now = true;
-                self.establish(now, segment.window, delivered);
+                self.establish(now, segment, delivered);
                 return;
             }
             // The other end has retransmitted its SYN, so the SYN-ACK was lost.
@@ -479,12 +493,13 @@ impl Connection {
         }
     }
 
-    fn establish(&mut self, now: Time, window: u32, delivered: &mut Delivered) {
+    fn establish(&mut self, now: Time, segment: &Segment, delivered: &mut Delivered) {
         self.state = State::Established;
         self.syn_at = None;
         self.syn_due = false;
         let rtt = (self.syn_tries == 1).then(|| now - self.syn_sent_at);
-        self.sender.on_established(now, rtt, u64::from(window));
+        let (echo_rtt, window) = (self.echo_rtt(now, segment), u64::from(segment.window));
+        self.sender.on_established(now, rtt, echo_rtt, self.syn_tries - 1, window);
         delivered.connected = true;
     }
 
@@ -602,6 +617,7 @@ impl Connection {
         }
         if self.syn_at.is_some_and(|at| at <= now) {
             self.syn_at = None;
+            self.syn_timeouts += 1;
             self.syn_due = self.syn_tries < SYN_TRIES;
             if !self.syn_due {
                 return true;
@@ -802,6 +818,10 @@ impl ByteStream for Connection {
 
     fn set_reading(&mut self, reading: bool) {
         self.set_reading(reading);
+    }
+
+    fn bound_reads(&mut self, most: Bytes) {
+        self.bound_reads(most);
     }
 
     fn stats(&self) -> TcpStats {

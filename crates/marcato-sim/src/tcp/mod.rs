@@ -3,14 +3,14 @@
 //!
 //! Sources: RFC 9293 (TCP), RFC 5681 and 6675 (congestion control, SACK recovery), RFC 6298
 //! (timer), RFC 6937 (proportional rate reduction), RFC 8985 (RACK-TLP), RFC 2883 (DSACK), RFC 7323
-//! (timestamps, window scale), RFC 3168 (ECN).
+//! (timestamps, window scale), RFC 3168 (ECN), RFC 3522, 4015 and 5682 (spurious losses), RFC 9406
+//! (HyStart++).
 //!
 //! `connection` joins the two halves of an end: `sender` with its `scoreboard` and [`congestion`]
 //! control, and `receiver`. Internal sequence numbers have 64 bits and start at 0 with the SYN;
 //! only [`Segment`]s carry the 32 bits of the wire.
 //!
-//! Not implemented: F-RTO and undo, Nagle's algorithm (written data is sent at once), urgent data,
-//! simultaneous open, and the end of TIME-WAIT.
+//! Not implemented: urgent data, simultaneous open, and the end of TIME-WAIT.
 
 mod config;
 pub mod congestion;
@@ -28,9 +28,12 @@ mod sender;
 #[cfg(test)]
 mod tests;
 mod tlp;
+mod undo;
 mod usage;
 
-pub use config::{Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig, TcpConfigError};
+pub use config::{
+    Cubic, DelayedAck, Growth, LossDetection, Nagle, PriorityOption, SlowStart, TcpConfig, TcpConfigError,
+};
 pub use congestion::{Congestion, CongestionFactory};
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered, SynOptions};

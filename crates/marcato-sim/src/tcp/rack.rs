@@ -85,6 +85,17 @@ impl Rack {
         }
     }
 
+    /// Records that a segment taken for lost was only late.
+    pub(crate) fn see_reordering(&mut self) {
+        self.reordering_seen = true;
+    }
+
+    /// Has the widened window persist for one recovery more, as this one proved spurious. Linux,
+    /// `tcp_try_undo_dsack`.
+    pub(crate) fn keep_window(&mut self) {
+        self.reo_wnd_persist = (self.reo_wnd_persist + 1).min(PERSIST);
+    }
+
     /// Updates the reordering window. RFC 8985 §6.2 step 4.
     pub(crate) fn update_reo_wnd(&mut self, state: RackState) {
         if state.dsack {

@@ -28,8 +28,10 @@ pub(crate) struct Receiver {
     right_sizing: Option<RightSizing>,
     /// Bytes that the application has not read.
     unread: u64,
-    /// True while the application reads.
+    /// True while the application reads; `most_read` is what it takes at once.
     reading: bool,
+    most_read: u64,
+    mss: u64,
     /// Right edge of the window as last offered; it never moves back.
     offered: u64,
     pub(crate) scale: u32,
@@ -66,6 +68,8 @@ impl Receiver {
             buffer,
             unread: 0,
             reading: true,
+            most_read: u64::MAX,
+            mss: u64::from(config.mss),
             offered: 0,
             scale,
             delayed_ack: config.delayed_ack,
@@ -218,20 +222,40 @@ impl Receiver {
     pub(crate) fn window(&mut self) -> u32 {
         let room = self.buffer.saturating_sub(self.unread);
         let edge = self.offered.max(self.next + ((room >> self.scale) << self.scale));
+        // RFC 9293 §3.8.6.2.2: what is unread must not open the window by less than a segment.
+        let edge = if self.unread > 0 && edge - self.offered < self.least() { self.offered } else { edge };
         self.offered = edge;
         u32::try_from(edge - self.next).unwrap_or(u32::MAX)
     }
 
     /// Sets whether the application reads from now on; [`read`](Self::read) returns what is
     /// buffered.
-    pub(crate) fn set_reading(&mut self, reading: bool, mss: u64) {
+    pub(crate) fn set_reading(&mut self, reading: bool) {
         self.reading = reading;
         if reading && self.unread > 0 {
             // RFC 9293 §3.8.6.2.2: a window that opens by half of the buffer or a segment is
-            // announced at once.
-            let opens = (self.next + self.buffer).saturating_sub(self.offered);
-            self.ack_now |= opens >= mss.min(self.buffer / 2);
+            // announced at once. Linux, `tcp_cleanup_rbuf`: among many small reads, only while half
+            // of the window is closed.
+            let left = self.unread.saturating_sub(self.most_read);
+            let opens = (self.next + self.buffer).saturating_sub(self.offered + left);
+            let closed = self.most_read == u64::MAX || 2 * (self.offered - self.next) <= self.buffer;
+            self.ack_now |= closed && opens >= self.least();
         }
+    }
+
+    /// Bounds what one read takes.
+    pub(crate) fn bound_reads(&mut self, most: u64) {
+        self.most_read = most.max(1);
+    }
+
+    /// Returns the least growth of the window that is announced. RFC 9293 §3.8.6.2.2.
+    fn least(&self) -> u64 {
+        self.mss.min(self.buffer / 2)
+    }
+
+    /// Returns true if the application has read all that arrived in order.
+    pub(crate) fn is_read(&self) -> bool {
+        self.unread == 0
     }
 
     /// Takes the data in order, if the application reads.
@@ -239,7 +263,8 @@ impl Receiver {
         if !self.reading {
             return None;
         }
-        let bytes = std::mem::take(&mut self.unread);
+        let bytes = self.unread.min(self.most_read);
+        self.unread -= bytes;
         if let Some(right_sizing) = &mut self.right_sizing {
             right_sizing.on_read(bytes);
         }
@@ -366,7 +391,7 @@ mod tests {
     #[test]
     fn what_nobody_reads_closes_the_window_and_reading_opens_it() {
         let mut r = receiver(2);
-        r.set_reading(false, 1000);
+        r.set_reading(false);
         r.on_data(Time::ZERO, 1, 60_000, None);
         assert_eq!(r.window(), 0);
         // Beyond the window: cut off and answered.
@@ -375,10 +400,32 @@ mod tests {
         assert!(r.ack_now);
         r.on_ack_sent();
         assert_eq!(r.read(), None);
-        r.set_reading(true, 1000);
+        r.set_reading(true);
         assert!(r.ack_now);
         assert_eq!(r.read(), Some(60_000));
         assert_eq!(r.window(), 60_000);
+    }
+
+    #[test]
+    fn small_reads_open_the_window_by_a_segment_at_least() {
+        let mut r = receiver(2);
+        r.mss = 1000;
+        r.bound_reads(400);
+        r.set_reading(false);
+        r.on_data(Time::ZERO, 1, 60_000, None);
+        assert_eq!(r.window(), 0);
+        r.on_ack_sent();
+        let windows: Vec<_> = (0..6)
+            .map(|_| {
+                r.set_reading(true);
+                let announced = std::mem::take(&mut r.ack_now);
+                assert_eq!(r.read(), Some(400));
+                r.set_reading(false);
+                (announced, r.window())
+            })
+            .collect();
+        let later = [(false, 1200), (false, 1200), (true, 2400)];
+        assert_eq!(windows, [[(false, 0), (false, 0), (true, 1200)], later].concat());
     }
 
     #[test]

@@ -51,6 +51,18 @@ impl RtoEstimator {
         self.backoff = 0;
     }
 
+    /// Raises the timeout until the first measurement.
+    pub(crate) fn raise(&mut self, least: Duration) {
+        if self.srtt.is_none() {
+            self.rto = self.rto.max(least).min(self.max_rto);
+        }
+    }
+
+    /// Ends the back-off without a measurement.
+    pub(crate) fn end_back_off(&mut self) {
+        self.backoff = 0;
+    }
+
     /// Doubles the timeout after the timer expired. RFC 6298 §5.5.
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(16);

@@ -37,6 +37,11 @@ impl Sent {
         self.end - self.seq
     }
 
+    /// Returns true if a retransmission of it, marked lost before, is outstanding.
+    fn is_resent_out(&self) -> bool {
+        self.lost && self.resent && !self.sacked
+    }
+
     fn resend(&mut self, now: Time, stamp: DeliveryStamp) {
         self.resent = true;
         self.ambiguous = true;
@@ -51,7 +56,7 @@ impl Sent {
 }
 
 /// DupThresh of RFC 6675 §2.
-const DUP_THRESH: u64 = 3;
+pub(crate) const DUP_THRESH: u64 = 3;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
@@ -73,6 +78,8 @@ pub(crate) struct Scoreboard {
     lost: VecDeque<u64>,
     /// Number of segments marked lost and neither acknowledged nor SACKed since.
     losses: u64,
+    /// Number of retransmissions of lost segments among the outstanding.
+    resent_out: u64,
     /// Bytes marked lost in total.
     pub(crate) lost_bytes: u64,
 }
@@ -108,6 +115,7 @@ impl Scoreboard {
             if front.end <= ack {
                 self.pipe -= front.in_pipe();
                 self.losses -= u64::from(front.lost && !front.sacked);
+                self.resent_out -= u64::from(front.is_resent_out());
                 if front.sacked {
                     self.segs_sacked -= 1;
                     if front.seq >= self.edge {
@@ -161,6 +169,7 @@ impl Scoreboard {
                 }
                 self.pipe -= segment.in_pipe();
                 self.losses -= u64::from(segment.lost);
+                self.resent_out -= u64::from(segment.is_resent_out());
                 segment.sacked = true;
                 self.segs_sacked += 1;
                 if segment.seq >= self.edge {
@@ -229,6 +238,7 @@ impl Scoreboard {
         for segment in &mut self.segments {
             if std::mem::take(&mut segment.sacked) {
                 self.losses += u64::from(segment.lost);
+                self.resent_out += u64::from(segment.is_resent_out());
                 self.pipe += segment.in_pipe();
             }
         }
@@ -237,12 +247,12 @@ impl Scoreboard {
         self.sacked_above = (0, 0);
     }
 
-    /// Marks lost segments by IsLost of RFC 6675 §4: three segments, or more than (DupThresh -
+    /// Marks lost segments by IsLost of RFC 6675 §4: DupThresh segments, or more than (DupThresh -
     /// 1)·SMSS bytes, above a segment have been SACKed. Returns the bytes newly marked.
     ///
     /// The RFC asks for three *discontiguous* sequences or the bytes. Counting segments, as Linux
     /// does, also covers short ones.
-    pub(crate) fn detect_losses(&mut self, smss: u64) -> u64 {
+    pub(crate) fn detect_losses(&mut self, smss: u64, dup_thresh: u64) -> u64 {
         let before = self.lost_bytes;
         if self.sacked_above.0 == 0 {
             return 0;
@@ -251,7 +261,7 @@ impl Scoreboard {
         while let Some(segment) = self.segments.get_mut(at) {
             let own = if segment.sacked { (1, segment.bytes()) } else { (0, 0) };
             let above = (self.sacked_above.0 - own.0, self.sacked_above.1 - own.1);
-            if above.0 < DUP_THRESH && above.1 <= (DUP_THRESH - 1) * smss {
+            if above.0 < dup_thresh && above.1 <= (dup_thresh - 1) * smss {
                 // Segments further up have no more SACKed data above them.
                 break;
             }
@@ -329,6 +339,7 @@ impl Scoreboard {
         let segment = &mut self.segments[at];
         self.pipe -= segment.in_pipe();
         self.losses += u64::from(!segment.lost);
+        self.resent_out -= u64::from(segment.is_resent_out());
         segment.lost = true;
         segment.resent = false;
         self.lost_bytes += segment.bytes();
@@ -369,8 +380,28 @@ impl Scoreboard {
             segment.resent = false;
             self.lost.push_back(segment.seq);
         }
+        self.recount();
+        self.lost_bytes - before
+    }
+
+    /// Takes back that segments were marked lost: nothing was. Retransmissions stay outstanding, and
+    /// count once in the pipe. Walks all segments, once per recovery.
+    pub(crate) fn unmark_losses(&mut self) {
+        for segment in &mut self.segments {
+            if !segment.sacked {
+                segment.lost = false;
+            }
+        }
+        self.lost.clear();
+        self.losses = 0;
+        self.recount();
+    }
+
+    /// Counts anew after a walk that has marked segments.
+    fn recount(&mut self) {
         let segments = &self.segments;
         self.pipe = segments.iter().map(Sent::in_pipe).sum();
+        self.resent_out = segments.iter().map(|s| u64::from(s.is_resent_out())).sum();
         self.resends.retain(|&(sent_at, seq)| {
             let at = segments.partition_point(|s| s.end <= seq);
             segments.get(at).is_some_and(|s| s.resent && s.sent_at == sent_at)
@@ -384,7 +415,17 @@ impl Scoreboard {
         };
         let above = segments.iter().skip(open.unwrap_or(segments.len())).filter(|s| s.sacked);
         self.sacked_above = above.fold((0, 0), |(n, bytes), s| (n + 1, bytes + s.bytes()));
-        self.lost_bytes - before
+    }
+
+    /// Returns the number of retransmissions of lost segments that are outstanding.
+    pub(crate) fn resent_out(&self) -> u64 {
+        self.resent_out
+    }
+
+    /// Returns true if the outstanding segment with this sequence number was sent more than once.
+    pub(crate) fn was_resent(&self, seq: u64) -> bool {
+        let at = self.segments.partition_point(|s| s.end <= seq);
+        self.segments.get(at).is_some_and(|s| s.ambiguous)
     }
 
     /// Returns the first lost segment that has not been retransmitted.
@@ -407,6 +448,7 @@ impl Scoreboard {
         segment.resend(now, stamp);
         let copy = segment.clone();
         self.pipe += copy.bytes();
+        self.resent_out += 1;
         self.lost.pop_front();
         Some(copy)
     }
@@ -477,11 +519,11 @@ mod tests {
     fn the_third_segment_sacked_above_a_hole_makes_it_lost() {
         let mut board = board(10, 1000);
         board.sack(1000, 2000, |_| ());
-        assert_eq!(board.detect_losses(1000), 0);
+        assert_eq!(board.detect_losses(1000, DUP_THRESH), 0);
         board.sack(2000, 3000, |_| ());
-        assert_eq!(board.detect_losses(1000), 0);
+        assert_eq!(board.detect_losses(1000, DUP_THRESH), 0);
         board.sack(3000, 4000, |_| ());
-        assert_eq!(board.detect_losses(1000), 1000);
+        assert_eq!(board.detect_losses(1000, DUP_THRESH), 1000);
         // Ten sent, three SACKed, one lost.
         assert_eq!(board.pipe(), 6000);
         assert_eq!(resend(&mut board), Some(0));
@@ -540,7 +582,7 @@ mod tests {
                         if start > una && start < end {
                             board.sack(start, end, |s| delivered += s.bytes());
                         }
-                        board.detect_losses(10);
+                        board.detect_losses(10, DUP_THRESH);
                     }
                     3 => {
                         resend(&mut board);

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 
 use marcato_units::{Bytes, Duration, Priority, Rate, Stream, Time};
 
-use super::config::{LossDetection, TcpConfig};
+use super::config::{LossDetection, Nagle, TcpConfig};
 use super::congestion::{self, AckEvent, CongestionControl, LossState, Signal};
 use super::prr::Prr;
 use super::rack::{Rack, RackState};
 use super::rate::RateEstimator;
 use super::rto::RtoEstimator;
-use super::scoreboard::{Scoreboard, Sent};
+use super::scoreboard::{DUP_THRESH, Scoreboard, Sent};
 use super::tlp::Tlp;
+use super::undo::{Reordering, Undo};
 use super::usage::Usage;
 
 /// Recovery state of the sender; it ends when `snd_una` reaches `point`.
@@ -34,6 +35,11 @@ enum Recovery {
         point: u64,
         /// True until the first retransmission, which ignores what is in flight. RFC 6298 §5.4.
         first: bool,
+        /// True while F-RTO may still find that nothing was lost. RFC 5682 §3.1.
+        frto: bool,
+        /// True from an acknowledgement to the next if new data leaves before retransmissions.
+        /// RFC 5682 §3.1 step 2b.
+        new_first: bool,
     },
 }
 
@@ -86,6 +92,7 @@ pub(crate) struct SenderCounters {
     pub(crate) timeouts: u64,
     pub(crate) reductions: u64,
     pub(crate) tail_probes: u64,
+    pub(crate) undone: u64,
 }
 
 #[derive(Debug)]
@@ -137,6 +144,14 @@ pub(crate) struct Sender {
     rack_at: Option<Time>,
     tlp: Tlp,
     recovery: Recovery,
+    /// True if reductions that prove spurious are undone; `undo` is the latest that still may.
+    undoes: bool,
+    undo: Option<Undo>,
+    /// Degree of reordering, if the threshold of duplicate acknowledgements adapts to it.
+    reordering: Option<Reordering>,
+    nagle: Nagle,
+    /// End of the last small segment sent (`snd_sml` of Linux).
+    small_end: u64,
     congestion: Box<dyn CongestionControl>,
     rate: RateEstimator,
     min_rtt: Option<Duration>,
@@ -190,6 +205,12 @@ impl Sender {
             rack_at: None,
             tlp: Tlp::default(),
             recovery: Recovery::Open,
+            undoes: config.undo,
+            undo: None,
+            reordering: (config.undo && config.loss_detection == LossDetection::DupThresh)
+                .then_some(Reordering::new(DUP_THRESH)),
+            nagle: config.nagle,
+            small_end: 0,
             congestion: congestion::build(config, stream),
             rate: RateEstimator::default(),
             min_rtt: None,
@@ -203,8 +224,16 @@ impl Sender {
         }
     }
 
-    /// Completes the handshake; `rtt` is its round trip, if its segments were sent once.
-    pub(crate) fn on_established(&mut self, now: Time, rtt: Option<Duration>, window: u64) {
+    /// Completes the handshake. `rtt` is its round trip, if its segments were sent once, `echo_rtt`
+    /// that of its echoed timestamp, and `resent` how often its SYN or SYN-ACK was sent again.
+    pub(crate) fn on_established(
+        &mut self,
+        now: Time,
+        rtt: Option<Duration>,
+        echo_rtt: Option<Duration>,
+        resent: u32,
+        window: u64,
+    ) {
         self.una = 1;
         self.peer_window = window;
         self.peer_window_before = window;
@@ -213,6 +242,17 @@ impl Sender {
             self.rto.sample(rtt);
             self.min_rtt = Some(rtt);
             self.rtt = Some(rtt);
+        } else if let Some(rtt) = echo_rtt {
+            // RFC 7323 §4: the timestamp tells which transmission was answered.
+            self.rto.sample(rtt);
+        } else if resent > 0 {
+            // RFC 6298 §5.7.
+            self.rto.raise(Duration::from_secs(3));
+        }
+        if resent > 1 {
+            // RFC 5681 §3.1: the initial window after a lost SYN or SYN-ACK is one segment. RFC 6928
+            // §2 allows a single loss, since the timeout of one second may be spurious.
+            self.congestion.on_lost_handshake();
         }
         self.congestion.on_established(now, rtt);
     }
@@ -391,13 +431,29 @@ impl Sender {
         // behind the hole is assumed.
         let guess = if duplicate { self.board.next_unknown() } else { None };
         let (mut delivered, mut first_sent, mut last_sent) = (0u64, None::<Time>, None::<Time>);
+        // True if a segment was delivered that was sent before the timeout, and only then.
+        let mut original = false;
+        let before_timeout = match self.recovery {
+            Recovery::Timeout { point, frto: true, .. } => point,
+            _ => 0,
+        };
         let (rate, rack, min_rtt) = (&mut self.rate, &mut self.rack, self.min_rtt);
+        // Without SACK, what was delivered is a guess.
+        let (mut reordering, mss) = (self.reordering.as_mut().filter(|_| self.sack), self.mss);
+        let fack = reordering.as_ref().map_or(0, |reordering| reordering.fack());
         if let Some(rack) = rack {
             rack.begin_ack();
         }
         let mut note = |sent: &Sent, timestamp_rtt| {
             let bytes = sent.end - sent.seq;
             delivered += bytes;
+            original |= !sent.ambiguous && sent.end <= before_timeout;
+            if let Some(reordering) = &mut reordering {
+                reordering.on_delivered(sent.end);
+                if !sent.ambiguous {
+                    reordering.on_overtaken(sent.seq, fack, mss);
+                }
+            }
             rate.on_delivered(now, bytes, &sent.stamp);
             if let Some(rack) = rack {
                 rack.on_delivered(now, sent, min_rtt, timestamp_rtt);
@@ -419,6 +475,7 @@ impl Sender {
             }
         }
         let newly_acked = self.una - prior_una;
+        let undone = self.undo_spurious(now, &info, prior_una, original);
         if !self.sack && newly_acked > 0 {
             self.on_progress_without_sack();
         }
@@ -436,7 +493,8 @@ impl Sender {
         }
         self.latest_rtt = rtt;
         self.congestion.on_echo(newly_acked, self.una, self.nxt, info.ece);
-        let recovered = self.leave_recovery(now);
+        let recovered = self.leave_recovery(now) && !undone;
+        self.advance_frto(newly_acked > 0, delivered > 0);
         let newly_lost = self.detect_losses(now, info.dsack.is_some(), recovered);
         let in_flight = self.nxt - prior_una;
         if self.tlp.on_ack(self.una, info.dsack.map(|(_, end)| end), {
@@ -449,6 +507,7 @@ impl Sender {
             self.congestion.on_congestion(now, in_flight, Signal::Loss);
             self.congestion.on_recovered(now);
             self.announce_cwr = true;
+            self.undo = None;
         }
         self.enter_recovery(now, in_flight, info.ece);
 
@@ -494,8 +553,9 @@ impl Sender {
         } else if newly_acked > 0 {
             self.tlp.arm(now, self.rto.srtt(), self.board.is_single(), self.rto_at);
         }
-        if self.peer_window > 0 {
-            self.persist_at = None;
+        if self.peer_window > 0 && self.persist_at.take().is_some() {
+            // The intervals of probes tell nothing about the path.
+            self.rto.end_back_off();
         }
         newly_acked > 0
     }
@@ -514,7 +574,10 @@ impl Sender {
 
     /// Detects losses by RACK or DupThresh. Returns the bytes newly marked.
     fn detect_losses(&mut self, now: Time, dsack: bool, recovered: bool) -> u64 {
-        let Some(rack) = &mut self.rack else { return self.board.detect_losses(self.mss) };
+        let Some(rack) = &mut self.rack else {
+            let dup_thresh = self.reordering.map_or(DUP_THRESH, |reordering| reordering.degree);
+            return self.board.detect_losses(self.mss, dup_thresh);
+        };
         rack.update_reo_wnd(RackState {
             una: self.una,
             nxt: self.nxt,
@@ -541,6 +604,74 @@ impl Sender {
             && matches!(self.recovery, Recovery::Open | Recovery::Fast { echo: true, .. })
     }
 
+    /// Undoes the latest reduction if this acknowledgement shows that it was spurious. `original` is
+    /// F-RTO's sign. Returns true if it was undone.
+    fn undo_spurious(&mut self, now: Time, info: &AckInfo<'_>, prior_una: u64, original: bool) -> bool {
+        let Some(undo) = &mut self.undo else { return false };
+        if info.ece {
+            // RFC 4015 §3.2: a mark asks for the reduction in any case.
+            self.undo = None;
+            return false;
+        }
+        let dsack = info.dsack.filter(|&(start, end)| end <= prior_una || self.board.was_resent(start));
+        if let Some((start, end)) = dsack {
+            undo.on_duplicate(end, (end - start).div_ceil(self.mss));
+        }
+        let (reported, progress) = (undo.is_reported(), self.una > prior_una);
+        let late = progress && undo.is_late(now, info.timestamp_rtt);
+        let (spurious, unmark) = match self.recovery {
+            // Duplicates may be reported after the recovery.
+            Recovery::Open => (reported, false),
+            Recovery::Fast { echo: true, .. } => (false, false),
+            Recovery::Fast { point, .. } if self.una >= point => (reported || late, false),
+            // As in Linux, the fate of outstanding retransmissions is awaited.
+            Recovery::Fast { .. } if reported => (true, false),
+            Recovery::Fast { .. } => (late && self.board.resent_out() == 0, true),
+            Recovery::Timeout { .. } => (original || progress && (reported || late), true),
+        };
+        if late && !matches!(self.recovery, Recovery::Open) {
+            if let Some(reordering) = &mut self.reordering {
+                reordering.on_overtaken(prior_una, reordering.fack(), self.mss);
+            }
+            if let Some(rack) = &mut self.rack {
+                rack.see_reordering();
+            }
+        }
+        if spurious {
+            if unmark {
+                self.board.unmark_losses();
+            }
+            if reported && let Some(rack) = &mut self.rack {
+                rack.keep_window();
+            }
+            self.undo = None;
+            self.recovery = Recovery::Open;
+            self.congestion.on_spurious(now);
+            // Linux, `tcp_ecn_withdraw_cwr`.
+            self.announce_cwr = false;
+            self.counters.undone += 1;
+        }
+        spurious
+    }
+
+    /// Takes F-RTO's step after an acknowledgement that did not show an original. RFC 5682 §3.1.
+    fn advance_frto(&mut self, progress: bool, delivered: bool) {
+        let has_new = self.unsent() > 0 && self.una + self.peer_window > self.nxt;
+        let Recovery::Timeout { point, frto, new_first, .. } = &mut self.recovery else { return };
+        *new_first = false;
+        if !*frto {
+            return;
+        }
+        if self.nxt > *point {
+            // Step 3a: an acknowledgement of what was sent since then alone shows a real loss.
+            *frto = progress || !delivered;
+        } else if progress {
+            // Step 2b: new data leaves first. Without any, retransmissions go on.
+            *new_first = has_new;
+            *frto = has_new;
+        }
+    }
+
     /// Leaves recovery if it is complete. Returns true if it has just ended.
     fn leave_recovery(&mut self, now: Time) -> bool {
         match self.recovery {
@@ -565,6 +696,8 @@ impl Sender {
         match &mut self.recovery {
             Recovery::Open if lost || echoed => {
                 self.counters.reductions += 1;
+                self.undo =
+                    (lost && !ece && self.undoes).then(|| Undo::new(self.una, self.board.resent_out()));
                 self.congestion.on_congestion(now, in_flight, if lost { Signal::Loss } else { Signal::Ecn });
                 self.recovery = Recovery::Fast {
                     point: self.nxt,
@@ -630,6 +763,12 @@ impl Sender {
             }
             let first = !matches!(self.recovery, Recovery::Timeout { .. });
             self.counters.timeouts += 1;
+            // A timeout in a recovery is judged with that, and what is still in flight shows nothing.
+            // Linux, `tcp_enter_loss`.
+            let repairs = matches!(self.recovery, Recovery::Fast { echo: false, .. });
+            if first && !repairs {
+                self.undo = self.undoes.then(|| Undo::new(self.una, self.board.resent_out()));
+            }
             if !self.sack {
                 // Without SACK, segments marked as delivered were assumptions.
                 self.board.forget_sacked();
@@ -640,7 +779,8 @@ impl Sender {
             self.board.mark_lost_on_timeout(|sent| rack.is_some_and(|rack| rack.lost_at(sent.sent_at) > now));
             self.rack_at = None;
             self.tlp.cancel();
-            self.recovery = Recovery::Timeout { point: self.nxt, first: true };
+            let frto = self.sack && self.undo.is_some() && !repairs;
+            self.recovery = Recovery::Timeout { point: self.nxt, first: true, frto, new_first: false };
             self.ecn_point = self.nxt;
             self.announce_cwr = true;
             // RFC 6298 §5.5 and §5.6: back off and restart the timer.
@@ -654,6 +794,15 @@ impl Sender {
     fn next_kind(&mut self, now: Time) -> Option<Kind> {
         let pipe = self.board.pipe();
         let cwnd = self.cwnd();
+        if matches!(self.recovery, Recovery::Timeout { new_first: true, .. }) {
+            let kind = self.next_new(now, pipe, cwnd);
+            let Recovery::Timeout { point, frto, new_first, .. } = &mut self.recovery else { return kind };
+            if kind.is_some() || self.nxt > *point {
+                return kind;
+            }
+            // RFC 5682 §3.1 step 2b: no new data can leave, so the losses are repaired.
+            (*frto, *new_first) = (false, false);
+        }
         let urged = matches!(
             self.recovery,
             Recovery::Fast { first: true, .. } | Recovery::Timeout { first: true, .. }
@@ -665,6 +814,11 @@ impl Sender {
         {
             return Some(Kind::Retransmission);
         }
+        self.next_new(now, pipe, cwnd)
+    }
+
+    /// Returns the kind of new segment that would leave next without pacing.
+    fn next_new(&mut self, now: Time, pipe: u64, cwnd: u64) -> Option<Kind> {
         if self.una == 0 {
             return None;
         }
@@ -676,12 +830,26 @@ impl Sender {
             // RFC 9293 §3.8.6.2.1: a window that would shorten a segment waits, unless nothing is
             // outstanding.
             let silly = len < most && !self.board.is_empty();
-            let fits = len > 0 && !silly && pipe + len <= cwnd;
+            let fits = len > 0 && !silly && !self.is_held_by_nagle(len) && pipe + len <= cwnd;
             let burst = self.burst(now, cwnd.saturating_sub(pipe)).filter(|_| fits)?;
             return Some(Kind::New { len, burst });
         }
         let fin = self.closed && !self.hold_fin && !self.fin_sent && pipe < cwnd.max(1);
         fin.then_some(Kind::Fin)
+    }
+
+    /// Returns true if a new segment of this length waits for acknowledgements. The last segment
+    /// before a close does not, as in Linux.
+    fn is_held_by_nagle(&self, len: u64) -> bool {
+        let is_last = self.closed && !self.hold_fin && self.nxt + len == self.written;
+        len < self.most()
+            && !is_last
+            && match self.nagle {
+                Nagle::Off => false,
+                // RFC 9293 §3.7.4.
+                Nagle::Standard => self.nxt > self.una,
+                Nagle::Minshall => self.small_end > self.una,
+            }
     }
 
     /// Returns the next segment that may leave now.
@@ -734,6 +902,9 @@ impl Sender {
                 let sent = self.board.resend(now, stamp)?;
                 if self.rack.is_some() {
                     self.board.watch(&sent);
+                }
+                if let Some(undo) = &mut self.undo {
+                    undo.on_resent(now);
                 }
                 if let Recovery::Timeout { first, .. } = &mut self.recovery {
                     *first = false;
@@ -830,6 +1001,9 @@ impl Sender {
     ) -> Outgoing {
         let seq = self.nxt;
         let end = seq + len + u64::from(fin);
+        if len < self.most() {
+            self.small_end = end;
+        }
         self.fin_sent |= fin;
         self.nxt = end;
         self.board.push(Sent {
@@ -865,7 +1039,7 @@ impl Sender {
 
     fn note_send_limit(&mut self, now: Time) {
         let window_edge = self.una + self.peer_window;
-        if self.unsent() == 0 {
+        if self.unsent() == 0 || self.is_held_by_nagle(self.unsent()) {
             // The path could carry more than the application supplies: samples now measure the
             // application.
             if self.board.pipe() < self.cwnd() && !self.board.has_lost() {

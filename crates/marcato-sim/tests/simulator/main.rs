@@ -15,3 +15,4 @@ mod recorders;
 mod recovery;
 mod scenario;
 mod theory;
+mod written;

@@ -29,6 +29,7 @@ fn plain() -> TcpConfig {
         delayed_ack: DelayedAck::NONE,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(1 << 30),
+        undo: false,
         ..TcpConfig::default()
     }
 }

@@ -7,6 +7,7 @@
 use marcato_units::{Duration, Time};
 
 use super::hystart::{HyStart, Spreading};
+use super::hystart_plus_plus::HyStartPlusPlus;
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
 use crate::tcp::config::{Cubic as CubicConfig, Growth, GrowthRule as _};
 
@@ -42,6 +43,16 @@ impl Epoch {
     }
 }
 
+/// State before a reduction, to which a spurious one returns. RFC 9438 §4.9.
+#[derive(Clone, Copy, Debug)]
+struct Prior {
+    cwnd: f64,
+    ssthresh: f64,
+    w_max: Option<f64>,
+    cwnd_prior: f64,
+    epoch: Option<Epoch>,
+}
+
 /// CUBIC's window.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
@@ -52,6 +63,7 @@ pub(crate) struct Cubic {
     fast_convergence: bool,
     early_growth: bool,
     hystart: Option<HyStart>,
+    hystart_plus_plus: Option<Box<HyStartPlusPlus>>,
     /// Congestion window in segments; `ssthresh` is the slow start threshold, also in segments.
     cwnd: f64,
     ssthresh: f64,
@@ -63,11 +75,13 @@ pub(crate) struct Cubic {
     epoch: Option<Epoch>,
     /// Arrival time of the last acknowledgement in congestion avoidance.
     last_ack_at: Time,
+    prior: Option<Box<Prior>>,
 }
 
 impl Cubic {
     pub(crate) fn new(start: Start, config: CubicConfig, spreading: Spreading) -> Self {
-        let Start { smss, window, ssthresh, growth, reduce_window } = start;
+        let Start { smss, window, ssthresh, growth, reduce_window, .. } = start;
+        let hystart_plus_plus = start.hystart_plus_plus();
         let initial_window = window as f64 / smss as f64;
         Self {
             smss,
@@ -76,14 +90,22 @@ impl Cubic {
             reduce_window,
             fast_convergence: config.fast_convergence,
             early_growth: config.early_growth,
-            hystart: config.hystart.then(|| HyStart::new(spreading)),
+            hystart: (config.hystart && hystart_plus_plus.is_none()).then(|| HyStart::new(spreading)),
+            hystart_plus_plus,
             cwnd: initial_window,
             ssthresh: if ssthresh == u64::MAX { f64::INFINITY } else { ssthresh as f64 / smss as f64 },
             w_max: None,
             cwnd_prior: 0.0,
             epoch: None,
             last_ack_at: Time::ZERO,
+            prior: None,
         }
+    }
+
+    /// Keeps the state before a reduction.
+    fn keep(&mut self) {
+        let Self { cwnd, ssthresh, w_max, cwnd_prior, epoch, .. } = *self;
+        self.prior = Some(Box::new(Prior { cwnd, ssthresh, w_max, cwnd_prior, epoch }));
     }
 
     fn segments(&self, bytes: u64) -> f64 {
@@ -117,6 +139,16 @@ impl Cubic {
     fn slow_start(&mut self, ack: &AckEvent, acked: u64) {
         // As in Reno: half of the window must be in use, and growth per acknowledgement is bounded.
         if ack.used.saturating_mul(2) < self.cwnd() {
+            return;
+        }
+        let is_initial = |hystart: &HyStartPlusPlus| self.ssthresh() == hystart.initial_ssthresh;
+        if self.hystart_plus_plus.as_deref().is_some_and(is_initial)
+            && let Some(hystart) = &mut self.hystart_plus_plus
+        {
+            match hystart.on_ack(acked, ack.rtt, [ack.una, ack.nxt]) {
+                Some(growth) => self.cwnd += self.segments(growth),
+                None => self.ssthresh = self.cwnd,
+            }
             return;
         }
         let most = self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss);
@@ -189,7 +221,11 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn on_congestion(&mut self, _now: Time, in_flight: u64, _signal: Signal) {
+    fn on_congestion(&mut self, _now: Time, in_flight: u64, signal: Signal) {
+        match signal {
+            Signal::Loss => self.keep(),
+            Signal::Ecn => self.prior = None,
+        }
         self.reduce(in_flight);
         self.cwnd = self.ssthresh;
     }
@@ -200,6 +236,7 @@ impl CongestionControl for Cubic {
 
     fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
         if first {
+            self.keep();
             self.reduce(in_flight);
         }
         // RFC 9438 §4.8: the next congestion avoidance begins with K = 0 at its initial window.
@@ -226,6 +263,18 @@ impl CongestionControl for Cubic {
     fn on_idle_decay(&mut self, timeouts: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
         self.cwnd = super::decayed(self.cwnd, self.initial_window, timeouts);
+    }
+
+    fn on_spurious(&mut self, _now: Time) {
+        // RFC 9438 §4.9: a window that has grown beyond the earlier one keeps its newer values.
+        let Some(prior) = self.prior.take().filter(|prior| self.cwnd <= prior.cwnd) else { return };
+        let Prior { cwnd, ssthresh, w_max, cwnd_prior, epoch } = *prior;
+        (self.cwnd, self.ssthresh, self.w_max, self.cwnd_prior) = (cwnd, ssthresh, w_max, cwnd_prior);
+        self.epoch = epoch;
+    }
+
+    fn on_lost_handshake(&mut self) {
+        self.cwnd = 1.0;
     }
 
     fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
@@ -319,6 +368,37 @@ mod tests {
             let seen = seen[seconds * 10 - 1];
             assert!((seen / window - 1.0).abs() < 0.01, "{seconds} s: {seen} for {window}");
         }
+    }
+
+    /// RFC 9438 §4.9: a spurious reduction leaves the cubic function where it was.
+    #[test]
+    fn a_spurious_reduction_leaves_the_cubic_function_as_before() {
+        let reductions: [fn(&mut Cubic); 2] = [
+            |cubic| cubic.on_congestion(Time::ZERO, 1_000_000, Signal::Loss),
+            |cubic| cubic.on_rto(Time::ZERO, 1_000_000, true),
+        ];
+        for reduce in reductions {
+            let mut path = Path::new(without_hystart());
+            path.cubic.cwnd = 1000.0;
+            path.cubic.on_congestion(path.now, 1_000_000, Signal::Loss);
+            path.round();
+            path.round();
+            let before = format!("{:?}", Cubic { prior: None, ..path.cubic.clone() });
+            reduce(&mut path.cubic);
+            assert!(path.cubic.cwnd() < 600_000);
+            path.cubic.on_spurious(path.now);
+            assert_eq!(format!("{:?}", path.cubic), before);
+        }
+        // Values that are newer than the restored ones stay.
+        let mut path = Path::new(without_hystart());
+        path.cubic.on_congestion(path.now, 10_000, Signal::Loss);
+        path.cubic.cwnd = 20.0;
+        path.cubic.on_spurious(path.now);
+        assert_eq!((path.cubic.cwnd(), path.cubic.ssthresh()), (20_000, 7000));
+        // A mark is never spurious.
+        path.cubic.on_congestion(path.now, 20_000, Signal::Ecn);
+        path.cubic.on_spurious(path.now);
+        assert_eq!(path.cubic.cwnd(), 14_000);
     }
 
     /// RFC 9438 §4.3: in a small window Reno's growth applies: 0.529 segments per round trip up to

@@ -82,6 +82,14 @@ impl CongestionControl for Dctcp {
         self.reno.on_idle_decay(timeouts);
     }
 
+    fn on_spurious(&mut self, now: Time) {
+        self.reno.on_spurious(now);
+    }
+
+    fn on_lost_handshake(&mut self) {
+        self.reno.on_lost_handshake();
+    }
+
     fn on_established(&mut self, now: Time, rtt: Option<Duration>) {
         self.reno.on_established(now, rtt);
     }

@@ -112,11 +112,13 @@ pub(crate) struct LedbatPlusPlus {
     srtt: Duration,
     /// The window changes once per round trip: when this is acknowledged.
     round_end: u64,
+    /// Window, threshold and stage before the last reduction for a loss.
+    prior: Option<(f64, f64, Stage)>,
 }
 
 impl LedbatPlusPlus {
     pub(crate) fn new(start: Start) -> Self {
-        let Start { smss, window, ssthresh, growth, reduce_window: _ } = start;
+        let Start { smss, window, ssthresh, growth, .. } = start;
         let initial_window = window as f64 / smss as f64;
         Self {
             smss,
@@ -128,6 +130,7 @@ impl LedbatPlusPlus {
             stage: Stage::Start,
             srtt: Duration::ZERO,
             round_end: 0,
+            prior: None,
         }
     }
 
@@ -214,7 +217,8 @@ impl CongestionControl for LedbatPlusPlus {
         }
     }
 
-    fn on_congestion(&mut self, _now: Time, in_flight: u64, _signal: Signal) {
+    fn on_congestion(&mut self, _now: Time, in_flight: u64, signal: Signal) {
+        self.prior = (signal == Signal::Loss).then_some((self.cwnd, self.ssthresh, self.stage));
         // As in Reno, by what was in flight. A slowdown has less in flight than it will return to.
         let frozen = matches!(self.stage, Stage::Frozen(..));
         let used = if frozen { self.ssthresh } else { (in_flight as f64 / self.smss as f64).min(self.cwnd) };
@@ -230,6 +234,7 @@ impl CongestionControl for LedbatPlusPlus {
 
     fn on_rto(&mut self, now: Time, in_flight: u64, first: bool) {
         if first {
+            self.prior = Some((self.cwnd, self.ssthresh, self.stage));
             let used = (in_flight as f64 / self.smss as f64).min(self.cwnd);
             self.ssthresh = (used / 2.0).max(MIN_WINDOW);
         }
@@ -249,6 +254,18 @@ impl CongestionControl for LedbatPlusPlus {
     fn on_idle_decay(&mut self, timeouts: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
         self.cwnd = super::decayed(self.cwnd, self.initial_window, timeouts);
+    }
+
+    fn on_spurious(&mut self, _now: Time) {
+        if let Some((cwnd, ssthresh, stage)) = self.prior.take() {
+            self.cwnd = self.cwnd.max(cwnd);
+            self.ssthresh = self.ssthresh.max(ssthresh);
+            self.stage = stage;
+        }
+    }
+
+    fn on_lost_handshake(&mut self) {
+        self.cwnd = 1.0;
     }
 
     fn on_established(&mut self, _now: Time, rtt: Option<Duration>) {

@@ -15,6 +15,7 @@ mod cubic;
 mod dctcp;
 mod factory;
 mod hystart;
+mod hystart_plus_plus;
 mod ledbat;
 mod max_filter;
 mod reno;
@@ -26,7 +27,8 @@ use marcato_units::{Duration, Rate, Stream, Time};
 
 pub use self::factory::CongestionFactory;
 use self::hystart::Spreading;
-use super::config::{Growth, TcpConfig};
+use self::hystart_plus_plus::HyStartPlusPlus;
+use super::config::{Growth, SlowStart, TcpConfig};
 use super::rate::RateSample;
 
 /// State of a sender's loss recovery.
@@ -115,6 +117,15 @@ pub trait CongestionControl: Debug {
     /// not below the initial one, and keeps three quarters of it as the slow start threshold. RFC 2861
     /// §3; Linux, `tcp_cwnd_restart`.
     fn on_idle_decay(&mut self, _timeouts: u32) {}
+    /// Handles the proof that the latest reduction, for a loss or a timeout, was spurious: nothing was
+    /// lost. Called in place of [`on_recovered`](Self::on_recovered), or later. A control with a
+    /// window restores it. RFC 4015; RFC 9438 §4.9.
+    fn on_spurious(&mut self, now: Time) {
+        self.on_recovered(now);
+    }
+    /// Handles a handshake whose SYN or SYN-ACK was sent more than twice: the initial window is one
+    /// segment. Called before [`on_established`](Self::on_established). RFC 5681 §3.1.
+    fn on_lost_handshake(&mut self) {}
     /// Handles the end of the handshake; `rtt` is its round trip, if its segments were sent once.
     fn on_established(&mut self, now: Time, rtt: Option<Duration>);
     /// Returns the congestion window in bytes.
@@ -148,13 +159,30 @@ pub(crate) struct Start {
     pub(crate) growth: Growth,
     /// See [`TcpConfig::reduce_window`].
     pub(crate) reduce_window: bool,
+    pub(crate) slow_start: SlowStart,
+    /// True if segments are paced.
+    pub(crate) paced: bool,
 }
 
 impl Start {
+    /// Returns HyStart++ if it is chosen.
+    fn hystart_plus_plus(&self) -> Option<Box<HyStartPlusPlus>> {
+        let chosen = self.slow_start == SlowStart::HyStartPlusPlus;
+        chosen.then(|| Box::new(HyStartPlusPlus::new(self.smss, self.paced, self.ssthresh)))
+    }
+
     /// Start with segments of `smss` bytes, a window of `window` bytes, and defaults otherwise.
     #[cfg(test)]
     pub(crate) fn plain(smss: u64, window: u64) -> Self {
-        Self { smss, window, ssthresh: u64::MAX, growth: Growth::default(), reduce_window: false }
+        Self {
+            smss,
+            window,
+            ssthresh: u64::MAX,
+            growth: Growth::default(),
+            reduce_window: false,
+            slow_start: SlowStart::Standard,
+            paced: false,
+        }
     }
 }
 
@@ -180,6 +208,8 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
         ssthresh: config.initial_threshold(),
         growth: config.growth,
         reduce_window: config.reduce_window,
+        slow_start: config.slow_start,
+        paced: config.pacing,
     };
     match config.congestion {
         Congestion::Reno => Box::new(reno::Reno::new(start)),

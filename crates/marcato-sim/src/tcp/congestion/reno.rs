@@ -3,6 +3,7 @@
 
 use marcato_units::{Duration, Time};
 
+use super::hystart_plus_plus::HyStartPlusPlus;
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
 use crate::tcp::config::{Growth, GrowthRule as _};
 
@@ -17,16 +18,30 @@ pub(crate) struct Reno {
     reduce_window: bool,
     /// Bytes acknowledged towards the next segment of growth. RFC 3465 §2.1.
     bytes_acked: u64,
+    /// Window and threshold before the last reduction for a loss, to which a spurious one returns.
+    prior: Option<(u64, u64)>,
+    hystart: Option<Box<HyStartPlusPlus>>,
 }
 
 impl Reno {
     pub(crate) fn new(start: Start) -> Self {
-        let Start { smss, window, ssthresh, growth, reduce_window } = start;
-        Self { cwnd: window, ssthresh, smss, initial_window: window, growth, reduce_window, bytes_acked: 0 }
+        let Start { smss, window, ssthresh, growth, reduce_window, .. } = start;
+        Self {
+            cwnd: window,
+            ssthresh,
+            smss,
+            initial_window: window,
+            growth,
+            reduce_window,
+            bytes_acked: 0,
+            prior: None,
+            hystart: start.hystart_plus_plus(),
+        }
     }
 
     /// Reduces window and threshold by `less`, but not below two segments.
     pub(super) fn reduce_by(&mut self, less: u64) {
+        self.prior = None;
         self.ssthresh = self.cwnd.saturating_sub(less).max(2 * self.smss);
         self.cwnd = self.ssthresh;
         self.bytes_acked = 0;
@@ -55,6 +70,15 @@ impl CongestionControl for Reno {
             if ack.used.saturating_mul(2) < self.cwnd {
                 return;
             }
+            if let Some(hystart) = &mut self.hystart
+                && self.ssthresh == hystart.initial_ssthresh
+            {
+                match hystart.on_ack(acked, ack.rtt, [ack.una, ack.nxt]) {
+                    Some(growth) => self.cwnd += growth,
+                    None => self.ssthresh = self.cwnd,
+                }
+                return;
+            }
             // RFC 3465 §2.2 and §2.3: growth per acknowledgement is bounded, by one segment after a
             // timeout.
             self.cwnd += acked.min(self.growth.most_in_slow_start(self.smss, ack.state == LossState::Loss));
@@ -71,7 +95,8 @@ impl CongestionControl for Reno {
         }
     }
 
-    fn on_congestion(&mut self, _now: Time, in_flight: u64, _signal: Signal) {
+    fn on_congestion(&mut self, _now: Time, in_flight: u64, signal: Signal) {
+        self.prior = (signal == Signal::Loss).then_some((self.cwnd, self.ssthresh));
         self.ssthresh = self.half(in_flight);
         self.cwnd = self.ssthresh;
         self.bytes_acked = 0;
@@ -84,6 +109,7 @@ impl CongestionControl for Reno {
     fn on_rto(&mut self, _now: Time, in_flight: u64, first: bool) {
         // RFC 5681 §3.1: ssthresh is set only at the first timeout of the same data.
         if first {
+            self.prior = Some((self.cwnd, self.ssthresh));
             self.ssthresh = self.half(in_flight);
         }
         self.cwnd = self.smss;
@@ -102,6 +128,17 @@ impl CongestionControl for Reno {
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         let least = self.initial_window.min(self.cwnd);
         self.cwnd = self.cwnd.checked_shr(timeouts).unwrap_or(0).max(least);
+    }
+
+    fn on_spurious(&mut self, _now: Time) {
+        if let Some((cwnd, ssthresh)) = self.prior.take() {
+            self.cwnd = self.cwnd.max(cwnd);
+            self.ssthresh = self.ssthresh.max(ssthresh);
+        }
+    }
+
+    fn on_lost_handshake(&mut self) {
+        self.cwnd = self.smss;
     }
 
     fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
@@ -171,6 +208,23 @@ mod tests {
         assert_eq!((reno.cwnd(), reno.ssthresh()), (1000, 5000));
         reno.on_rto(Time::ZERO, 1000, false);
         assert_eq!(reno.ssthresh(), 5000);
+    }
+
+    #[test]
+    fn a_spurious_reduction_leaves_window_and_threshold_as_before() {
+        let mut reno = Reno::new(Start::plain(1000, 40_000));
+        reno.on_congestion(Time::ZERO, 40_000, Signal::Loss);
+        reno.on_spurious(Time::ZERO);
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (40_000, u64::MAX));
+        reno.on_congestion(Time::ZERO, 40_000, Signal::Loss);
+        reno.on_rto(Time::ZERO, 20_000, true);
+        reno.on_rto(Time::ZERO, 1000, false);
+        reno.on_spurious(Time::ZERO);
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (20_000, 20_000));
+        // Nothing is left to undo, and a mark is never undone.
+        reno.on_congestion(Time::ZERO, 20_000, Signal::Ecn);
+        reno.on_spurious(Time::ZERO);
+        assert_eq!((reno.cwnd(), reno.ssthresh()), (10_000, 10_000));
     }
 
     #[test]

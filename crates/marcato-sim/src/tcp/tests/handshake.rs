@@ -178,7 +178,8 @@ fn the_initial_rto_applies_to_the_syn_and_to_data_before_an_rtt() {
     host.get("syn seq 0 ack 1");
     host.sent();
     host.write(1000);
-    host.wait(350);
+    host.wait(3050);
     let times: Vec<u64> = host.sent_when().into_iter().map(|(at, _)| at).collect();
-    assert_eq!(times, [1000, 1300]);
+    // RFC 6298 §5.7: the timeout of the data is three seconds then.
+    assert_eq!(times, [1000, 4000]);
 }

@@ -7,6 +7,7 @@ mod losses;
 mod offload;
 mod reductions;
 mod scripted;
+mod spurious;
 mod windows;
 
 use marcato_units::{Bytes, Duration, Priority, Seed, Time};

@@ -481,6 +481,16 @@ impl CongestionControl for Bbr {
         self.cwnd = self.mss;
     }
 
+    fn on_spurious(&mut self, _now: Time) {
+        // Linux, `bbr_undo_cwnd`: the slow-down may have looked like a full pipe. The end of the
+        // recovery restores the window.
+        (self.full_bw, self.full_bw_count) = (0, 0);
+    }
+
+    fn on_lost_handshake(&mut self) {
+        self.cwnd = self.mss;
+    }
+
     fn on_idle_restart(&mut self, now: Time, app_limited: bool, _expired: bool) {
         if !app_limited {
             return;
