@@ -223,6 +223,45 @@ fn errors_of_sites_name_the_mend() {
 }
 
 #[test]
+fn bounds_of_an_origin_are_read_and_checked() {
+    let origin = |lines: &str| {
+        format!(
+            "[limits]\nfields = 200\n[[origin]]\nname = 'app'\nto = 'http://a.test'\n{lines}\n{SITE}origin = 'app'"
+        )
+    };
+    let proxy = |lines: &str| Config::parse("serve.toml", &origin(lines)).unwrap();
+    let config = proxy("");
+    assert_eq!(config.limits.fields, 200);
+    let of = &config.origins[0].proxy;
+    let found = (of.via_to_origins, of.response_fields, of.response_head.get(), of.kept_body.get());
+    assert_eq!(found, (false, 500, 64 << 10, 64 << 10));
+    let keys = [
+        "via-to-origins = true",
+        "response-fields = 7",
+        "response-head = '1 KiB'",
+        "kept-body = '0 B'",
+        "idle-timeout = '7 s'",
+        "max-idle = 7",
+    ];
+    let config = proxy(&keys.join("\n"));
+    let of = &config.origins[0].proxy;
+    let found = (of.via_to_origins, of.response_fields, of.response_head.get(), of.kept_body.get());
+    assert_eq!(found, (true, 7, 1 << 10, 0));
+    assert_eq!((of.idle_timeout, of.max_idle), (Duration::from_secs(7), 7));
+    // An origin of which one key has changed is another one.
+    for key in keys {
+        assert!(proxy("").origins[0] != proxy(key).origins[0], "{key}");
+    }
+    for (line, problem) in [
+        ("response-fields = 0", "6:19: `response-fields` is 0: give 1 to 10000"),
+        ("response-head = '1 B'", "6:17: `response-head` is 1 B: give 1 KiB to 1 MiB"),
+        ("kept-body = '17 MiB'", "6:13: `kept-body` is 17 MiB: give 0 B to 16 MiB"),
+    ] {
+        assert_eq!(problems(&origin(line)), [problem]);
+    }
+}
+
+#[test]
 fn sites_without_certificate_need_listeners_without_tls() {
     let site = "[[site]]\ndirectory = '/srv'\n";
     let tls = problems(&format!("[[listen]]\naddress = '[::]:443'\n{site}"));

@@ -1,6 +1,7 @@
 //! Configuration of a server.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Bounds of what clients may use.
     pub limits: Limits,
-    /// Networks whose addresses have no [rates](Limits::request_rate).
+    /// Networks whose addresses have no [rates](Limits::request_rate). They are trusted gateways (RFC 9110
+    /// §7.4), which may ask for resources of `https` in cleartext.
     pub trusted: Vec<IpNet>,
     /// Accepts extended CONNECT (RFC 8441), which carries WebSockets over HTTP/2. The service sees
     /// such a request with the extension `h2::ext::Protocol`.
@@ -79,8 +81,11 @@ pub struct Limits {
     pub connections: usize,
     /// Requests at once on a connection of HTTP/2 (128).
     pub streams: u32,
-    /// Bytes of the fields of a request (16 KiB).
+    /// Bytes of the fields of a request (16 KiB): of its whole head over HTTP/1.1, and as RFC 9113 §10.5.1
+    /// counts them over HTTP/2.
     pub header_list: Bytes,
+    /// Fields of a request (100).
+    pub fields: usize,
     /// Bytes staged for a response before its handler waits (16 KiB). One more piece may follow. A piece stays in memory
     /// until its last byte has left.
     pub staged: Bytes,
@@ -114,6 +119,7 @@ impl Default for Limits {
             connections: 10_000,
             streams: 128,
             header_list: Bytes::new(16 << 10),
+            fields: 100,
             staged: Bytes::new(16 << 10),
             upload_window: 256 << 10,
             handshake: Duration::from_secs(10),
@@ -147,6 +153,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// True for an address of the [trusted](Self::trusted) networks.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&address))
+    }
+
     /// Level of each urgency.
     pub(crate) const fn levels(&self) -> &LevelTable {
         &self.exchange.levels

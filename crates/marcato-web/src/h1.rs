@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context as Poller, Poll, ready};
 
 use bytes::Buf as _;
-use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -28,13 +28,18 @@ use crate::record::Record;
 use crate::server::{Context, Shutdown};
 use crate::trace::Outcome;
 
+/// Fields of a request for which the library has memory on its stack. It answers more with 431, as this
+/// server does.
+const LIBRARY_FIELDS: usize = 100;
+/// Smallest buffer of the library.
+const LEAST_BUFFER: usize = 8192;
+
 /// Serves a connection of HTTP/1.1 until it ends.
 ///
 /// # Errors
 /// If the connection breaks, or the client violates the protocol.
 pub(crate) async fn serve<I, S>(
     io: I,
-    is_tls: bool,
     service: S,
     context: Arc<Context>,
     shutdown: Shutdown,
@@ -44,11 +49,12 @@ where
     S: WebService,
 {
     let limits = context.config.limits;
-    let scheme = if is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+    let scheme = if context.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
     let heads = HeadTimer::default();
     let (timer, shared) = (heads.clone(), Arc::clone(&context));
     let respond = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (mut service, context, scheme) = (service.clone(), Arc::clone(&context), scheme.clone());
+        let timer = timer.clone();
         let open = timer.complete();
         async move {
             context.counters.requested();
@@ -57,7 +63,7 @@ where
             head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
             let mut record = Record::begin(&head, decide(&head.headers), &context);
             let method = head.method.clone();
-            if let Some(response) = context.too_many() {
+            if let Some(response) = context.refusal(&head) {
                 record.head(response.status(), None);
                 record.complete = true;
                 return Ok(response.map(|()| Logged::new(None, record, context, open)));
@@ -68,6 +74,11 @@ where
                 request.extensions_mut().insert(name.clone());
             }
             request.extensions_mut().insert(record.decision);
+            let is_connect = *request.method() == Method::CONNECT;
+            let is_tunnel = is_connect || request.headers().contains_key(UPGRADE);
+            if is_tunnel {
+                request.extensions_mut().insert(context.ending.clone());
+            }
             request.extensions_mut().insert(EarlyHints::default());
             let mut response = match call(&mut service, request).await {
                 Ok(response) => response.map(|body| Logged::new(Some(body), record, context, open)),
@@ -80,6 +91,9 @@ where
                 }
             };
             let (status, length) = (response.status(), response.body().size_hint().exact());
+            if is_tunnel && (status == StatusCode::SWITCHING_PROTOCOLS || is_connect && status.is_success()) {
+                timer.tunnel();
+            }
             let has_content = has_content(&method, status) && !response.body().is_end_stream();
             let announced = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
             let announced = announced.and_then(|length| length.parse().ok()).or(length);
@@ -91,11 +105,18 @@ where
             Ok::<_, Infallible>(response)
         }
     });
+    let most_head = usize::try_from(limits.header_list.get()).unwrap_or(usize::MAX);
+    let mut builder = http1::Builder::new();
+    if limits.fields > LIBRARY_FIELDS {
+        builder.max_headers(limits.fields);
+    }
     // hyper counts the time between two requests as that for the head of the next one.
-    let connection = http1::Builder::new()
+    let connection = builder
         .timer(TokioTimer::new())
         .header_read_timeout(limits.idle)
-        .max_buf_size(usize::try_from(limits.header_list.get()).unwrap_or(usize::MAX).max(8192))
+        // The buffer alone would refuse a head that comes in parts, and take one that comes whole.
+        .max_header_size(most_head)
+        .max_buf_size(most_head.max(LEAST_BUFFER))
         .serve_connection(TokioIo::new(Timed::new(io, heads.clone())), respond)
         .with_upgrades();
     let mut connection = pin!(connection);
@@ -111,6 +132,9 @@ where
             connection.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(result) = connection.as_mut().poll(cx) {
+            if heads.is_refused() {
+                shared.counters.violated();
+            }
             // The library's time is up between two requests, or in the middle of a head that was sent
             // along with the request before it.
             let is_idle = matches!(&result, Err(error) if error.is_timeout()) && heads.since().is_none();

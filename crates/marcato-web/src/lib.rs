@@ -93,10 +93,14 @@ mod counters;
 mod decision;
 #[cfg(feature = "server")]
 mod early_hints;
+#[cfg(feature = "server")]
+mod ending;
 mod error_code;
 #[cfg(feature = "server")]
 pub mod files;
 mod frames;
+#[cfg(feature = "server")]
+mod framing;
 mod guess;
 #[cfg(feature = "server")]
 mod h1;

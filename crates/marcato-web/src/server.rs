@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::header::RETRY_AFTER;
+use http::request::Parts;
+use http::uri::Scheme;
 use http::{HeaderValue, Response, StatusCode};
 use marcato_identity::{IdentityError, ServerIdentity};
 use marcato_net::{LeanSocket, rustls};
@@ -20,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::clock::Dates;
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, ServerCounters};
+use crate::ending::Ending;
 use crate::handler::{BoxError, WebService};
 use crate::peer_addr::PeerAddr;
 use crate::rates::{Gate, Guest};
@@ -48,13 +51,45 @@ pub(crate) struct Context {
     /// Client whose rates are limited.
     pub(crate) guest: Option<Guest>,
     pub(crate) trace: Option<Arc<ConnectionTrace>>,
+    /// True if the connection is encrypted.
+    pub(crate) is_tls: bool,
     /// Name that the client gave in its handshake of TLS.
     pub(crate) server_name: Option<ServerName>,
+    pub(crate) ending: Ending,
 }
 
 impl Context {
+    /// Returns the response to a request that no handler sees.
+    pub(crate) fn refusal(&self, head: &Parts) -> Option<Response<()>> {
+        self.too_many().or_else(|| {
+            let mut response = Response::new(());
+            *response.status_mut() = self.fault(head)?;
+            self.dates.stamp(response.headers_mut());
+            Some(response)
+        })
+    }
+
+    /// Returns the status for a request that this server does not take.
+    fn fault(&self, head: &Parts) -> Option<StatusCode> {
+        // RFC 6585 §5: the server answers with 431 to fields that are too large all together.
+        if head.headers.len() > self.config.limits.fields {
+            return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        }
+        let scheme = head.uri.scheme()?;
+        if *scheme == Scheme::HTTP {
+            return None;
+        }
+        // RFC 9110 §4.2: this server has resources of two schemes.
+        if *scheme != Scheme::HTTPS {
+            return Some(StatusCode::BAD_REQUEST);
+        }
+        // RFC 9110 §7.4: a request for https MUST be rejected unless its connection is secured, or comes
+        // from a trusted gateway.
+        (!self.is_tls && !self.config.trusts(self.peer.0.ip())).then_some(StatusCode::MISDIRECTED_REQUEST)
+    }
+
     /// Returns the response to a request that comes too early: 429 (RFC 6585 §4).
-    pub(crate) fn too_many(&self) -> Option<Response<()>> {
+    fn too_many(&self) -> Option<Response<()>> {
         let wait = self.guest.as_ref()?.request().err()?;
         self.counters.over_rate();
         let mut response = Response::new(());
@@ -246,15 +281,12 @@ impl Server {
                     continue;
                 }
             };
-            let (server, service, mut ended) = (self.clone(), service.clone(), ended.clone());
-            let shutdown: Shutdown = Box::pin(async move {
-                // The sender outlives the connections, unless the server was dropped.
-                let _ = ended.wait_for(|ended| *ended).await;
-            });
+            let (server, service) = (self.clone(), service.clone());
+            let ending = Ending(ended.clone());
             let seat = self.workers.as_ref().and_then(Workers::seat);
             let Some(seat) = seat else {
                 tasks.spawn(async move {
-                    server.connection(stream, PeerAddr(peer), guest, service, shutdown).await;
+                    server.connection(stream, PeerAddr(peer), guest, service, ending).await;
                     drop(permit);
                 });
                 continue;
@@ -273,7 +305,7 @@ impl Server {
                 async move {
                     match TcpStream::from_std(stream) {
                         Ok(stream) => {
-                            server.connection(stream, PeerAddr(peer), guest, service, shutdown).await;
+                            server.connection(stream, PeerAddr(peer), guest, service, ending).await;
                         }
                         Err(error) => {
                             tracing::warn!(%error, "a connection could not be handed to its thread");
@@ -285,9 +317,11 @@ impl Server {
                 &runtime,
             );
         }
-        drop(listener);
+        drop((listener, ended));
         let _ = ending.send(true);
         while tasks.join_next().await.is_some() {}
+        // Tunnels that are no connections any more hold the other ends.
+        let _ = tokio::time::timeout(self.config().limits.grace, ending.closed()).await;
     }
 
     async fn connection<S>(
@@ -296,7 +330,7 @@ impl Server {
         peer: PeerAddr,
         guest: Option<Guest>,
         service: S,
-        shutdown: Shutdown,
+        ending: Ending,
     ) where
         S: WebService,
     {
@@ -307,6 +341,8 @@ impl Server {
             return;
         }
         let limit = config.limits.handshake;
+        let mut ended = ending.clone();
+        let shutdown: Shutdown = Box::pin(async move { ended.begun().await });
         let (chunk, coupled) = (config.chunk, config.coupled);
         let context = |server_name: Option<&str>| {
             Arc::new(Context {
@@ -316,6 +352,8 @@ impl Server {
                 dates: Arc::clone(&self.dates),
                 peer,
                 guest,
+                is_tls: self.tls.is_some(),
+                ending,
                 server_name: server_name.map(|name| ServerName(name.into())),
             })
         };
@@ -341,7 +379,7 @@ impl Server {
                 let socket = LeanSocket::tls(stream, connection, chunk, coupled);
                 h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
             } else {
-                h1::serve(stream, true, service, context, shutdown).await.map_err(Into::into)
+                h1::serve(stream, service, context, shutdown).await.map_err(Into::into)
             }
         } else {
             let is_http2 = match tokio::time::timeout(limit, has_preface(&stream)).await {
@@ -357,7 +395,7 @@ impl Server {
                 let socket = LeanSocket::plain(stream, chunk, coupled);
                 h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
             } else {
-                h1::serve(stream, false, service, context, shutdown).await.map_err(Into::into)
+                h1::serve(stream, service, context, shutdown).await.map_err(Into::into)
             }
         };
         if let Err(error) = result {

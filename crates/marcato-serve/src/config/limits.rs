@@ -8,10 +8,11 @@ use marcato_web::Limits;
 use super::error::Faults;
 use super::keys::Keys;
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "connections",
     "streams",
     "header-list",
+    "fields",
     "staged",
     "upload-window",
     "handshake",
@@ -29,6 +30,7 @@ pub(super) fn read(table: &Table, faults: &Faults) -> Limits {
     }
     set(&mut limits.streams, keys.whole("streams", 1..=10_000));
     set(&mut limits.header_list, keys.size("header-list", 1 << 10..=1 << 20));
+    set(&mut limits.fields, keys.whole("fields", 1..=10_000).map(|most| most as usize));
     set(&mut limits.staged, keys.size("staged", 1 << 10..=64 << 20));
     // RFC 9113 §6.9.1; a connection may send four times as many.
     let window = keys.size("upload-window", 64 << 10..=256 << 20);

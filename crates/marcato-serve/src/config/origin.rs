@@ -48,6 +48,10 @@ impl PartialEq for OriginConfig {
             preserve_host,
             trusted_forwarders,
             via,
+            via_to_origins,
+            response_head,
+            response_fields,
+            kept_body,
             roots: _,
         } = &self.proxy;
         let of = &other.proxy;
@@ -66,11 +70,15 @@ impl PartialEq for OriginConfig {
             && *preserve_host == of.preserve_host
             && *trusted_forwarders == of.trusted_forwarders
             && *via == of.via
+            && *via_to_origins == of.via_to_origins
+            && *response_head == of.response_head
+            && *response_fields == of.response_fields
+            && *kept_body == of.kept_body
     }
 }
 
 impl OriginConfig {
-    const KEYS: [&'static str; 16] = [
+    const KEYS: [&'static str; 20] = [
         "name",
         "to",
         "connect-timeout",
@@ -86,6 +94,10 @@ impl OriginConfig {
         "preserve-host",
         "trusted-forwarders",
         "via",
+        "via-to-origins",
+        "response-head",
+        "response-fields",
+        "kept-body",
         "ca",
     ];
 
@@ -128,6 +140,11 @@ impl OriginConfig {
         set(&mut proxy.max_idle, keys.whole("max-idle", 0..=1_000_000).map(|most| most as usize));
         set(&mut proxy.preserve_host, keys.boolean("preserve-host"));
         set(&mut proxy.via, keys.string("via").map(str::to_owned));
+        set(&mut proxy.via_to_origins, keys.boolean("via-to-origins"));
+        set(&mut proxy.response_head, keys.size("response-head", ProxyConfig::RESPONSE_HEAD));
+        let fields = 1..=ProxyConfig::MAX_RESPONSE_FIELDS;
+        set(&mut proxy.response_fields, keys.whole("response-fields", fields));
+        set(&mut proxy.kept_body, keys.size("kept-body", 0..=ProxyConfig::MAX_KEPT_BODY));
         set(&mut proxy.trusted_forwarders, forwarders(&keys));
         proxy.health = keys.table("health").map(|table| health(table, faults));
         set(&mut proxy.passive, keys.table("passive").map(|table| passive(table, faults)));

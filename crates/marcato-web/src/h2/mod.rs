@@ -22,7 +22,7 @@ use std::task::{Context as Poller, Poll};
 use ::h2::server::{Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
 use marcato_net::LeanSocket;
 use marcato_sched::exchange::{Exchange, Grant, LevelTable, Response as Turn};
 use marcato_sched::order::StreamId;
@@ -357,7 +357,7 @@ where
         let stage = Arc::new(Stage::new(bell, config.staged()));
         let record = Record::begin(&head, decision, &self.context);
         let mut stream = Stream::new(Sender::Head(respond), Arc::clone(&stage), record);
-        if let Some(response) = self.context.too_many() {
+        if let Some(response) = self.context.refusal(&head) {
             stage.head(response, true);
             stage.announce();
         } else if config.guess.declines(&hints) {
@@ -372,6 +372,9 @@ where
                 request.extensions_mut().insert(name.clone());
             }
             request.extensions_mut().insert(decision);
+            if request.method() == Method::CONNECT {
+                request.extensions_mut().insert(self.context.ending.clone());
+            }
             request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
             let dates = Arc::clone(&self.context.dates);
             let memory = std::mem::take(&mut self.memory);

@@ -253,6 +253,12 @@ fn of_proxies<'a>(proxies: &'a [(&'a str, crate::proxy::ProxyCounters)]) -> Vec<
             by(|of| of.client_faults),
         ),
         Group::counter(
+            "proxy_unkept_bodies",
+            "Requests whose body was too long to be kept",
+            by(|of| of.unkept_bodies),
+        ),
+        Group::gauge("proxy_kept", "Bodies that are kept to be sent again", by(|of| of.kept.get())).bytes(),
+        Group::counter(
             "proxy_broken_responses",
             "Responses that broke after their head",
             by(|of| of.broken_responses),
@@ -274,6 +280,11 @@ fn of_proxies<'a>(proxies: &'a [(&'a str, crate::proxy::ProxyCounters)]) -> Vec<
             "upstream_retries",
             "Attempts of requests that had failed before",
             each(|of| of.retries),
+        ),
+        Group::counter(
+            "upstream_replayed_bodies",
+            "Attempts that sent a kept body again",
+            each(|of| of.replayed_bodies),
         ),
         Group::counter("upstream_failures", "Attempts without a response", each(|of| of.failures)),
         Group::counter("upstream_checks", "Health checks", each(|of| of.checks)),
@@ -376,6 +387,7 @@ mod tests {
             dropped: 11,
             sent: Bytes::new(12),
             received: Bytes::new(13),
+            replayed_bodies: 25,
         };
         let counters = ProxyCounters {
             requests: 14,
@@ -389,8 +401,10 @@ mod tests {
             idle_tunnels: 22,
             tunnel_sent: Bytes::new(23),
             tunnel_received: Bytes::new(24),
+            unkept_bodies: 26,
+            kept: Bytes::new(27),
             upstreams: vec![upstream],
         };
-        assert_eq!(values(of_proxies(&[("a", counters)])), (1..=24).collect::<Vec<_>>());
+        assert_eq!(values(of_proxies(&[("a", counters)])), (1..=27).collect::<Vec<_>>());
     }
 }

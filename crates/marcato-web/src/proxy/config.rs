@@ -1,11 +1,12 @@
 //! Configuration of a proxy.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use http::header::HeaderValue;
 use http::uri::PathAndQuery;
-use marcato_units::Duration;
+use marcato_units::{Bytes, Duration};
 
 use super::error::ProxyError;
 use super::upstream::{Target, Upstream};
@@ -61,6 +62,21 @@ pub struct ProxyConfig {
     pub trusted_forwarders: TrustedForwarders,
     /// Name of the proxy in `Via` (RFC 9110 §7.6.3). `marcato` by default.
     pub via: String,
+    /// True to add `Via` to requests as well as to responses. False by default.
+    ///
+    /// RFC 9110 §7.6.3 asks for it. Origins then take the request for one of a shared proxy: nginx, for
+    /// one, stops compressing (`gzip_proxied`). Set it to true where requests could run in a circle.
+    pub via_to_origins: bool,
+    /// Most bytes of the head of a response over HTTP/1.1, and of its fields over HTTP/2 (RFC 9113
+    /// §10.5.1). 64 KiB by default; a larger head is answered with 502.
+    pub response_head: Bytes,
+    /// Most fields of a response, and of its trailers. 500 by default; more are answered with 502.
+    pub response_fields: u32,
+    /// Most bytes of a request's body that are kept until its response begins, so that the request can be
+    /// sent again. 64 KiB by default, 0 for none.
+    ///
+    /// A request with a longer body is sent once, unless no byte of the body was taken.
+    pub kept_body: Bytes,
     /// Roots of the certificates of `https` upstreams. The system's by default.
     pub roots: Roots,
 }
@@ -70,6 +86,12 @@ impl ProxyConfig {
     pub const MAX_UPSTREAMS: usize = 256;
     /// Most retries: 16.
     pub const MAX_RETRIES: u32 = 16;
+    /// Range of [`response_head`](Self::response_head): 1 KiB to 1 MiB.
+    pub const RESPONSE_HEAD: RangeInclusive<u64> = 1 << 10..=1 << 20;
+    /// Largest number of [`response_fields`](Self::response_fields): 10 000.
+    pub const MAX_RESPONSE_FIELDS: u32 = 10_000;
+    /// Largest [`kept_body`](Self::kept_body): 16 MiB.
+    pub const MAX_KEPT_BODY: u64 = 16 << 20;
 
     /// Creates the default configuration for one upstream.
     pub fn to(uri: impl Into<String>) -> Self {
@@ -103,6 +125,15 @@ impl ProxyConfig {
         }
         if self.max_in_flight == 0 {
             return Err(ProxyError::MaxInFlight);
+        }
+        if !Self::RESPONSE_HEAD.contains(&self.response_head.get()) {
+            return Err(ProxyError::ResponseHead { bytes: self.response_head });
+        }
+        if !(1..=Self::MAX_RESPONSE_FIELDS).contains(&self.response_fields) {
+            return Err(ProxyError::ResponseFields { number: self.response_fields });
+        }
+        if self.kept_body.get() > Self::MAX_KEPT_BODY {
+            return Err(ProxyError::KeptBody { bytes: self.kept_body });
         }
         let mut durations = vec![
             ("connect_timeout", self.connect_timeout),
@@ -163,6 +194,10 @@ impl Default for ProxyConfig {
             preserve_host: true,
             trusted_forwarders: TrustedForwarders::None,
             via: "marcato".to_owned(),
+            via_to_origins: false,
+            response_head: Bytes::new(64 << 10),
+            response_fields: 500,
+            kept_body: Bytes::new(64 << 10),
             roots: Roots::Native,
         }
     }
@@ -275,6 +310,11 @@ mod tests {
         assert!(refused(|c| c.upstreams[0].uri = "a".into()).contains(&UpstreamError::Scheme.to_string()));
         assert!(refused(|c| c.retries = 17).contains("17 retries"));
         assert!(refused(|c| c.max_in_flight = 0).contains("max_in_flight"));
+        assert!(refused(|c| c.response_head = Bytes::new(1023)).contains("response_head"));
+        assert!(refused(|c| c.response_head = Bytes::new((1 << 20) + 1)).contains("response_head"));
+        assert!(refused(|c| c.response_fields = 0).contains("response_fields"));
+        assert!(refused(|c| c.response_fields = 10_001).contains("response_fields"));
+        assert!(refused(|c| c.kept_body = Bytes::new((16 << 20) + 1)).contains("kept_body"));
         assert!(refused(|c| c.connect_timeout = Duration::ZERO).contains("connect_timeout"));
         assert!(refused(|c| c.response_timeout = Duration::MAX).contains("response_timeout"));
         assert!(refused(|c| c.passive.failures = 0).contains("passive.failures"));

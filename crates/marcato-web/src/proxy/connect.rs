@@ -15,13 +15,13 @@ use thiserror::Error;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use super::config::Roots;
+use super::config::{ProxyConfig, Roots};
 use super::error::ProxyError;
 use super::upload::{BoxError, Outbound};
 use super::upstream::{Scheme, Target};
 
-/// Most bytes of a response's head, and of what is read ahead of a body over HTTP/1.1: 64 KiB.
-const MAX_HEAD: u32 = 64 * 1024;
+/// Bytes that are read ahead of a body over HTTP/1.1, unless a head may be larger: 64 KiB.
+const READ_AHEAD: usize = 64 * 1024;
 /// Flow-control window of a response over HTTP/2: 256 KiB, as much as is read ahead of its client.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Largest flow-control window (RFC 9113 §6.9.1).
@@ -49,6 +49,10 @@ pub(super) struct Connector {
     tcp: HttpConnector,
     tls: Option<Tls>,
     connection_window: u32,
+    /// Most bytes of the head of a response.
+    most_head: u32,
+    /// Most fields of a response.
+    most_fields: usize,
 }
 
 struct Tls {
@@ -95,8 +99,7 @@ impl Connector {
     pub(super) fn new(
         target: &Target,
         tls: Option<&TlsConfigs>,
-        connect_timeout: Duration,
-        max_in_flight: u32,
+        config: &ProxyConfig,
     ) -> Result<Self, ProxyError> {
         let host = target.host();
         let bracketed = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
@@ -108,7 +111,7 @@ impl Connector {
             .map_err(|_| ProxyError::ServerName { host: host.to_owned() })?;
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(connect_timeout));
+        tcp.set_connect_timeout(Some(config.connect_timeout));
         let tls = match tls {
             Some(configs) if target.scheme == Scheme::Tls => Some(Tls {
                 any: TlsConnector::from(Arc::clone(&configs.any)),
@@ -120,8 +123,21 @@ impl Connector {
         };
         // One slow client holds back one stream's window. The connection's covers all of them, so
         // that it stops no other response.
-        let connection_window = STREAM_WINDOW.saturating_mul(max_in_flight).min(MAX_WINDOW);
-        Ok(Self { scheme: target.scheme, uri, tcp, tls, connection_window })
+        let connection_window = STREAM_WINDOW.saturating_mul(config.max_in_flight).min(MAX_WINDOW);
+        Ok(Self {
+            scheme: target.scheme,
+            uri,
+            tcp,
+            tls,
+            connection_window,
+            most_head: u32::try_from(config.response_head.get()).unwrap_or(u32::MAX),
+            most_fields: config.response_fields as usize,
+        })
+    }
+
+    /// Most fields of a response.
+    pub(super) const fn most_fields(&self) -> usize {
+        self.most_fields
     }
 
     pub(super) const fn scheme(&self) -> Scheme {
@@ -155,7 +171,10 @@ impl Connector {
         T: Read + Write + Unpin + Send + 'static,
     {
         let (sender, connection) = http1::Builder::new()
-            .max_buf_size(MAX_HEAD as usize)
+            // The buffer alone would refuse a head that comes in parts, and pass one that comes whole.
+            .max_header_size(self.most_head as usize)
+            .max_headers(self.most_fields)
+            .max_buf_size(READ_AHEAD.max(self.most_head as usize))
             .handshake(io)
             .await
             .map_err(ConnectError::Handshake)?;
@@ -175,7 +194,7 @@ impl Connector {
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(self.connection_window)
-            .max_header_list_size(MAX_HEAD)
+            .max_header_list_size(self.most_head)
             // A peer that vanished is noticed before a request is sent to it.
             .keep_alive_interval(Some(Duration::from_secs(20)))
             .keep_alive_timeout(Duration::from_secs(10))

@@ -19,6 +19,10 @@ pub struct ProxyCounters {
     pub timeouts: u64,
     /// Requests that ended because the client's body broke or came too slowly.
     pub client_faults: u64,
+    /// Requests whose body was too long to be kept, so that they were sent once.
+    pub unkept_bodies: u64,
+    /// Bytes of bodies that are kept at present.
+    pub kept: Bytes,
     /// Responses whose body broke or fell silent after its head was passed on.
     pub broken_responses: u64,
     /// Tunnels opened by upgrades.
@@ -46,6 +50,8 @@ pub struct UpstreamState {
     pub requests: u64,
     /// Attempts of a request that had failed before, here or elsewhere.
     pub retries: u64,
+    /// Attempts that sent a kept body again.
+    pub replayed_bodies: u64,
     /// Attempts without a response.
     pub failures: u64,
     /// Health checks made.
@@ -79,6 +85,10 @@ impl Count {
         self.0.fetch_add(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    pub(super) fn less(&self, number: usize) {
+        self.0.fetch_sub(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -93,6 +103,9 @@ pub(super) struct Totals {
     pub(super) bad_gateways: Count,
     pub(super) timeouts: Count,
     pub(super) client_faults: Count,
+    pub(super) unkept_bodies: Count,
+    /// Bytes at present.
+    pub(super) kept: Count,
     pub(super) broken_responses: Count,
     pub(super) tunnels: Count,
     pub(super) idle_tunnels: Count,
@@ -109,6 +122,8 @@ impl Totals {
             bad_gateways: self.bad_gateways.get(),
             timeouts: self.timeouts.get(),
             client_faults: self.client_faults.get(),
+            unkept_bodies: self.unkept_bodies.get(),
+            kept: Bytes::new(self.kept.get()),
             broken_responses: self.broken_responses.get(),
             tunnels: self.tunnels.get(),
             idle_tunnels: self.idle_tunnels.get(),
@@ -124,6 +139,7 @@ impl Totals {
 pub(super) struct Tally {
     pub(super) requests: Count,
     pub(super) retries: Count,
+    pub(super) replayed_bodies: Count,
     pub(super) failures: Count,
     pub(super) checks: Count,
     pub(super) failed_checks: Count,
@@ -148,6 +164,7 @@ impl Tally {
         UpstreamState {
             requests: self.requests.get(),
             retries: self.retries.get(),
+            replayed_bodies: self.replayed_bodies.get(),
             failures: self.failures.get(),
             checks: self.checks.get(),
             failed_checks: self.failed_checks.get(),

@@ -1,5 +1,6 @@
 //! Errors of a proxy.
 
+use marcato_units::Bytes;
 use thiserror::Error;
 
 use super::config::ProxyConfig;
@@ -39,6 +40,24 @@ pub enum ProxyError {
     /// No request may be in flight.
     #[error("max_in_flight is 0: give at least 1")]
     MaxInFlight,
+    /// The bound of a response's head is out of range.
+    #[error("response_head is {bytes}: give 1 KiB to 1 MiB")]
+    ResponseHead {
+        /// Bytes as given.
+        bytes: Bytes,
+    },
+    /// The bound of a response's fields is out of range.
+    #[error("response_fields is {number}: give 1 to 10000")]
+    ResponseFields {
+        /// Number as given.
+        number: u32,
+    },
+    /// The bound of kept bodies is out of range.
+    #[error("kept_body is {bytes}: give at most 16 MiB")]
+    KeptBody {
+        /// Bytes as given.
+        bytes: Bytes,
+    },
     /// A threshold is zero.
     #[error("{name} is 0: give at least 1")]
     Threshold {

@@ -174,6 +174,10 @@ pub(super) async fn attempt(
             }
         };
         let mut error = match sent {
+            // The library bounds their number over HTTP/1.1 alone.
+            Ok((response, _)) if response.headers().len() > origin.pool.most_fields() => {
+                return Err(Fault::TooLarge(None));
+            }
             Ok((response, lease)) => return Ok(Answer { response, lease }),
             Err(error) => error,
         };
@@ -227,7 +231,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_late_head_is_given_up() {
-        let upload = Upload::new(Empty::new(), LIMIT);
+        let upload = Upload::new(Empty::new(), LIMIT, 0, &Arc::default());
         let start = Instant::now();
         let head = await_head(pending::<()>(), &upload, LIMIT).await;
         assert!(matches!(head, Err(Fault::Late)));
@@ -257,7 +261,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_limit_runs_from_the_end_of_a_slow_request() {
         let first = Box::pin(tokio::time::sleep(Duration::from_secs(7)));
-        let upload = Upload::new(Slow(3, first), LIMIT);
+        let upload = Upload::new(Slow(3, first), LIMIT, 0, &Arc::default());
         let mut body = upload.renew(&Arc::default()).unwrap();
         let start = Instant::now();
         let head = async {

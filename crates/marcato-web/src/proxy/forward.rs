@@ -23,12 +23,13 @@ use super::counters::{ProxyCounters, Totals};
 use super::exchange::{Answer, Route, Template, attempt};
 use super::forwarded::Forwarded;
 use super::guard::{self, Checked, Rejection};
-use super::headers::{accepts_trailers, add_via, join_cookies, strip_hop_by_hop};
+use super::headers::{accepts_trailers, add_via, join_cookies, strip_hop_by_hop, strip_lookalikes};
 use super::origin::{Origin, Permit};
 use super::upgrade;
 use super::upload::{BoxError, Upload, UploadFault};
 use super::websocket::{self, Download, Handshake};
 use crate::early_hints::EarlyHints;
+use crate::ending::Ending;
 use crate::peer_addr::PeerAddr;
 
 /// State that all requests share.
@@ -87,11 +88,13 @@ enum Kind {
     Upgrade {
         client: OnUpgrade,
         protocols: HeaderValue,
+        ending: Option<Ending>,
     },
     /// Extended CONNECT of HTTP/2 or HTTP/3.
     WebSocket {
         handshake: Handshake,
         body: UnsyncBoxBody<Bytes, BoxError>,
+        ending: Option<Ending>,
     },
 }
 
@@ -114,6 +117,7 @@ where
         Err(rejection) => return reject(rejection),
     };
     let idle = shared.config.body_idle_timeout;
+    let ending = head.extensions.remove::<Ending>();
     let (kind, upload) = if head.method == Method::CONNECT {
         let protocol = head.extensions.remove::<h2::ext::Protocol>();
         // RFC 8441 §4: a CONNECT without a protocol asks for a tunnel to its authority.
@@ -122,13 +126,14 @@ where
         }
         let Some(handshake) = Handshake::new() else { return text(StatusCode::SERVICE_UNAVAILABLE) };
         let body = websocket::upload(body);
-        (Kind::WebSocket { handshake, body }, Upload::new(Empty::new(), idle))
+        (Kind::WebSocket { handshake, body, ending }, Upload::new(Empty::new(), idle, 0, &shared.totals))
     } else {
-        let upload = Upload::new(body, idle);
+        let kept = usize::try_from(shared.config.kept_body.get()).unwrap_or(usize::MAX);
+        let upload = Upload::new(body, idle, kept, &shared.totals);
         let protocols =
             if head.version == Version::HTTP_11 { upgrade::requested(&head.headers) } else { None };
         match (head.extensions.remove::<OnUpgrade>(), protocols) {
-            (Some(client), Some(protocols)) => (Kind::Upgrade { client, protocols }, upload),
+            (Some(client), Some(protocols)) => (Kind::Upgrade { client, protocols, ending }, upload),
             _ => (Kind::Plain, upload),
         }
     };
@@ -174,6 +179,7 @@ async fn pass(
         let fault = match attempt(origin, template, upload, outbound, route, config.response_timeout).await {
             Ok(answer) => {
                 origin.success();
+                upload.release();
                 return accept(shared, answer, permit, upload, kind);
             }
             Err(fault) => fault,
@@ -189,7 +195,7 @@ async fn pass(
             origin.failure();
         }
         let again = tried.len() < usize::try_from(config.retries).unwrap_or(usize::MAX);
-        if !again || !fault.allows_retry(&template.method) || !upload.is_unbegun() {
+        if !again || !fault.allows_retry(&template.method) || !upload.is_whole() {
             let status = fault.status();
             origin.complain(fault.kind(), status.as_str(), || fault.reason());
             return give_up(totals, status);
@@ -230,6 +236,7 @@ fn template(shared: &Shared, head: Parts, checked: Checked, kind: &Kind) -> Resu
     guard::count_forward(&method, &mut headers);
     let trailers = accepts_trailers(&headers);
     strip_hop_by_hop(&mut headers);
+    strip_lookalikes(&mut headers);
     join_cookies(&mut headers);
     // The checked length alone frames the body, and Connection cannot take it away.
     headers.remove(header::CONTENT_LENGTH);
@@ -243,7 +250,9 @@ fn template(shared: &Shared, head: Parts, checked: Checked, kind: &Kind) -> Resu
     };
     let trusted = shared.config.trusted_forwarders.trusts(peer);
     Forwarded { peer, scheme, host: checked.host.as_ref() }.write(&mut headers, trusted);
-    add_via(&mut headers, version, &shared.config.via);
+    if shared.config.via_to_origins {
+        add_via(&mut headers, version, &shared.config.via);
+    }
     let upgrade = match kind {
         Kind::Plain => None,
         Kind::Upgrade { protocols, .. } => Some(protocols.clone()),
@@ -282,15 +291,17 @@ fn accept(
     };
     let idle = config.tunnel_idle_timeout;
     match (kind, switched) {
-        (Kind::Upgrade { client, protocols }, Some(origin)) => {
+        (Kind::Upgrade { client, protocols, ending }, Some(origin)) => {
             let Some(protocol) = upgrade::accepted(&head.headers, &protocols) else { return bad_gateway() };
             clean(&mut head.headers, received, &config.via);
             head.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            let is_websocket = protocol.as_bytes().eq_ignore_ascii_case(websocket::PROTOCOL.as_bytes());
             head.headers.insert(header::UPGRADE, protocol);
-            tokio::spawn(upgrade::join(client, origin, idle, permit, Arc::clone(totals)));
+            let tunnel = upgrade::Tunnel { idle, permit, totals: Arc::clone(totals), ending, is_websocket };
+            tokio::spawn(tunnel.join(client, origin));
             with_head(head.status, head.headers, ProxyBody::text(""))
         }
-        (Kind::WebSocket { handshake, body }, Some(origin)) => {
+        (Kind::WebSocket { handshake, body, ending }, Some(origin)) => {
             let protocol = HeaderValue::from_static(websocket::PROTOCOL);
             if upgrade::accepted(&head.headers, &protocol).is_none() || !handshake.is_accepted(&head.headers)
             {
@@ -299,7 +310,7 @@ fn accept(
             clean(&mut head.headers, received, &config.via);
             // RFC 8441 §5: the field and the status 101 belong to HTTP/1.1.
             head.headers.remove(header::SEC_WEBSOCKET_ACCEPT);
-            let download = Download::new(origin, body, idle, permit, Arc::clone(totals));
+            let download = Download::new(origin, body, idle, permit, Arc::clone(totals), ending);
             with_head(StatusCode::OK, head.headers, ProxyBody::tunnel(download))
         }
         // RFC 9110 §7.8: only a request for an upgrade is answered with 101. To an extended

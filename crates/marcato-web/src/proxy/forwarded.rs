@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::Authority;
 
+use super::headers::is_claim;
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Facts about the client's request that its origin cannot see.
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +24,8 @@ impl Forwarded<'_> {
     /// Writes the fields. Those that the request has are removed unless its peer is trusted.
     pub(super) fn write(&self, headers: &mut HeaderMap, trusted: bool) {
         if !trusted {
-            let invented: Vec<HeaderName> = headers
-                .keys()
-                .filter(|name| {
-                    **name == header::FORWARDED
-                        || **name == X_REAL_IP
-                        || name.as_str().starts_with("x-forwarded-")
-                })
-                .cloned()
-                .collect();
+            let invented: Vec<HeaderName> =
+                headers.keys().filter(|name| is_claim(name.as_str())).cloned().collect();
             for name in invented {
                 headers.remove(name);
             }

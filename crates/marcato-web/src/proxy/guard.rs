@@ -32,8 +32,16 @@ pub(super) fn check(head: &Parts, body: &SizeHint) -> Result<Checked, Rejection>
         return Err(Rejection::WrongLength);
     }
     let host = host(head)?;
-    // RFC 9110 §7.6.2: with a value of 0, an intermediary MUST NOT forward TRACE and OPTIONS.
-    if matches!(head.method, Method::TRACE | Method::OPTIONS)
+    // RFC 9110 §9.3.8: the origin would send cookies and credentials back as content. A recipient of its
+    // own ends a TRACE, and this one does not support the method.
+    if head.method == Method::TRACE {
+        return Err(Rejection::Trace);
+    }
+    if has_dot_segment(head.uri.path()) {
+        return Err(Rejection::DotSegment);
+    }
+    // RFC 9110 §7.6.2: with a value of 0, an intermediary MUST NOT forward OPTIONS.
+    if head.method == Method::OPTIONS
         && head.headers.get(header::MAX_FORWARDS).is_some_and(|value| is_zero(value.as_bytes()))
     {
         return Err(Rejection::MaxForwards);
@@ -41,9 +49,28 @@ pub(super) fn check(head: &Parts, body: &SizeHint) -> Result<Checked, Rejection>
     Ok(Checked { host, length })
 }
 
-/// Reduces `Max-Forwards` of TRACE and OPTIONS by one (RFC 9110 §7.6.2).
+/// Returns true for a path with a segment of one dot or two, as an origin could read it.
+///
+/// RFC 3986 §5.2.4: clients remove them. A route was chosen by the path as it is: behind it, an origin that
+/// removes them would answer for another path. Some take an encoded slash or a backslash for a slash, and
+/// leave out what follows a semicolon.
+fn has_dot_segment(path: &str) -> bool {
+    // Most paths have no dot in front of a slash, and no escape.
+    if !path.contains("/.") && !path.contains(['%', '\\']) {
+        return false;
+    }
+    let decoded = ["%2e", "%2f", "%5c"]
+        .iter()
+        .zip([".", "/", "/"])
+        .fold(path.to_ascii_lowercase().replace('\\', "/"), |path, (escape, byte)| {
+            path.replace(escape, byte)
+        });
+    decoded.split('/').any(|segment| matches!(segment.split(';').next(), Some("." | "..")))
+}
+
+/// Reduces `Max-Forwards` of OPTIONS by one (RFC 9110 §7.6.2).
 pub(super) fn count_forward(method: &Method, headers: &mut HeaderMap) {
-    if !matches!(*method, Method::TRACE | Method::OPTIONS) {
+    if *method != Method::OPTIONS {
         return;
     }
     let value = headers.get(header::MAX_FORWARDS).and_then(|value| decimal(value.as_bytes()));
@@ -169,6 +196,10 @@ pub(super) enum Rejection {
     Host,
     #[error("target is no path: send one that begins with a slash")]
     Target,
+    #[error("target has a segment of dots: resolve it before sending")]
+    DotSegment,
+    #[error("TRACE is not forwarded: ask the origin directly")]
+    Trace,
     #[error("Max-Forwards is 0: send a higher value")]
     MaxForwards,
     #[error("tunnel to another protocol than WebSocket over HTTP/1.1: connect to the origin directly")]
@@ -179,8 +210,8 @@ impl Rejection {
     /// Status of the response.
     pub(super) const fn status(self) -> StatusCode {
         match self {
-            Self::Coding | Self::Tunnel => StatusCode::NOT_IMPLEMENTED,
-            // RFC 9110 §7.6.2: the proxy answers as the final recipient, and offers neither method.
+            Self::Coding | Self::Tunnel | Self::Trace => StatusCode::NOT_IMPLEMENTED,
+            // RFC 9110 §7.6.2: the proxy answers as the final recipient, and does not offer the method.
             Self::MaxForwards => StatusCode::METHOD_NOT_ALLOWED,
             _ => StatusCode::BAD_REQUEST,
         }
@@ -291,9 +322,43 @@ mod tests {
         count_forward(&Method::OPTIONS, &mut headers);
         assert_eq!(headers[header::MAX_FORWARDS], "1");
         let (mut head, ()) =
-            Request::builder().uri("http://a/").method("TRACE").body(()).unwrap().into_parts();
+            Request::builder().uri("http://a/").method("OPTIONS").body(()).unwrap().into_parts();
         head.headers.insert(header::MAX_FORWARDS, 0_u64.into());
         assert_eq!(check(&head, &SizeHint::default()), Err(Rejection::MaxForwards));
+    }
+
+    #[test]
+    fn segments_of_dots_are_found_as_origins_read_them() {
+        for path in [
+            "/..",
+            "/.",
+            "/a/../b",
+            "/a/./b",
+            "/a/..;x/b",
+            "/a/%2e%2E/b",
+            "/a/.%2e",
+            "/a%2f..%2fb",
+            "/a/..%2Fb",
+            "/a%5C..%5cb",
+            "/a\\..\\b",
+            "/a%2f.;x",
+            "/a/%2e",
+        ] {
+            assert!(has_dot_segment(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/a.b",
+            "/.well-known/x",
+            "/..a/b",
+            "/a../b",
+            "/a/...",
+            "/%20..",
+            "/a;/..b",
+            "/%252e%252e/b",
+        ] {
+            assert!(!has_dot_segment(path), "{path}");
+        }
     }
 
     proptest! {

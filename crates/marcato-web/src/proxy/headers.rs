@@ -1,5 +1,7 @@
 //! Fields of one connection: RFC 9110 §7.6.1.
 
+use std::collections::HashSet;
+
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Version};
 
@@ -30,6 +32,44 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
+/// Removes fields that an origin could take for others.
+///
+/// Gateways such as CGI and WSGI fold names: `X_Forwarded_For` and `X-Forwarded-For` have one name there
+/// (RFC 3875 §4.1.18). A field goes if its name has a character other than letters, digits and hyphens,
+/// and folds to that of a field that the proxy writes or removes, or of another field of the request.
+pub(super) fn strip_lookalikes(headers: &mut HeaderMap) {
+    let is_odd = |name: &HeaderName| !name.as_str().bytes().all(is_plain);
+    let odd: Vec<HeaderName> = headers.keys().filter(|name| is_odd(name)).cloned().collect();
+    let mut folds = HashSet::new();
+    for name in odd {
+        let fold = folded(&name);
+        if is_claim(&fold) || is_guarded(&fold) || headers.contains_key(&fold) || !folds.insert(fold) {
+            headers.remove(name);
+        }
+    }
+}
+
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'-'
+}
+
+/// Returns a name as gateways see it, with hyphens for what they cannot tell apart.
+fn folded(name: &HeaderName) -> String {
+    name.as_str().bytes().map(|byte| if is_plain(byte) { char::from(byte) } else { '-' }).collect()
+}
+
+/// Returns true for a field that tells where a request came from, which any client can invent.
+pub(super) fn is_claim(name: &str) -> bool {
+    matches!(name, "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
+/// Returns true for a field that the proxy answers for: those of one connection, and those that frame or
+/// route a message.
+fn is_guarded(name: &str) -> bool {
+    let framing = [header::CONTENT_LENGTH, header::HOST, header::TRAILER, header::MAX_FORWARDS, header::VIA];
+    HOP_BY_HOP.iter().chain(&framing).any(|guarded| guarded == name)
+}
+
 /// Removes fields that a trailer section must not have (RFC 9110 §6.5.1).
 pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
     for name in HOP_BY_HOP.iter().chain(&[
@@ -45,6 +85,12 @@ pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
     ]) {
         trailers.remove(name);
     }
+    // A server may merge trailers with the fields, which the proxy has written.
+    let claims: Vec<HeaderName> = trailers.keys().filter(|name| is_claim(&folded(name))).cloned().collect();
+    for name in claims {
+        trailers.remove(name);
+    }
+    strip_lookalikes(trailers);
 }
 
 /// Iterates over the members of a field that is a list of tokens.
@@ -155,24 +201,55 @@ mod tests {
         assert_eq!(headers, map(&[("cookie", "a=1; b=2; c=3")]));
     }
 
+    /// Fields of one connection: RFC 9110 §7.6.1, §7.8, §10.1.4 and §11.7, RFC 9112 §6.1, RFC 7540 §3.2.1.
+    const OF_ONE_CONNECTION: [&str; 10] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-authentication-info",
+    ];
+
+    #[test]
+    fn lookalikes_of_guarded_and_present_fields_are_removed() {
+        let mut headers = map(&[
+            ("content_length", "5"),
+            ("max.forwards", "5"),
+            ("x_forwarded_for", "a"),
+            ("x_user", "b"),
+            ("x-user", "c"),
+            ("a_b", "d"),
+            ("a.b", "e"),
+            ("x-forwarded-for", "f"),
+        ]);
+        strip_lookalikes(&mut headers);
+        let expected = map(&[("x-user", "c"), ("a_b", "d"), ("x-forwarded-for", "f")]);
+        assert_eq!(headers, expected);
+    }
+
     proptest! {
         #[test]
         fn no_hop_by_hop_field_passes(
             named in proptest::collection::vec("[a-zA-Z][a-zA-Z-]{0,8}", 0..5),
             separator in "[ \t]{0,2},[ \t,]{0,2}",
-            present in proptest::collection::vec(0..HOP_BY_HOP.len(), 0..12),
+            present in proptest::collection::vec(proptest::sample::select(&OF_ONE_CONNECTION[..]), 0..12),
             others in proptest::collection::vec("x[a-z]{0,3}", 0..5),
         ) {
             let mut headers = HeaderMap::new();
             for name in named.iter().chain(&others) {
                 headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), "v".parse().unwrap());
             }
-            for index in present {
-                headers.append(HOP_BY_HOP[index].clone(), "v".parse().unwrap());
+            for name in present {
+                headers.append(name, "v".parse().unwrap());
             }
             headers.append(header::CONNECTION, named.join(&separator).parse().unwrap());
             strip_hop_by_hop(&mut headers);
-            for name in HOP_BY_HOP {
+            for name in OF_ONE_CONNECTION {
                 prop_assert!(!headers.contains_key(name));
             }
             for name in &named {

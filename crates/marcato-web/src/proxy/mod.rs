@@ -16,10 +16,13 @@
 //! | part | rule |
 //! |---|---|
 //! | framing that two servers could read differently | refused with 400, or 501 for unknown codings |
+//! | segments of one dot or two in the path, also escaped | refused with 400 |
+//! | TRACE, which an origin answers with the cookies and credentials of the request | refused with 501 |
 //! | fields of one connection (RFC 9110 §7.6.1) | removed, except `TE: trailers` and real upgrades |
 //! | `Host` | the client's, or the upstream's ([`ProxyConfig::preserve_host`]) |
 //! | `Forwarded` (RFC 7239), `X-Forwarded-For`, `-Proto`, `-Host` | written; those of strangers are removed |
-//! | `Via` (RFC 9110 §7.6.3) | added to requests and responses |
+//! | fields whose names fold to those above, as `X_Forwarded_For` | removed, of anyone |
+//! | `Via` (RFC 9110 §7.6.3) | added to responses, and to requests by [`ProxyConfig::via_to_origins`] |
 //! | `priority` (RFC 9218 §8) | passed on in both directions |
 //!
 //! The peer's address is read from the extension [`PeerAddr`](crate::PeerAddr), the scheme from the
@@ -31,7 +34,7 @@
 //! |---|---|
 //! | no connection, or the request was never sent | retried with any method |
 //! | connection broken before the response | retried if the method is idempotent (RFC 9110 §9.2.2) |
-//! | a frame of the request's body was taken | not retried |
+//! | more of the request's body was taken than [`ProxyConfig::kept_body`] | not retried |
 //! | no usable response | 502 |
 //! | no connection or no head in time | 504, without a retry for a late head |
 //! | all healthy upstreams full | 503 |
@@ -46,7 +49,11 @@
 //! An upgrade of HTTP/1.1 is passed on if the request has [`hyper::upgrade::OnUpgrade`] as an
 //! extension. Upgrades to HTTP itself are ignored. An extended CONNECT with [`h2::ext::Protocol`]
 //! `websocket` becomes an upgrade of HTTP/1.1 (RFC 8441). Other CONNECT requests are answered with
-//! 501, and so are upgrades to an upstream of `h2c`.
+//! 501, and so are upgrades to an upstream of `h2c`: give such an origin another address for them.
+//!
+//! When the [server](crate::Server) ends, both sides of a WebSocket get a close frame with the status 1001
+//! (RFC 6455 §7.4.1), and 5 s to answer. Tunnels of other protocols go on within its
+//! [grace](crate::Limits::grace).
 //!
 //! # Limits
 //! - Of interim responses, only 103 is passed on, and only from HTTP/1.1 to HTTP/2. The server
@@ -65,6 +72,7 @@ mod connect;
 mod counters;
 mod error;
 mod exchange;
+mod farewell;
 mod forward;
 mod forwarded;
 mod guard;

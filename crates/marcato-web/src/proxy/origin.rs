@@ -43,7 +43,7 @@ impl Origin {
         tls: Option<&TlsConfigs>,
     ) -> Result<Self, ProxyError> {
         let tally = Arc::<Tally>::default();
-        let connector = Connector::new(&target, tls, config.connect_timeout, config.max_in_flight)?;
+        let connector = Connector::new(&target, tls, config)?;
         let pool = Pool::new(
             connector,
             config.connect_timeout,
@@ -157,7 +157,7 @@ impl Origin {
         let mut headers = HeaderMap::new();
         headers.insert(header::USER_AGENT, HeaderValue::from_static("marcato-health"));
         let template = Template::get(path, headers);
-        let upload = Upload::new(Empty::new(), config.timeout);
+        let upload = Upload::new(Empty::new(), config.timeout, 0, &Arc::default());
         // A new body can be renewed.
         let outbound = upload.renew(&self.tally).ok_or(Fault::Late)?;
         attempt(self, &template, &upload, outbound, Route::default(), config.timeout).await

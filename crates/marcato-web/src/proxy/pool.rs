@@ -130,6 +130,11 @@ impl Pool {
         idle.retain(|idle| !idle.sender.is_closed() && idle.since.elapsed() < self.idle_timeout);
     }
 
+    /// Most fields of a response.
+    pub(super) const fn most_fields(&self) -> usize {
+        self.connector.most_fields()
+    }
+
     pub(super) fn idle(&self) -> usize {
         lock(&self.idle).len()
     }

@@ -27,6 +27,10 @@ pub(super) enum Fault {
     /// The head of the response was not usable.
     #[error("response is malformed, check the origin and its protocol: {0}")]
     Malformed(hyper::Error),
+    /// The head of the response was larger than allowed. Its error is absent for the number of fields
+    /// over HTTP/2.
+    #[error("head of the response is too large, raise response_head or response_fields{}", detail(.0))]
+    TooLarge(Option<hyper::Error>),
     /// The head of the response was late.
     #[error("response is late, check the origin or raise response_timeout")]
     Late,
@@ -55,7 +59,9 @@ impl Fault {
             }
             source = cause.source();
         }
-        if error.is_parse() {
+        if error.is_parse_too_large() {
+            Self::TooLarge(Some(error))
+        } else if error.is_parse() {
             Self::Malformed(error)
         } else if reused {
             Self::Stale(error)
@@ -74,7 +80,7 @@ impl Fault {
             Self::Connect(_) | Self::Unsent(_) | Self::Refused(_) => true,
             Self::Stale(_) | Self::Broken(_) => method.is_idempotent(),
             // An origin that is late may be overloaded: a second request would make it worse.
-            Self::Malformed(_) | Self::Late | Self::Request(_) => false,
+            Self::Malformed(_) | Self::TooLarge(_) | Self::Late | Self::Request(_) => false,
         }
     }
 
@@ -85,12 +91,15 @@ impl Fault {
 
     /// Returns true if the upstream is to blame.
     ///
-    /// An origin may close idle connections, and may refuse a request as it shuts down.
+    /// An origin may close idle connections, and may refuse a request as it shuts down. One whose head is
+    /// too large has answered: clients that ask for it must not take the upstream from the others.
     pub(super) const fn blames_upstream(&self) -> bool {
         match self {
-            Self::Connect(ConnectError::NoUpgrade) | Self::Refused(_) | Self::Stale(_) | Self::Request(_) => {
-                false
-            }
+            Self::Connect(ConnectError::NoUpgrade)
+            | Self::Refused(_)
+            | Self::Stale(_)
+            | Self::TooLarge(_)
+            | Self::Request(_) => false,
             Self::Connect(_) | Self::Unsent(_) | Self::Broken(_) | Self::Malformed(_) | Self::Late => true,
         }
     }
@@ -101,7 +110,7 @@ impl Fault {
             Self::Connect(ConnectError::Tls(_)) => Kind::Tls,
             Self::Connect(_) => Kind::Connect,
             Self::Unsent(_) | Self::Refused(_) | Self::Stale(_) | Self::Broken(_) => Kind::Closed,
-            Self::Malformed(_) | Self::Request(_) => Kind::Malformed,
+            Self::Malformed(_) | Self::TooLarge(_) | Self::Request(_) => Kind::Malformed,
             Self::Late => Kind::Late,
         }
     }
@@ -116,6 +125,7 @@ impl Fault {
             | Self::Broken(error)
             | Self::Malformed(error) => Some(error),
             Self::Request(error) => Some(error),
+            Self::TooLarge(error) => error.as_ref().map(|error| error as _),
             Self::Late => None,
         };
         with_causes(&self.to_string(), cause)
@@ -132,9 +142,14 @@ impl Fault {
             | Self::Refused(_)
             | Self::Stale(_)
             | Self::Broken(_)
+            | Self::TooLarge(_)
             | Self::Malformed(_) => StatusCode::BAD_GATEWAY,
         }
     }
+}
+
+fn detail(error: &Option<hyper::Error>) -> String {
+    error.as_ref().map_or_else(String::new, |error| format!(": {error}"))
 }
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::activity::Activity;
 use super::counters::{Count, Totals};
+use super::farewell::{ANSWER, Farewell, Side};
 use super::headers::{has_token, tokens};
 use super::origin::Permit;
+use crate::ending::Ending;
 
 /// Bytes that a tunnel reads at once in each direction: 16 KiB.
 pub(super) const TUNNEL_BUFFER: usize = 16 * 1024;
@@ -46,77 +48,132 @@ pub(super) fn accepted(headers: &HeaderMap, requested: &HeaderValue) -> Option<H
     if asked { HeaderValue::from_bytes(protocol).ok() } else { None }
 }
 
-/// Joins both sides of an upgrade once they have switched.
-pub(super) async fn join(
-    client: OnUpgrade,
-    origin: OnUpgrade,
-    idle: Duration,
-    permit: Permit,
-    totals: Arc<Totals>,
-) {
-    totals.tunnels.one();
-    let upstream = permit.origin.uri();
-    // The response to the client goes out first, and its connection ends if it does not.
-    let (origin, client) = match tokio::try_join!(origin, client) {
-        Ok(sides) => sides,
-        Err(error) => {
-            tracing::debug!(origin = upstream, %error, "upgrade failed");
-            return;
+/// Tunnel that an upgrade opens.
+pub(super) struct Tunnel {
+    pub(super) idle: Duration,
+    pub(super) permit: Permit,
+    pub(super) totals: Arc<Totals>,
+    /// Held until the tunnel ends, so that the server waits for it.
+    pub(super) ending: Option<Ending>,
+    pub(super) is_websocket: bool,
+}
+
+impl Tunnel {
+    /// Joins both sides of an upgrade once they have switched.
+    pub(super) async fn join(self, client: OnUpgrade, origin: OnUpgrade) {
+        let Self { idle, permit, totals, ending, is_websocket } = self;
+        totals.tunnels.one();
+        let upstream = permit.origin.uri();
+        // The response to the client goes out first, and its connection ends if it does not.
+        let (origin, client) = match tokio::try_join!(origin, client) {
+            Ok(sides) => sides,
+            Err(error) => {
+                tracing::debug!(origin = upstream, %error, "upgrade failed");
+                return;
+            }
+        };
+        let closing = ending.as_ref().filter(|_| is_websocket);
+        match copy(TokioIo::new(client), TokioIo::new(origin), idle, &totals, closing).await {
+            Ok(End::Closed) => {}
+            Ok(End::Idle) => totals.idle_tunnels.one(),
+            Err(error) => tracing::debug!(origin = upstream, %error, "tunnel broke"),
         }
-    };
-    match copy(TokioIo::new(client), TokioIo::new(origin), idle, &totals).await {
-        Ok(End::Closed) => {}
-        Ok(End::Idle) => totals.idle_tunnels.one(),
-        Err(error) => tracing::debug!(origin = upstream, %error, "tunnel broke"),
     }
 }
 
 /// End of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Both sides closed it.
+    /// Both sides closed it, or the server ended.
     Closed,
     /// No byte passed for too long.
     Idle,
 }
 
-/// Copies in both directions until both sides have closed.
-async fn copy<C, O>(client: C, origin: O, idle: Duration, totals: &Totals) -> io::Result<End>
+/// Copies in both directions until both sides have closed. With a notice of the server's end, the bytes are
+/// those of a WebSocket.
+async fn copy<C, O>(
+    client: C,
+    origin: O,
+    idle: Duration,
+    totals: &Totals,
+    ending: Option<&Ending>,
+) -> io::Result<End>
 where
     C: AsyncRead + AsyncWrite,
     O: AsyncRead + AsyncWrite,
 {
     let activity = Activity::new();
+    let farewell = |to| ending.map(|ending| Farewell::new(ending.clone(), to));
     let (client_read, client_write) = tokio::io::split(client);
     let (origin_read, origin_write) = tokio::io::split(origin);
     let both = async {
         tokio::try_join!(
-            pump(client_read, origin_write, &activity, &totals.tunnel_sent),
-            pump(origin_read, client_write, &activity, &totals.tunnel_received),
+            pump(client_read, origin_write, &activity, &totals.tunnel_sent, farewell(Side::Origin)),
+            pump(origin_read, client_write, &activity, &totals.tunnel_received, farewell(Side::Client)),
         )
     };
     tokio::select! {
         ended = both => ended.map(|_| End::Closed),
         () = activity.silence(idle) => Ok(End::Idle),
+        () = patience(ending.cloned()) => Ok(End::Closed),
     }
 }
 
-async fn pump<R, W>(mut from: R, mut to: W, activity: &Activity, count: &Count) -> io::Result<()>
+/// Waits until both sides of a WebSocket had time to answer the close frames of a server that ends.
+async fn patience(ending: Option<Ending>) {
+    match ending {
+        Some(mut ending) => {
+            ending.begun().await;
+            tokio::time::sleep(ANSWER).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn pump<R, W>(
+    mut from: R,
+    mut to: W,
+    activity: &Activity,
+    count: &Count,
+    mut farewell: Option<Farewell>,
+) -> io::Result<()>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let mut buffer = vec![0; TUNNEL_BUFFER];
     loop {
-        let len = from.read(&mut buffer).await?;
+        let len = match farewell.as_mut().filter(|farewell| farewell.is_due()) {
+            Some(farewell) => {
+                tokio::select! {
+                    biased;
+                    () = farewell.ending.begun() => {
+                        to.write_all(&farewell.say()).await?;
+                        to.flush().await?;
+                        continue;
+                    }
+                    len = from.read(&mut buffer) => len?,
+                }
+            }
+            None => from.read(&mut buffer).await?,
+        };
         if len == 0 {
             return to.shutdown().await;
         }
-        let Some(bytes) = buffer.get(..len) else { return Ok(()) };
+        let Some(mut bytes) = buffer.get(..len) else { return Ok(()) };
+        if let Some(farewell) = &mut farewell {
+            let passed = farewell.pass(bytes);
+            // Both sides are closed once the other direction has ended as well.
+            if farewell.is_over() {
+                return Ok(());
+            }
+            bytes = &bytes[..passed];
+        }
         to.write_all(bytes).await?;
         to.flush().await?;
         activity.touch();
-        count.add(len);
+        count.add(bytes.len());
     }
 }
 
@@ -167,7 +224,7 @@ mod tests {
         let totals = Arc::<Totals>::default();
         let tunnel = tokio::spawn({
             let totals = Arc::clone(&totals);
-            async move { copy(client_far, origin_far, IDLE, &totals).await.unwrap() }
+            async move { copy(client_far, origin_far, IDLE, &totals, None).await.unwrap() }
         });
         client.write_all(b"question").await.unwrap();
         client.shutdown().await.unwrap();
@@ -188,7 +245,7 @@ mod tests {
     async fn a_silent_tunnel_is_closed() {
         let ((_client, client_far), (_origin, origin_far)) = (duplex(64), duplex(64));
         let start = Instant::now();
-        let end = copy(client_far, origin_far, IDLE, &Totals::default()).await.unwrap();
+        let end = copy(client_far, origin_far, IDLE, &Totals::default(), None).await.unwrap();
         assert_eq!((end, start.elapsed()), (End::Idle, IDLE));
     }
 }

@@ -17,14 +17,16 @@ use marcato_units::Duration;
 use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use super::activity::{Activity, IdleTimer};
 use super::body::ProxyBodyError;
 use super::counters::Totals;
+use super::farewell::{ANSWER, Farewell, Side};
 use super::origin::Permit;
 use super::upgrade::TUNNEL_BUFFER;
 use super::upload::BoxError;
+use crate::ending::Ending;
 
 /// Suffix of the key whose digest proves that an origin speaks WebSocket (RFC 6455 §1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -89,8 +91,17 @@ pub(super) struct Download {
     /// Body of the request until both directions begin.
     upload: Option<UnsyncBoxBody<Bytes, BoxError>>,
     activity: Arc<Activity>,
-    task: Option<AbortHandle>,
+    /// Task of the other direction.
+    task: Option<JoinHandle<()>>,
+    /// Close frame to the client when the server ends.
+    farewell: Option<Farewell>,
+    /// Wait for the end of the server.
+    ending: Option<Wait>,
+    /// Wait for both sides to close, once the server ends.
+    patience: Option<Wait>,
 }
+
+type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 enum State {
     Switching(OnUpgrade),
@@ -112,6 +123,7 @@ impl Download {
         idle: Duration,
         permit: Permit,
         totals: Arc<Totals>,
+        ending: Option<Ending>,
     ) -> Self {
         totals.tunnels.one();
         let activity = Arc::new(Activity::new());
@@ -124,11 +136,23 @@ impl Download {
             upload: Some(upload),
             activity,
             task: None,
+            farewell: ending.clone().map(|ending| Farewell::new(ending, Side::Client)),
+            ending: ending.map(|mut ending| -> Wait { Box::pin(async move { ending.begun().await }) }),
+            patience: None,
         }
     }
 
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ProxyBodyError>>> {
         loop {
+            if matches!(self.state, State::Open(_)) {
+                if self.is_over(cx) {
+                    self.close();
+                } else if self.patience.is_some()
+                    && let Some(farewell) = self.farewell.as_mut().filter(|farewell| farewell.is_due())
+                {
+                    return Poll::Ready(Some(Ok(farewell.say().into())));
+                }
+            }
             let polled = match &mut self.state {
                 State::Closed => return Poll::Ready(None),
                 State::Switching(origin) => match Pin::new(origin).poll(cx) {
@@ -155,8 +179,13 @@ impl Download {
                 }
                 Poll::Ready(Ok(len)) => {
                     self.timer.progress();
-                    self.ends.totals.tunnel_received.add(len);
-                    Poll::Ready(Some(Ok(self.buffer.split_to(len).freeze())))
+                    let bytes = self.buffer.get(..len).unwrap_or_default();
+                    let passed = self.farewell.as_mut().map_or(len, |farewell| farewell.pass(bytes));
+                    if passed == 0 {
+                        continue;
+                    }
+                    self.ends.totals.tunnel_received.add(passed);
+                    Poll::Ready(Some(Ok(self.buffer.split_to(passed).freeze())))
                 }
                 Poll::Ready(Err(error)) => {
                     self.close();
@@ -174,18 +203,36 @@ impl Download {
         }
     }
 
+    /// True if the server ends, and both sides have closed or had time to.
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.ending.as_mut().is_some_and(|ending| ending.as_mut().poll(cx).is_ready()) {
+            self.ending = None;
+            self.patience = Some(Box::pin(tokio::time::sleep(ANSWER)));
+        }
+        let Some(patience) = &mut self.patience else { return false };
+        if patience.as_mut().poll(cx).is_ready() {
+            return true;
+        }
+        if !self.farewell.as_ref().is_some_and(Farewell::is_over) {
+            return false;
+        }
+        // The other direction ends once the client has closed.
+        self.task.as_mut().is_none_or(|task| Pin::new(task).poll(cx).is_ready())
+    }
+
     /// Begins the other direction in a task of its own.
     fn open(&mut self, upgraded: Upgraded) {
         let (read, write) = tokio::io::split(TokioIo::new(upgraded));
         self.state = State::Open(read);
         if let Some(upload) = self.upload.take() {
             let (ends, activity) = (self.ends.clone(), Arc::clone(&self.activity));
-            let task = tokio::spawn(async move {
-                if let Err(error) = send(upload, write, &activity, &ends).await {
+            let ending = self.farewell.as_ref().map(|farewell| farewell.ending.clone());
+            let farewell = ending.map(|ending| Farewell::new(ending, Side::Origin));
+            self.task = Some(tokio::spawn(async move {
+                if let Err(error) = send(upload, write, &activity, &ends, farewell).await {
                     tracing::debug!(%error, "tunnel broke");
                 }
-            });
-            self.task = Some(task.abort_handle());
+            }));
         }
     }
 
@@ -210,17 +257,36 @@ async fn send(
     mut to: WriteHalf<TokioIo<Upgraded>>,
     activity: &Activity,
     ends: &Ends,
+    mut farewell: Option<Farewell>,
 ) -> io::Result<()> {
-    while let Some(frame) = from.frame().await {
-        let frame = frame.map_err(io::Error::other)?;
-        if let Ok(data) = frame.into_data() {
-            to.write_all(&data).await?;
-            to.flush().await?;
-            activity.touch();
-            ends.totals.tunnel_sent.add(data.len());
+    loop {
+        let frame = match farewell.as_mut().filter(|farewell| farewell.is_due()) {
+            Some(farewell) => {
+                tokio::select! {
+                    biased;
+                    () = farewell.ending.begun() => {
+                        to.write_all(&farewell.say()).await?;
+                        to.flush().await?;
+                        continue;
+                    }
+                    frame = from.frame() => frame,
+                }
+            }
+            None => from.frame().await,
+        };
+        let Some(frame) = frame else { return to.shutdown().await };
+        let Ok(mut data) = frame.map_err(io::Error::other)?.into_data() else { continue };
+        if let Some(farewell) = &mut farewell {
+            data.truncate(farewell.pass(&data));
+            if farewell.is_over() {
+                return Ok(());
+            }
         }
+        to.write_all(&data).await?;
+        to.flush().await?;
+        activity.touch();
+        ends.totals.tunnel_sent.add(data.len());
     }
-    to.shutdown().await
 }
 
 /// Boxes the client's direction of a tunnel.

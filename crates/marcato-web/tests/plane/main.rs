@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod bounds;
+mod closing;
 mod files;
 mod log;
 mod metrics;
@@ -10,8 +11,10 @@ mod patience;
 mod proxy;
 #[cfg(feature = "server")]
 mod receiver;
+mod rules;
 mod server;
 mod soak;
+mod strict;
 mod support;
 mod watch;
 mod wire;

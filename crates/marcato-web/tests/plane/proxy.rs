@@ -31,18 +31,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tower_service::Service;
 
-type BoxError = Box<dyn Error + Send + Sync>;
-type TestBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+pub(crate) type TestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-fn empty() -> TestBody {
+pub(crate) fn empty() -> TestBody {
     UnsyncBoxBody::new(Empty::new().map_err(Into::into))
 }
 
-fn full(text: &str) -> TestBody {
+pub(crate) fn full(text: &str) -> TestBody {
     UnsyncBoxBody::new(Full::new(Bytes::copy_from_slice(text.as_bytes())).map_err(Into::into))
 }
 
-fn trailers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+pub(crate) fn trailers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
     fields
         .iter()
         .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
@@ -50,14 +50,14 @@ fn trailers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
 }
 
 /// Body that ends with trailers.
-fn with_trailers(text: &'static str, fields: &[(&'static str, &'static str)]) -> TestBody {
+pub(crate) fn with_trailers(text: &'static str, fields: &[(&'static str, &'static str)]) -> TestBody {
     let trailers = trailers(fields);
     let body =
         Full::new(Bytes::from_static(text.as_bytes())).with_trailers(async move { Some(Ok(trailers)) });
     UnsyncBoxBody::new(body.map_err(Into::into))
 }
 
-async fn listen() -> (TcpListener, SocketAddr) {
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
@@ -70,13 +70,13 @@ async fn closed_port() -> SocketAddr {
 
 /// Version of an origin.
 #[derive(Clone, Copy, PartialEq)]
-enum Speaks {
+pub(crate) enum Speaks {
     Http1,
     Http2,
 }
 
 /// Origin that answers with a handler.
-async fn origin<H, F>(speaks: Speaks, handler: H) -> SocketAddr
+pub(crate) async fn origin<H, F>(speaks: Speaks, handler: H) -> SocketAddr
 where
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = Response<TestBody>> + Send + 'static,
@@ -103,7 +103,8 @@ where
     let io = TokioIo::new(stream);
     let _ = match speaks {
         Speaks::Http1 => {
-            hyper::server::conn::http1::Builder::new().serve_connection(io, service).with_upgrades().await
+            let mut http1 = hyper::server::conn::http1::Builder::new();
+            http1.max_headers(1000).max_buf_size(1 << 20).serve_connection(io, service).with_upgrades().await
         }
         Speaks::Http2 => {
             hyper::server::conn::http2::Builder::new(TokioExecutor::new()).serve_connection(io, service).await
@@ -112,7 +113,7 @@ where
 }
 
 /// Origin that reads a request and closes the connection.
-async fn breaking_origin() -> (SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn breaking_origin() -> (SocketAddr, Arc<AtomicUsize>) {
     let (listener, address) = listen().await;
     let requests = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&requests);
@@ -143,16 +144,16 @@ async fn front(proxy: Proxy) -> SocketAddr {
     address
 }
 
-fn proxy_to(address: SocketAddr) -> Proxy {
+pub(crate) fn proxy_to(address: SocketAddr) -> Proxy {
     Proxy::new(ProxyConfig::to(format!("http://{address}"))).unwrap()
 }
 
-fn proxy_among(addresses: &[SocketAddr]) -> Proxy {
+pub(crate) fn proxy_among(addresses: &[SocketAddr]) -> Proxy {
     let upstreams = addresses.iter().map(|address| Upstream::new(format!("http://{address}"))).collect();
     Proxy::new(ProxyConfig { upstreams, ..ProxyConfig::default() }).unwrap()
 }
 
-async fn call<B>(proxy: &Proxy, request: Request<B>) -> Response<ProxyBody>
+pub(crate) async fn call<B>(proxy: &Proxy, request: Request<B>) -> Response<ProxyBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -161,14 +162,14 @@ where
     response
 }
 
-async fn text<B: Body>(response: Response<B>) -> String
+pub(crate) async fn text<B: Body>(response: Response<B>) -> String
 where
     B::Error: std::fmt::Debug,
 {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-fn request(method: Method, fields: &[(&str, &str)], body: TestBody) -> Request<TestBody> {
+pub(crate) fn request(method: Method, fields: &[(&str, &str)], body: TestBody) -> Request<TestBody> {
     let mut request = Request::builder().method(method).uri("https://site.example/path?q=1");
     for (name, value) in fields {
         request = request.header(*name, *value);
@@ -176,7 +177,7 @@ fn request(method: Method, fields: &[(&str, &str)], body: TestBody) -> Request<T
     request.body(body).unwrap()
 }
 
-fn get(fields: &[(&str, &str)]) -> Request<TestBody> {
+pub(crate) fn get(fields: &[(&str, &str)]) -> Request<TestBody> {
     request(Method::GET, fields, empty())
 }
 
@@ -200,7 +201,7 @@ async fn settled(number: &AtomicU64) -> u64 {
 }
 
 /// Handler that answers with the request's head and body.
-async fn echo(request: Request<Incoming>) -> Response<TestBody> {
+pub(crate) async fn echo(request: Request<Incoming>) -> Response<TestBody> {
     let mut text = format!("{} {}\n", request.method(), request.uri());
     for (name, value) in request.headers() {
         text += &format!("{name}: {}\n", value.to_str().unwrap());
@@ -230,7 +231,6 @@ async fn a_request_reaches_the_origin_with_its_client() {
             "forwarded: for=192.0.2.1;host=site.example;proto=https",
             "host: site.example",
             "priority: u=1, i",
-            "via: 1.1 marcato",
             "x-forwarded-for: 192.0.2.1",
             "x-forwarded-host: site.example",
             "x-forwarded-proto: https",
@@ -428,14 +428,6 @@ async fn only_idempotent_requests_are_sent_twice() {
         let response = call(&proxy, request(method, &[], empty())).await;
         assert_eq!((response.status(), requests.load(Ordering::Relaxed)), (status, 1));
     }
-}
-
-#[tokio::test]
-async fn a_body_that_was_begun_is_not_sent_twice() {
-    let (breaking, requests) = breaking_origin().await;
-    let proxy = proxy_among(&[breaking, origin(Speaks::Http1, echo).await]);
-    let response = call(&proxy, request(Method::PUT, &[], full("body"))).await;
-    assert_eq!((response.status(), requests.load(Ordering::Relaxed)), (StatusCode::BAD_GATEWAY, 1));
 }
 
 #[tokio::test]
@@ -792,7 +784,7 @@ async fn bytes_that_end_lines_get_past_no_server() {
 }
 
 /// Handler that switches to a protocol and echoes bytes.
-async fn switch(mut request: Request<Incoming>) -> Response<TestBody> {
+pub(crate) async fn switch(mut request: Request<Incoming>) -> Response<TestBody> {
     assert_eq!((request.method(), request.version()), (&Method::GET, Version::HTTP_11));
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
@@ -801,15 +793,20 @@ async fn switch(mut request: Request<Incoming>) -> Response<TestBody> {
         write.shutdown().await.unwrap();
     });
     let key = request.headers().get("sec-websocket-key").map_or(b"".as_slice(), HeaderValue::as_bytes);
-    let proof = [key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
-    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &proof);
+    let proof = proof(key);
     Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)
         .header("connection", "upgrade")
         .header("upgrade", &request.headers()["upgrade"])
-        .header("sec-websocket-accept", base64(digest.as_ref()))
+        .header("sec-websocket-accept", proof)
         .body(empty())
         .unwrap()
+}
+
+/// Value of `Sec-WebSocket-Accept` for a key.
+pub(crate) fn proof(key: &[u8]) -> String {
+    let proof = [key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
+    base64(ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &proof).as_ref())
 }
 
 /// Base64 of 20 bytes, for the proof of a handshake.
@@ -825,10 +822,10 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-const UPGRADE: &str =
+pub(crate) const UPGRADE: &str =
     "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-async fn read_head(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.unwrap());
@@ -912,7 +909,7 @@ async fn a_switch_that_nobody_asked_for_is_a_bad_gateway() {
     assert_eq!(call(&proxy_to(address), get(&[])).await.status(), StatusCode::BAD_GATEWAY);
 }
 
-fn connect(protocol: Option<&'static str>, body: TestBody) -> Request<TestBody> {
+pub(crate) fn connect(protocol: Option<&'static str>, body: TestBody) -> Request<TestBody> {
     let mut request =
         Request::connect("https://site.example/chat").version(Version::HTTP_2).body(body).unwrap();
     if let Some(protocol) = protocol {
@@ -1037,7 +1034,7 @@ async fn a_future_of_the_proxy_moves_between_threads() {
 }
 
 /// Connection of HTTP/2 to a server in front of a proxy.
-async fn http2_front(proxy: Proxy) -> h2::client::SendRequest<Bytes> {
+pub(crate) async fn http2_front(proxy: Proxy) -> h2::client::SendRequest<Bytes> {
     let (listener, address) = listen().await;
     let mut config = Config::default();
     config.extended_connect = true;
@@ -1128,8 +1125,9 @@ async fn a_server_passes_upgrades_of_http1_on() {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(UPGRADE.as_bytes()).await.unwrap();
     assert!(read_head(&mut stream).await.starts_with("http/1.1 101 "));
-    stream.write_all(b"word").await.unwrap();
+    // Bytes that no head of a request may have.
+    stream.write_all(b"a\n\0\r").await.unwrap();
     let mut echoed = [0; 4];
     stream.read_exact(&mut echoed).await.unwrap();
-    assert_eq!(&echoed, b"word");
+    assert_eq!(&echoed, b"a\n\0\r");
 }

@@ -44,7 +44,10 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(server: Server, service: impl WebService) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap(), server, service).await
+    }
+
+    pub(crate) async fn start_at(listener: TcpListener, server: Server, service: impl WebService) -> Self {
         let addr = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();
         let served = server.clone();
