@@ -269,3 +269,89 @@ fn every_shell_is_told_of_every_command() {
         assert!(script.contains("idle-timeout"), "{shell}");
     }
 }
+
+/// Adds the Rust files below a directory, without what was built.
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn documents_name_every_file_that_has_unsafe_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    ["crates", "python", "fuzz"].iter().for_each(|part| sources(&root.join(part), &mut files));
+    // The word followed by code; a lint's name or a text is none.
+    let begins = ["{", "fn ", "impl ", "trait ", "extern ", "(no_mangle", "(export_name", "(link_section"];
+    let has = |path: &&PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let mut after = code.flat_map(|line| line.split(concat!("uns", "afe")).skip(1)).map(str::trim_start);
+        after.any(|rest| begins.iter().any(|begin| rest.starts_with(begin)))
+    };
+    let named = |path: &PathBuf| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+    let found: BTreeSet<String> = files.iter().filter(has).map(named).collect();
+    assert!(found.contains("crates/marcato-net/src/sys.rs"), "{found:?}");
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = std::fs::read_to_string(root.join(document)).unwrap();
+        let rules = text.split("\n- ").filter(|rule| rule.contains(concat!("`uns", "afe`")));
+        let words = rules.flat_map(|rule| rule.split('`').skip(1).step_by(2));
+        let said: BTreeSet<String> = words
+            .filter(|word| word.starts_with("crates/") && word.ends_with(".rs"))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(said, found, "{document}");
+    }
+}
+
+#[test]
+fn documents_name_every_congestion_control_and_its_places() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    for (document, row) in [("README.md", "| Simulated TCP |"), ("ARCHITECTURE.md", "| `marcato-sim` |")] {
+        let text = read(document);
+        let line = text.lines().find(|line| line.starts_with(row)).unwrap();
+        for name in ["Reno", "CUBIC", "DCTCP", "BBRv1", "LEDBAT++"] {
+            assert!(line.contains(name), "{document} omits {name}");
+        }
+    }
+    let architecture = read("ARCHITECTURE.md");
+    let (_, table) = architecture.split_once("**In this repository.**").unwrap();
+    let rows = table.split("| queue |").next().unwrap();
+    assert!(rows.contains("`crates/marcato-trial/src/settings.rs`"), "{rows}");
+}
+
+#[test]
+fn verdicts_on_quic_name_the_size_of_datagrams() {
+    let mut verdicts = 0;
+    for (path, text) in documents() {
+        let rows = text.lines().filter(|line| line.starts_with("| ") && line.contains("QUIC"));
+        for cell in rows.flat_map(|row| row.split('|').map(str::to_owned).collect::<Vec<_>>()) {
+            let is_held = cell.contains(": held");
+            verdicts += usize::from(is_held);
+            assert!(!is_held || cell.contains("at 4096-byte datagrams"), "{}: {cell}", path.display());
+        }
+    }
+    assert!(verdicts > 0);
+}
+
+#[test]
+fn the_readme_gives_high_percentiles_of_500_messages() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let with: Vec<&str> = text.split("\n\n").filter(|part| part.contains("99 %")).collect();
+    assert!(!with.is_empty());
+    for part in with {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        // "of 611 late messages": a count, at most one word, and the noun.
+        let counts = words.windows(4).filter(|four| four[0] == "of" && four[2..].contains(&"messages"));
+        let most = counts.filter_map(|four| four[1].parse::<u32>().ok()).max();
+        assert!(most.is_some_and(|count| count >= 500), "{part}");
+    }
+}
