@@ -1,6 +1,7 @@
 //! Experiments of the papers.
 
 use marcato_papers::{Experiment, Registry, RunOptions, Silent, Validate, registry};
+use marcato_report::Figure;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -30,15 +31,14 @@ pub(crate) fn papers(py: Python<'_>, paper: &str, quick: bool, seeds: Vec<u64>) 
             .map(|experiment| {
                 let report = Registry::run(experiment, &options, &mut Silent)
                     .map_err(|error| Python::attach(|py| error::run(py, error)))?;
-                let figures = report.figures();
-                let figures = figures.map(|one| (one.id().to_owned(), one.svg(), one.caption().to_owned()));
+                let figures = Figure::images(report.figures());
                 let document = report.document();
                 Ok((
                     document.paper().to_owned(),
                     document.to_json(),
                     document.to_csv(),
                     report.to_html(),
-                    figures.collect(),
+                    figures,
                 ))
             })
             .collect()

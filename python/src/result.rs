@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use marcato_report::AtomicFile;
+use marcato_report::{AtomicFile, Figure};
 use marcato_results::{FileError, Frame, Numbers, Tables, chart, document, numbers, parquet, report};
 use marcato_scenario::Run;
 use marcato_sim::scenario::{Outcome, Traces, build_with};
@@ -152,7 +152,7 @@ impl Result {
     /// Returns the figures: id, SVG and caption of each.
     fn figures(&self) -> Vec<(String, String, String)> {
         let figures = chart::series(&self.outcome).into_iter().chain(chart::completions(&self.outcome.flows));
-        figures.map(|one| (one.id().to_owned(), one.svg(), one.caption().to_owned())).collect()
+        Figure::images(&figures.collect::<Vec<_>>())
     }
 
     /// Writes a Parquet file for each table with rows, and returns their paths.

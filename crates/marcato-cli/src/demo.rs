@@ -26,7 +26,8 @@ use marcato_quic::{Identity, IdentityError, Trust};
 use marcato_report::chart::{Axis, BarChart, Bars, LineChart, Series};
 use marcato_report::page::{self, Cell, Column, Page};
 use marcato_report::{
-    AtomicFile, COMMIT, Config as Settings, Document, Figure, Percentile, Row, Samples, Unit, VERSION, World,
+    AtomicFile, COMMIT, Config as Settings, Document, Figure, Mean, Percentile, Row, Samples, Unit, VERSION,
+    World,
 };
 use marcato_units::{Bytes, Priority, Rate, Seed};
 use thiserror::Error;
@@ -586,16 +587,23 @@ fn completion(loads: &[Vec<Load>; 2]) -> Figure {
     let chart = BarChart::new("Completion of each group of the page", Axis::new("since the hand-over", "ms"));
     let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart.groups(NAMES), |chart, (scheme, loads)| {
         let mean = |priority: Priority| {
-            let sum: f64 = loads.iter().map(|load| load.done[priority.index()]).sum();
-            sum / loads.len().max(1) as f64
+            Mean::of(&loads.iter().map(|load| load.done[priority.index()]).collect::<Vec<_>>())
         };
-        chart.bars(Bars::new(scheme.name(), Priority::ALL.map(mean)))
+        let means = Priority::ALL.map(mean);
+        let intervals = means.iter().map(|mean| mean.ci95.unwrap_or(f64::NAN));
+        chart.bars(Bars::new(scheme.name(), means.iter().map(|mean| mean.value)).intervals(intervals))
     });
+    let means = match loads[0].len() {
+        0 | 1 => "One load.",
+        _ => "Means over all loads, with their 95 % confidence intervals.",
+    };
     Figure::new(
         "page",
-        chart.to_svg(),
-        "Means over all loads. Urgent groups complete first. The whole page takes longer by the source's \
-         messages that arrive before its end; with FIFO they arrive after it.",
+        chart,
+        format!(
+            "{means} Urgent groups complete first. The whole page takes longer by the source's messages that \
+             arrive before its end; with FIFO they arrive after it."
+        ),
     )
 }
 
@@ -607,7 +615,7 @@ fn tail(loads: &[Vec<Load>; 2]) -> Figure {
     let chart = Scheme::BOTH.into_iter().zip(loads).fold(chart, |chart, (scheme, loads)| {
         chart.series(Series::ccdf(scheme.name(), took(loads).sorted().iter().copied()))
     });
-    Figure::new("source-tail", chart.to_svg(), "All loads together.")
+    Figure::new("source-tail", chart, "All loads together.")
 }
 
 fn course(loads: &[Vec<Load>; 2]) -> Figure {
@@ -623,5 +631,5 @@ fn course(loads: &[Vec<Load>; 2]) -> Figure {
     });
     let caption = "The first load. First come, first served, a message waits for all of the page that is \
                    queued before it. With Marcato it waits only for data that the network already holds.";
-    Figure::new("source-course", chart.to_svg(), caption)
+    Figure::new("source-course", chart, caption)
 }

@@ -36,6 +36,7 @@ pub struct Figure {
     id: String,
     drawing: Drawing,
     caption: String,
+    folded: bool,
 }
 
 impl Section {
@@ -82,7 +83,14 @@ impl Figure {
     /// The drawing is a chart of [`chart`](crate::chart), or an SVG image, which is embedded
     /// unchanged.
     pub fn new(id: impl Into<String>, drawing: impl Into<Drawing>, caption: impl Into<String>) -> Self {
-        Self { id: id.into(), drawing: drawing.into(), caption: caption.into() }
+        Self { id: id.into(), drawing: drawing.into(), caption: caption.into(), folded: false }
+    }
+
+    /// Folds the figure on a page, under the title of its chart, for figures beyond those that a page
+    /// shows at once.
+    #[must_use]
+    pub fn folded(self) -> Self {
+        Self { folded: true, ..self }
     }
 
     /// Name of the figure, unique in its report.
@@ -104,6 +112,32 @@ impl Figure {
     /// Caption below the figure.
     pub fn caption(&self) -> &str {
         &self.caption
+    }
+
+    pub(crate) const fn is_folded(&self) -> bool {
+        self.folded
+    }
+
+    /// Name of one of its images: that of the figure, and for [parts](Drawing::parts) after the first
+    /// also their number.
+    pub(crate) fn image_id(&self, part: usize) -> String {
+        if part == 0 { self.id.clone() } else { format!("{}-part-{}", self.id, part + 1) }
+    }
+
+    /// Images of these figures, with shared colours: id, SVG and caption of each. A chart of more
+    /// series than [`MOST_SERIES`](crate::chart::MOST_SERIES) gives several images.
+    pub fn images<'a>(figures: impl IntoIterator<Item = &'a Self>) -> Vec<(String, String, String)> {
+        let figures: Vec<&Self> = figures.into_iter().collect();
+        let looks = Drawing::looks(figures.iter().map(|figure| &figure.drawing));
+        let images = |figure: &&Self| {
+            let parts = figure.drawing.parts().into_iter().enumerate();
+            parts
+                .map(|(part, (drawing, _))| {
+                    (figure.image_id(part), drawing.draw(&looks), figure.caption.clone())
+                })
+                .collect::<Vec<_>>()
+        };
+        figures.iter().flat_map(images).collect()
     }
 }
 
@@ -246,8 +280,12 @@ impl Report {
             if figure.id.is_empty() || !figure.id.chars().all(plain) {
                 return Err(WriteError::FigureName { id: figure.id.clone() });
             }
-            if !figures.insert(figure.id.as_str()) {
-                return Err(WriteError::DuplicateFigure { id: figure.id.clone() });
+            for part in 0..figure.drawing.parts().len() {
+                let id = figure.image_id(part);
+                if figures.contains(&id) {
+                    return Err(WriteError::DuplicateFigure { id });
+                }
+                figures.insert(id);
             }
         }
         Ok(())

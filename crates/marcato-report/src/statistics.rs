@@ -92,6 +92,8 @@ impl Percentile {
     pub const P50: Self = Self(500);
     /// 90 of 100 samples are not greater.
     pub const P90: Self = Self(900);
+    /// 95 of 100 samples are not greater.
+    pub const P95: Self = Self(950);
     /// 99 of 100 samples are not greater.
     pub const P99: Self = Self(990);
     /// 999 of 1000 samples are not greater.
@@ -102,6 +104,37 @@ impl Percentile {
     /// Creates a percentile from thousandths of all samples; `None` above 1000.
     pub const fn from_thousandths(thousandths: u16) -> Option<Self> {
         if thousandths <= 1000 { Some(Self(thousandths)) } else { None }
+    }
+
+    /// Returns the place of the percentile among `count` samples, counted from the greatest: 1 if it is
+    /// their maximum. Few samples beyond a percentile make it a matter of chance.
+    ///
+    /// ```
+    /// use marcato_report::Percentile;
+    /// assert_eq!(Percentile::P99.from_greatest(55), 1);
+    /// assert_eq!(Percentile::P99.from_greatest(500), 6);
+    /// ```
+    pub fn from_greatest(self, count: usize) -> usize {
+        (count + 1).saturating_sub(self.rank(count)).max(1)
+    }
+
+    /// Returns words for a percentile that is one of the five greatest of `count` samples, such as
+    /// "longest of 55"; `None` if more lie beyond it, and for the [maximum](Self::MAX) itself. `most`
+    /// is the superlative: "longest" of times.
+    ///
+    /// The 99th percentile needs no words from 500 samples on, and the 95th from 100 on.
+    pub fn of_few(self, count: usize, most: &str) -> Option<String> {
+        if self == Self::MAX || count == 0 {
+            return None;
+        }
+        let place = match self.from_greatest(count) {
+            1 => String::new(),
+            2 => "2nd ".to_owned(),
+            3 => "3rd ".to_owned(),
+            place @ 4..=5 => format!("{place}th "),
+            _ => return None,
+        };
+        Some(format!("{place}{most} of {count}"))
     }
 
     /// Rank, counted from 1, of the percentile among `count` sorted samples: the least rank that
@@ -218,6 +251,21 @@ mod tests {
         assert_eq!(of(&Samples::new((1..=999).map(f64::from)), Percentile::P99_9), 999.0);
         assert_eq!(Samples::default().percentile(Percentile::P50), None);
         assert_eq!(Percentile::from_thousandths(1001), None);
+    }
+
+    #[test]
+    fn percentiles_of_few_samples_say_which_sample_they_are() {
+        let words = |percentile: Percentile, count| percentile.of_few(count, "longest");
+        let said = |text: &str| Some(text.to_owned());
+        assert_eq!(words(Percentile::P99, 55), said("longest of 55"));
+        assert_eq!(words(Percentile::P99, 99), said("longest of 99"));
+        assert_eq!(words(Percentile::P99, 100), said("2nd longest of 100"));
+        assert_eq!(words(Percentile::P99, 200), said("3rd longest of 200"));
+        assert_eq!(words(Percentile::P99, 499), said("5th longest of 499"));
+        assert_eq!(words(Percentile::P99, 500), None);
+        assert_eq!((words(Percentile::P95, 19), words(Percentile::P95, 100)), (said("longest of 19"), None));
+        assert_eq!((words(Percentile::P50, 1), words(Percentile::P50, 55)), (said("longest of 1"), None));
+        assert_eq!((words(Percentile::MAX, 3), words(Percentile::P99, 0)), (None, None));
     }
 
     #[test]

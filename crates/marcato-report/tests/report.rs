@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use marcato_report::chart::{Axis, BarChart, Bars, LineChart, Series};
+use marcato_report::chart::{Axis, BarChart, Bars, DotChart, Dots, LineChart, MOST_SERIES, Series};
+use marcato_report::page::{self, Page};
 use marcato_report::{Config, Document, Figure, Provenance, Report, Row, Section, Unit, WriteError};
 
 fn report() -> Report {
@@ -26,9 +27,9 @@ fn report() -> Report {
             Section::new("Table & figure")
                 .text("First <b>paragraph</b>.\n\nSecond.")
                 .rows(["demo.a", "demo.b"])
-                .figure(Figure::new("bars", bars.to_svg(), "Lower is better, 1 < 2.")),
+                .figure(Figure::new("bars", bars, "Lower is better, 1 < 2.")),
         )
-        .section(Section::new("Tail").figure(Figure::new("tail", tail.to_svg(), "Tail.")))
+        .section(Section::new("Tail").figure(Figure::new("tail", tail, "Tail.")))
 }
 
 /// Checks that every start tag has its end tag, in order. The parser is just enough to notice
@@ -91,7 +92,7 @@ fn the_page_says_what_ran_and_what_became_of_every_row() {
     assert!(html.contains("✓ ok") && html.contains("✗ outside"));
     // Rows that no section shows are listed separately.
     assert!(html.contains("<h2 id=\"other-rows\">Other rows") && html.contains("demo.c"));
-    assert!(html.contains("<caption>Table &amp; figure</caption>") && html.contains("scope=\"row\""));
+    assert!(html.contains("Table &amp; figure</caption>") && html.contains("scope=\"row\""));
 }
 
 #[test]
@@ -140,4 +141,166 @@ fn a_directory_that_cannot_be_made_is_named() {
     fs::write(&file, "").unwrap();
     let error = report().write(&file.join("below")).unwrap_err().to_string();
     assert!(error.starts_with("cannot write `") && error.contains("below"), "{error}");
+}
+
+/// Page with these figures.
+fn page(figures: impl IntoIterator<Item = Figure>) -> Page {
+    Page::new("t").section(figures.into_iter().fold(page::Section::new("s"), page::Section::figure))
+}
+
+fn axes(title: &str) -> LineChart {
+    LineChart::new(title, Axis::new("rate", "Mbit/s"), Axis::new("delay", "ms"))
+}
+
+/// Series number `index`, which reaches from `index` to ten times that.
+fn series(index: u32) -> Series {
+    let at = f64::from(index);
+    Series::line(format!("series {index}"), [(at, at), (10.0 * at, 10.0 * at)])
+}
+
+/// Class of the colour of the first line after the legend's name.
+fn colour<'a>(svg: &'a str, name: &str) -> &'a str {
+    let before = svg.split(&format!(">{name}</text>")).next().unwrap();
+    before.rsplit("mc-s-").next().unwrap().split('"').next().unwrap()
+}
+
+/// Labels of ticks, in order.
+fn ticks(svg: &str) -> Vec<&str> {
+    let lines = svg.lines().filter(|line| line.contains("<text") && line.contains("mc-soft"));
+    lines.filter_map(|line| line.split('>').nth(1)?.split('<').next()).collect()
+}
+
+#[test]
+fn a_page_shows_six_series_of_a_chart_and_folds_the_others() {
+    let chart = (1..=14).fold(axes("Delay"), |chart, index| chart.series(series(index)));
+    let page = page([Figure::new("delay", chart, "")]);
+    let html = page.to_html();
+    let body = html.split("<figure").nth(1).unwrap();
+    let (open, folded) = body.split_once("<details>").unwrap();
+    let named = |text: &str| (1..=14).filter(|at| text.contains(&format!(">series {at}</text>"))).count();
+    assert_eq!((named(open), named(folded), MOST_SERIES), (6, 8, 6));
+    // Parts are opened by the browser itself: the page needs no script for them.
+    let summaries: Vec<&str> =
+        html.split("<summary>").skip(1).map(|rest| rest.split('<').next().unwrap()).collect();
+    let second = "6 more: series 7, series 8, series 9, series 10, series 11, series 12";
+    assert_eq!(summaries, [second, "2 more: series 13, series 14"]);
+    // All parts have the axes of the whole, and files of their own.
+    let images = page.images();
+    let ids: Vec<&str> = images.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["delay", "delay-part-2", "delay-part-3"]);
+    assert!(images.iter().all(|(_, svg)| ticks(svg) == ticks(&images[0].1)), "{:?}", ticks(&images[0].1));
+    assert!(ticks(&images[0].1).contains(&"140"), "{:?}", ticks(&images[0].1));
+    assert!(images.iter().all(|(_, svg)| html.contains(svg.trim())));
+    assert_balanced(&html);
+}
+
+#[test]
+fn bars_and_dots_of_more_than_six_series_are_split_too() {
+    let names = (1..=7).map(|at| (format!("series {at}"), f64::from(at)));
+    let bars =
+        names.clone().fold(BarChart::new("b", Axis::new("x", "")).groups(["g"]), |chart, (name, at)| {
+            chart.bars(Bars::new(name, [at]))
+        });
+    let dots = names.fold(DotChart::new("d", Axis::new("x", "")).rows(["g"]), |chart, (name, at)| {
+        chart.dots(Dots::new(name, [at]))
+    });
+    let page = page([Figure::new("bars", bars, ""), Figure::new("dots", dots, "")]);
+    let images = page.images();
+    let ids: Vec<&str> = images.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["bars", "bars-part-2", "dots", "dots-part-2"]);
+    assert!(ticks(&images[0].1).contains(&"8") && ticks(&images[2].1).contains(&"6"));
+    assert!(images[1].1.contains("g, series 7: 7") && images[3].1.contains("g, series 7: 7"));
+    assert!(!images[0].1.contains("series 7") && !images[2].1.contains("series 7"));
+    assert_eq!(page.to_html().matches("<summary>1 more: series 7</summary>").count(), 2);
+}
+
+#[test]
+fn series_of_one_colour_stay_in_one_image() {
+    // Four flows, simulated and measured: pairs of one colour.
+    let chart = (1..=4).fold(axes("Delay"), |chart, at| {
+        let lab = Series::line(format!("flow {at}, lab"), [(1.0, f64::from(at))]).like(format!("flow {at}"));
+        chart.series(series(at).like(format!("flow {at}"))).series(lab.dashed())
+    });
+    let images = page([Figure::new("delay", chart, "")]).images();
+    assert_eq!(images.len(), 2);
+    for at in 1..=4 {
+        let [one, other] = [format!("series {at}"), format!("flow {at}, lab")];
+        let with = images.iter().filter(|(_, svg)| svg.contains(&format!(">{one}</text>")));
+        let with: Vec<&str> = with.map(|(_, svg)| svg.as_str()).collect();
+        assert_eq!(with.len(), 1);
+        assert_eq!(colour(with[0], &one), colour(with[0], &other), "flow {at}");
+    }
+}
+
+#[test]
+fn a_series_keeps_its_colour_in_all_figures_and_parts() {
+    let many = (1..=8).fold(axes("Delay"), |chart, index| chart.series(series(index)));
+    let few = axes("Loss").series(series(8)).series(series(3));
+    let dots = DotChart::new("Goodput", Axis::new("goodput", "Mbit/s")).rows(["codel"]);
+    let dots = dots.dots(Dots::new("series 3", [1.0]).intervals([0.5])).dots(Dots::new("series 8", [1.0]));
+    let page =
+        page([Figure::new("many", many, ""), Figure::new("few", few, ""), Figure::new("dots", dots, "")]);
+    let images = page.images();
+    let [first, second, few, dots] = [0, 1, 2, 3].map(|at: usize| images[at].1.as_str());
+    assert_eq!(colour(first, "series 3"), colour(few, "series 3"));
+    assert_eq!(colour(second, "series 8"), colour(few, "series 8"));
+    assert_ne!(colour(few, "series 3"), colour(few, "series 8"));
+    let whisker = dots.lines().find(|line| line.contains("mc-whisker mc-s-")).unwrap();
+    assert!(whisker.contains(&format!("mc-whisker mc-s-{}\"", colour(few, "series 3"))), "{whisker}");
+    // Images on their own are those of the page.
+    let figures = [axes("Delay").series(series(1)), axes("Loss").series(series(2)).series(series(1))];
+    let figures = figures.map(|chart| Figure::new("f", chart, "caption"));
+    let drawn = Figure::images(&figures);
+    assert_eq!(colour(&drawn[0].1, "series 1"), colour(&drawn[1].1, "series 1"));
+    assert_eq!(drawn[0].2, "caption");
+}
+
+#[test]
+fn several_series_have_whiskers_in_their_own_colours() {
+    let whiskers = |chart: LineChart| {
+        let svg = chart.to_svg();
+        let classes =
+            svg.lines().filter_map(|line| line.strip_prefix("<path class=\"mc-whisker")?.split('"').next());
+        classes.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let with = |at| series(at).intervals([0.5, 0.5]).marks();
+    assert_eq!(whiskers(axes("t").series(with(1))), ["", ""]);
+    let both = whiskers(axes("t").series(with(1)).series(with(2)));
+    assert_eq!(both, [" mc-s-blue", " mc-s-blue", " mc-s-vermilion", " mc-s-vermilion"]);
+}
+
+#[test]
+fn captions_that_only_repeat_the_title_are_not_shown() {
+    let figure = |caption: &str| Figure::new("f", axes("Queue of the link").series(series(1)), caption);
+    for repeated in ["", "Queue of the link", "queue of the link."] {
+        assert!(!page([figure(repeated)]).to_html().contains("<figcaption"), "{repeated}");
+    }
+    assert!(page([figure("All seeds.")]).to_html().contains("<figcaption>All seeds.</figcaption>"));
+    // A table keeps its caption for screen readers, below a heading that shows it.
+    let table = |caption: &str| {
+        let table = page::Table::new(caption).column(page::Column::text("a")).row(["b"]);
+        Page::new("t").section(page::Section::new("Flows").table(table)).to_html()
+    };
+    assert!(table("Flows").contains("<caption class=\"heard\">Flows</caption>"));
+    assert!(table("After the warm-up").contains("<caption>After the warm-up</caption>"));
+}
+
+#[test]
+fn a_folded_figure_opens_by_its_title() {
+    let chart = || axes("Delay of flow 9").series(series(1));
+    let html = page([Figure::new("a", chart(), "").folded(), Figure::new("b", chart(), "")]).to_html();
+    let folded = "<details>\n<summary>Delay of flow 9</summary>\n<figure id=\"a\">";
+    assert!(html.contains(folded) && html.contains("</figure>\n</details>\n<figure id=\"b\">"), "{html}");
+    assert_balanced(&html);
+}
+
+#[test]
+fn a_part_of_a_figure_never_replaces_another_figure() {
+    let directory = tempfile::tempdir().unwrap();
+    let many = (1..=8).fold(axes("Delay"), |chart, index| chart.series(series(index)));
+    let section = Section::new("Parts")
+        .figure(Figure::new("delay-part-2", axes("Other").series(series(1)), ""))
+        .figure(Figure::new("delay", many, ""));
+    let error = report().section(section).write(&directory.path().join("out")).unwrap_err();
+    assert!(matches!(error, WriteError::DuplicateFigure { id } if id == "delay-part-2"));
 }

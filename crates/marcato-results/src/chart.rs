@@ -1,7 +1,7 @@
 //! Figures of recorded series and of completion times.
 
-use marcato_report::Figure;
 use marcato_report::chart::{Axis, LineChart, Series as Line};
+use marcato_report::{Figure, Percentile};
 use marcato_scenario::record::{FlowMetric, LinkMetric, Series};
 use marcato_sim::scenario::{FlowOutcome, Outcome, SeriesOutcome};
 
@@ -75,7 +75,8 @@ pub fn overlaid(prefix: &str, outcomes: &[(&str, &Outcome)]) -> Vec<Figure> {
             .points
             .iter()
             .map(|&(at, value)| (at.as_secs_f64(), value.map_or(f64::NAN, |value| value / of.scale)));
-        let line = Line::line(label(one) + name, points);
+        // Lines of one flow or link have its colour in every chart.
+        let line = Line::line(label(one) + name, points).like(label(one));
         let line = if is_dashed { line.dashed() } else { line };
         match charts.iter_mut().find(|(other, _)| other.id == of.id) {
             Some((_, chart)) => *chart = chart.clone().series(line),
@@ -85,8 +86,7 @@ pub fn overlaid(prefix: &str, outcomes: &[(&str, &Outcome)]) -> Vec<Figure> {
             }
         }
     }
-    let figure =
-        |(of, chart): (Kind, LineChart)| Figure::new(format!("{prefix}{}", of.id), chart.to_svg(), of.title);
+    let figure = |(of, chart): (Kind, LineChart)| Figure::new(format!("{prefix}{}", of.id), chart, "");
     charts.into_iter().map(figure).collect()
 }
 
@@ -97,22 +97,38 @@ pub fn completions(flows: &[FlowOutcome]) -> Option<Figure> {
 
 /// Returns the CCDFs of completion times of several outcomes, laid over each other as by [`overlaid`].
 pub fn completions_overlaid(prefix: &str, outcomes: &[(&str, &[FlowOutcome])]) -> Option<Figure> {
-    let mut chart = LineChart::ccdf("completion times", Axis::new("completion time", "ms").log(), true);
+    let axis = Axis::new("completion time", "ms").log();
+    let mut chart = LineChart::ccdf("CCDF of completion times", axis, true);
+    let mut few = Vec::new();
     let mut any = false;
     for (place, (name, flows)) in outcomes.iter().enumerate() {
         for flow in *flows {
-            for times in flow.times.iter().filter(|times| !times.name.starts_with("bulk-")) {
-                let samples: Vec<f64> = times.samples().collect();
-                if samples.len() >= FEW {
-                    any = true;
-                    let line = Line::ccdf(format!("{} {}{name}", flow.name, times.name), samples);
-                    chart = chart.series(if place > 0 { line.dashed() } else { line });
+            let drawn: Vec<(&str, Vec<f64>)> = flow
+                .times
+                .iter()
+                .filter(|times| !times.name.starts_with("bulk-"))
+                .map(|times| (times.name.as_str(), times.samples().collect()))
+                .filter(|(_, samples): &(&str, Vec<f64>)| samples.len() >= FEW)
+                .collect();
+            for (what, samples) in &drawn {
+                any = true;
+                let kind = format!("{} {what}", flow.name);
+                if Percentile::P99.of_few(samples.len(), "").is_some() {
+                    few.push(format!("{kind}{name} ({})", samples.len()));
                 }
+                // A flow with one line here has the colour of its other charts.
+                let like = if drawn.len() == 1 { flow.name.clone() } else { kind.clone() };
+                let line = Line::ccdf(kind + name, samples.iter().copied()).like(like);
+                chart = chart.series(if place > 0 { line.dashed() } else { line });
             }
         }
     }
-    any.then(|| {
-        let id = format!("{prefix}completion");
-        Figure::new(id, chart.to_svg(), "CCDF of the completion times of transfers or messages")
-    })
+    let caption = match few.is_empty() {
+        true => "Transfers or messages of each flow.".to_owned(),
+        false => format!(
+            "Transfers or messages of each flow. Fewer than 500 samples, of which the 99 % is one of the five longest: {}.",
+            few.join(", ")
+        ),
+    };
+    any.then(|| Figure::new(format!("{prefix}completion"), chart, caption))
 }

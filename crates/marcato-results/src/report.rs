@@ -48,19 +48,21 @@ pub fn of(run: &Run, outcome: &Outcome, tables: &Tables) -> Page {
     }
     let figures = chart::series(outcome).into_iter().chain(chart::completions(&outcome.flows));
     let charts = figures.fold(charts, Section::figure);
-    let Tables { flows, times, lanes, links, .. } = tables;
+    let Tables { flows, times, groups, lanes, links, series: _ } = tables;
     let all = [
-        ("Flows", "Flows, after the warm-up", flows),
-        ("Completion times", "Completion times of transfers and messages, by name", times),
-        ("Lanes", "Lanes of QUIC flows, over the whole run", lanes),
-        ("Links", "Each direction of each link, after the warm-up", links),
+        ("Flows", "After the warm-up", flows),
+        ("Completion times", "Transfers and messages, by name", times),
+        ("Groups", "Flows of several instances and processes, together, after the warm-up", groups),
+        ("Lanes", "QUIC flows, over the whole run", lanes),
+        ("Links", "Each direction, after the warm-up", links),
     ];
-    let page = all
-        .into_iter()
-        .filter(|(_, _, frame)| !frame.is_empty())
-        .fold(page.section(charts), |page, (title, caption, frame)| {
-            page.section(Section::new(title).table(sheet::table(caption, frame)))
-        });
+    let page = all.into_iter().filter(|(_, _, frame)| !frame.is_empty()).fold(
+        page.section(charts),
+        |page, (title, caption, frame)| {
+            let section = sheet::binned(frame).into_iter().fold(Section::new(title), Section::text);
+            page.section(section.table(sheet::table(caption, frame)))
+        },
+    );
     let scenario = Section::new("Scenario")
         .text("The complete scenario, defaults included. Saved as a scenario file, it repeats the same run.")
         .code(experiment.to_toml());

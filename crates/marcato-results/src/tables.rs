@@ -25,21 +25,27 @@ pub struct Tables {
     pub series: Frame,
 }
 
-/// 95th percentile.
-const P95: Option<Percentile> = Percentile::from_thousandths(950);
+/// Columns of percentiles of completion times.
+pub(crate) const COMPLETIONS: [(&str, Percentile); 4] = [
+    ("completion_p50_ms", Percentile::P50),
+    ("completion_p95_ms", Percentile::P95),
+    ("completion_p99_ms", Percentile::P99),
+    ("completion_max_ms", Percentile::MAX),
+];
+/// Column with the number of samples of these percentiles.
+pub(crate) const SAMPLES: &str = "completion_samples";
 
-fn percentile(samples: &Samples, percentile: Option<Percentile>) -> Option<f64> {
-    percentile.and_then(|percentile| samples.percentile(percentile)).filter(|value| value.is_finite())
+fn percentile(samples: &Samples, percentile: Percentile) -> Option<f64> {
+    samples.percentile(percentile).filter(|value| value.is_finite())
 }
 
-/// Adds columns with the percentiles of these samples.
+/// Adds columns with the percentiles of these samples, and their number.
 fn completion(frame: Frame, samples: &[Samples]) -> Frame {
-    let of = |which| samples.iter().map(move |samples| percentile(samples, which)).collect::<Vec<_>>();
-    frame
-        .number("completion_p50_ms", of(Some(Percentile::P50)))
-        .number("completion_p95_ms", of(P95))
-        .number("completion_p99_ms", of(Some(Percentile::P99)))
-        .number("completion_max_ms", of(Some(Percentile::MAX)))
+    let frame = COMPLETIONS.into_iter().fold(frame, |frame, (name, which)| {
+        frame.number(name, samples.iter().map(move |samples| percentile(samples, which)))
+    });
+    let count = |samples: &Samples| (!samples.is_empty()).then_some(samples.len() as u64);
+    frame.count(SAMPLES, samples.iter().map(count))
 }
 
 fn flows(flows: &[FlowOutcome]) -> Frame {

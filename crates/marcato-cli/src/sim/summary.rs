@@ -1,6 +1,6 @@
 //! Report of a grid, as a page.
 
-use marcato_report::chart::{Axis, Interval, IntervalChart};
+use marcato_report::chart::{Axis, DotChart, Dots, Drawing, LineChart, MOST_SERIES, Series};
 use marcato_report::page::{Cell, Column, Page, Section, Table};
 use marcato_report::{Figure, Mean};
 use marcato_results::report::{about, program};
@@ -8,8 +8,9 @@ use marcato_results::{scaled, sheet};
 use marcato_scenario::{Scenario, Setting};
 
 use super::grid::{Point, unrandom};
+use super::text::whole;
 
-/// Metrics of flows and of links in the report; the files have all.
+/// Metrics of flows, of groups and of links in the report; the files have all.
 const FLOW: [&str; 9] = [
     "goodput_mbit_per_s",
     "completion_p50_ms",
@@ -21,6 +22,14 @@ const FLOW: [&str; 9] = [
     "lost_packets",
     "retransmissions",
 ];
+const GROUP: [&str; 6] = [
+    "goodput_sum_mbit_per_s",
+    "goodput_mean_mbit_per_s",
+    "jain_index",
+    "completion_p50_ms",
+    "completion_p95_ms",
+    "completion_p99_ms",
+];
 const LINK: [&str; 6] = [
     "utilisation_percent",
     "queue_mean_bytes",
@@ -30,8 +39,10 @@ const LINK: [&str; 6] = [
     "lost_packets",
 ];
 /// Metrics with a chart.
-const DRAWN: [&str; 8] = [
+const DRAWN: [&str; 10] = [
     "goodput_mbit_per_s",
+    "goodput_sum_mbit_per_s",
+    "jain_index",
     "completion_p50_ms",
     "completion_p99_ms",
     "delay_mean_ms",
@@ -40,10 +51,8 @@ const DRAWN: [&str; 8] = [
     "lost_packets",
     "dropped_packets",
 ];
-/// Largest number of distinguishable lines in a chart.
-const MOST_LINES: usize = 12;
 
-/// Subject of a metric: a flow, or a direction of a link.
+/// Subject of a metric: a flow, a group of flows, or a direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
     /// Prefix of its metrics.
@@ -52,7 +61,7 @@ struct Subject {
     metrics: &'static [&'static str],
 }
 
-/// Returns the flows and links of all points. A link without a rate has no metric of interest and
+/// Returns the flows, groups and links of all points. A link without a rate has no metric of interest and
 /// is left out.
 fn subjects(points: &[Point]) -> Vec<Subject> {
     let mut all: Vec<Subject> = Vec::new();
@@ -60,16 +69,22 @@ fn subjects(points: &[Point]) -> Vec<Subject> {
         let ends = |end: &str| metric.strip_suffix(end)?.strip_suffix('.');
         let flow = ends("goodput_mbit_per_s").filter(|stem| stem.starts_with("flow."));
         let link = ends("utilisation_percent").filter(|_| mean.n > 0);
-        let Some(stem) = flow.or(link) else { continue };
+        let group = ends("goodput_sum_mbit_per_s").filter(|stem| stem.starts_with("group."));
+        let Some(stem) = flow.or(group).or(link) else { continue };
         if all.iter().any(|subject| subject.stem == stem) {
             continue;
         }
         let name = stem.split_once('.').map_or(stem, |(_, name)| name);
         let name = match (link, name.strip_suffix(".back")) {
             (Some(_), Some(name)) => format!("{name}, back"),
+            _ if group.is_some() => format!("{name}, together"),
             _ => name.to_owned(),
         };
-        let metrics: &[&str] = if link.is_some() { &LINK } else { &FLOW };
+        let metrics: &[&str] = match (link, group) {
+            (Some(_), _) => &LINK,
+            (None, Some(_)) => &GROUP,
+            (None, None) => &FLOW,
+        };
         all.push(Subject { stem: stem.to_owned(), name, metrics });
     }
     all
@@ -81,65 +96,120 @@ fn mean<'a>(point: &'a Point, subject: &Subject, metric: &str) -> Option<&'a Mea
     point.metrics.iter().find(|(name, _)| is_it(name)).map(|(_, mean)| mean).filter(|mean| mean.n > 0)
 }
 
-/// Returns the last part of a key, which identifies it to a reader.
-fn short(key: &str) -> &str {
-    key.rsplit('.').next().unwrap_or(key)
+/// Returns the shortest end of a key that no other varied key has.
+fn short<'a>(settings: &[Setting], key: &'a str) -> &'a str {
+    let ends = key.rmatch_indices('.').map(|(dot, _)| &key[dot + 1..]);
+    let is_alone = |end: &&str| {
+        let has = |other: &str| other == *end || other.ends_with(&format!(".{end}"));
+        settings.iter().filter(|setting| has(&setting.key)).count() == 1
+    };
+    ends.into_iter().find(is_alone).unwrap_or(key)
 }
 
-/// Returns the name of a line in a chart: the subject, with the settings other than the one along
-/// the axis.
-fn line(subject: &Subject, point: &Point, along: usize, several: bool) -> String {
-    let others = point.settings.iter().enumerate().filter(|&(place, _)| place != along);
+/// Returns the settings of a point other than the one along the axis, and than those that all points
+/// share.
+fn others(points: &[Point], point: &Point, along: usize) -> String {
+    let others = point.settings.iter().enumerate();
+    let others = others.filter(|&(place, _)| place != along && distinct(points, place) > 1);
     let others: Vec<String> =
-        others.map(|(_, Setting { key, value })| format!("{} {value}", short(key))).collect();
-    match (several, others.is_empty()) {
-        (true, true) => subject.name.clone(),
-        (true, false) => format!("{}, {}", subject.name, others.join(", ")),
-        (false, true) => "mean".to_owned(),
-        (false, false) => others.join(", "),
-    }
+        others.map(|(_, one)| format!("{} {}", short(&point.settings, &one.key), one.value)).collect();
+    others.join(", ")
 }
 
-/// Returns one chart of a metric by a key.
-fn chart(
-    points: &[Point],
-    subjects: &[&Subject],
-    metric: &str,
-    along: usize,
-) -> Option<(IntervalChart, usize)> {
-    let (what, unit) = sheet::head(metric);
-    let of = if let [one] = subjects { format!(" of {}", one.name) } else { String::new() };
-    let key = &points.first()?.settings.get(along)?.key;
-    let mut chart = IntervalChart::new(format!("{what}{of} by {}", short(key)), Axis::new(what, unit));
-    let mut lines: Vec<String> = Vec::new();
+/// Line of a chart: its name, which its colour follows on the whole page, and the means of its points.
+struct Line<'a> {
+    name: String,
+    means: Vec<(&'a Setting, &'a Mean)>,
+}
+
+/// Returns the lines of a metric by a key.
+fn lines<'a>(points: &'a [Point], subjects: &[&Subject], metric: &str, along: usize) -> Vec<Line<'a>> {
+    let mut lines: Vec<Line<'a>> = Vec::new();
     for point in points {
         for subject in subjects {
-            let Some(mean) = mean(point, subject, metric) else { continue };
-            let name = line(subject, point, along, subjects.len() > 1);
-            if !lines.contains(&name) {
-                lines.push(name.clone());
-            }
-            if lines.iter().position(|line| *line == name) >= Some(MOST_LINES) {
+            let (Some(mean), Some(setting)) = (mean(point, subject, metric), point.settings.get(along))
+            else {
                 continue;
+            };
+            let others = others(points, point, along);
+            // The title names the subject of a chart that has only one.
+            let name = match (subjects.len() > 1, others.is_empty()) {
+                (_, true) => subject.name.clone(),
+                (true, false) => format!("{}, {others}", subject.name),
+                (false, false) => others,
+            };
+            match lines.iter_mut().find(|line| line.name == name) {
+                Some(line) => line.means.push((setting, mean)),
+                None => lines.push(Line { name, means: vec![(setting, mean)] }),
             }
-            let half = mean.ci95.unwrap_or(0.0);
-            let value = &point.settings.get(along)?.value;
-            let shown = Interval::new(value, name, mean.value - half, mean.value + half);
-            chart = chart.interval(shown.label(number(mean.value)));
         }
     }
-    (!lines.is_empty()).then_some((chart, lines.len()))
+    lines
 }
 
-/// Formats a number with three digits, for a bar's label.
-fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".to_owned(),
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.01 => format!("{value:.2}"),
-        _ => format!("{value:.1e}"),
+/// Ratio of the largest to the smallest value from which an axis is logarithmic.
+const WIDE: f64 = 20.0;
+
+/// Returns the axis of a key whose values are quantities, and the place of each value on it; `None` if
+/// they are words.
+fn numeric(points: &[Point], along: usize) -> Option<(Axis, Vec<(&Setting, f64)>)> {
+    let settings: Vec<&Setting> = points.iter().filter_map(|point| point.settings.get(along)).collect();
+    let (unit, values) = scaled(&settings)?;
+    let (lo, hi) =
+        values.iter().fold((f64::INFINITY, 0.0_f64), |(lo, hi), &value| (lo.min(value), hi.max(value)));
+    let first = settings.first()?;
+    let axis = Axis::new(short(&points.first()?.settings, &first.key), sheet::unit(unit));
+    let axis = if lo > 0.0 && hi / lo >= WIDE && distinct(points, along) > 2 { axis.log() } else { axis };
+    Some((axis, settings.into_iter().zip(values).collect()))
+}
+
+/// Returns one chart of a metric by a key: lines over an axis of quantities, or dots in rows that words
+/// name.
+fn chart(points: &[Point], subjects: &[&Subject], metric: &str, along: usize) -> Option<Drawing> {
+    let lines = lines(points, subjects, metric, along);
+    if lines.is_empty() {
+        return None;
     }
+    let (what, unit) = sheet::head(metric);
+    let of = if let [one] = subjects { format!(" of {}", one.name) } else { String::new() };
+    let settings = &points.first()?.settings;
+    let title = format!("{what}{of} by {}", short(settings, &settings.get(along)?.key));
+    let half = |mean: &Mean| mean.ci95.unwrap_or(f64::NAN);
+    let Some((axis, places)) = numeric(points, along) else {
+        let mut rows: Vec<&str> = Vec::new();
+        for setting in points.iter().filter_map(|point| point.settings.get(along)) {
+            if !rows.contains(&setting.value.as_str()) {
+                rows.push(&setting.value);
+            }
+        }
+        let chart = DotChart::new(title, Axis::new(what, unit)).rows(rows.iter().copied());
+        let dots = |Line { name, means }: Line<'_>| {
+            let of =
+                |row: &&str| means.iter().find(|(setting, _)| setting.value == **row).map(|(_, mean)| *mean);
+            Dots::new(name, rows.iter().map(|row| of(row).map_or(f64::NAN, |mean| mean.value)))
+                .intervals(rows.iter().map(|row| of(row).map_or(f64::NAN, half)))
+        };
+        return Some(lines.into_iter().map(dots).fold(chart, DotChart::dots).into());
+    };
+    let chart = LineChart::new(title, axis, Axis::new(what, unit));
+    let series = |Line { name, means }: Line<'_>| {
+        let place = |setting: &Setting| {
+            places.iter().find(|(other, _)| *other == setting).map_or(f64::NAN, |&(_, place)| place)
+        };
+        let mut all: Vec<(f64, &Mean)> =
+            means.iter().map(|&(setting, mean)| (place(setting), mean)).collect();
+        all.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+        Series::line(name, all.iter().map(|(place, mean)| (*place, mean.value)))
+            .intervals(all.iter().map(|(_, mean)| half(mean)))
+            .marks()
+    };
+    Some(lines.into_iter().map(series).fold(chart, LineChart::series).into())
+}
+
+/// Returns words for a percentile that few completions of a run make a matter of chance; `None` if
+/// there are enough, or for another metric. Samples are a mean over seeds.
+fn of_few(point: &Point, subject: &Subject, metric: &str) -> Option<String> {
+    sheet::of_few(metric, whole(mean(point, subject, "completion_samples")?))
 }
 
 /// Returns the charts by one key.
@@ -155,21 +225,27 @@ fn by_key(points: &[Point], subjects: &[Subject], along: usize) -> Vec<Figure> {
             })
             .collect();
         let others = points.len() / distinct(points, along).max(1);
-        let parts: Vec<Vec<&Subject>> = match of.len() * others.max(1) {
-            0 => Vec::new(),
-            1..=MOST_LINES => vec![of],
+        // Subjects share a chart if all lines fit, or if each has only one. Otherwise each has its own.
+        let parts: Vec<Vec<&Subject>> = match (of.len() * others.max(1), others) {
+            (0, _) => Vec::new(),
+            (1..=MOST_SERIES, _) | (_, ..=1) => vec![of],
             _ => of.into_iter().map(|subject| vec![subject]).collect(),
         };
         for (place, part) in parts.iter().enumerate() {
-            let Some((chart, lines)) = chart(points, part, metric, along) else { continue };
-            let caption = match lines.checked_sub(MOST_LINES) {
-                Some(more @ 1..) => format!("{more} more lines are in the table only."),
-                _ if points.iter().all(|point| !point.is_random) => "The number is the mean.".to_owned(),
-                _ => "Bars are 95 % confidence intervals of the mean over seeds; the number is the mean."
-                    .to_owned(),
-            };
+            let Some(chart) = chart(points, part, metric, along) else { continue };
+            let all = points.iter().flat_map(|point| part.iter().map(move |subject| (point, *subject)));
+            let fewest = all
+                .filter_map(|(point, subject)| {
+                    let samples = mean(point, subject, "completion_samples")?.value;
+                    Some((samples, of_few(point, subject, metric)?))
+                })
+                .min_by(|(one, _), (other, _)| one.total_cmp(other));
+            let caption = fewest.map(|(_, words)| {
+                format!("With the fewest completions, {} is the {words} in a run.", sheet::head(metric).0)
+            });
             let id = format!("by-{}-{}-{}", along + 1, metric.replace('_', "-"), place + 1);
-            figures.push(Figure::new(id, chart.to_svg(), caption));
+            let figure = Figure::new(id, chart, caption.unwrap_or_default());
+            figures.push(if place < MOST_SERIES { figure } else { figure.folded() });
         }
     }
     figures
@@ -200,13 +276,53 @@ fn means(caption: &str, points: &[Point], subjects: &[&Subject], metrics: &[&str
     let rows = points.iter().flat_map(|point| subjects.iter().map(move |subject| (point, *subject)));
     let row = |(point, subject): (&Point, &Subject)| {
         let cell = |metric: &&str| match mean(point, subject, metric) {
-            Some(mean) => Cell::interval(Some(mean.value), mean.ci95),
+            Some(mean) => {
+                let cell = Cell::interval(Some(mean.value), mean.ci95);
+                of_few(point, subject, metric).into_iter().fold(cell, Cell::note)
+            }
             None => Cell::number(None),
         };
         let settings = point.settings.iter().map(value);
         settings.chain([Cell::text(&subject.name)]).chain(metrics.iter().map(cell)).collect::<Vec<_>>()
     };
     Table::new(caption).columns(columns).rows(rows.map(row))
+}
+
+/// Words after "means over seeds" where intervals are shown.
+const INTERVALS: &str = " ± half the width of their 95 % confidence intervals (Student's t)";
+
+/// Returns true if any mean has an interval: one seed has none, and equal runs neither.
+pub(super) fn has_intervals(points: &[Point]) -> bool {
+    points.iter().flat_map(|point| &point.metrics).any(|(_, mean)| mean.ci95.is_some())
+}
+
+/// Returns a count with its noun.
+fn counted(count: usize, noun: &str) -> String {
+    match (count, noun.split_once(' ')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some((first, rest))) => format!("{count} {first}s {rest}"),
+        (_, None) => format!("{count} {noun}s"),
+    }
+}
+
+/// Returns the number of seeds of each combination.
+pub(super) fn seeds_of(points: &[Point]) -> String {
+    counted(points.first().map_or(0, |point| point.seeds.len()), "seed")
+}
+
+/// Returns what the marks of the charts are.
+fn marks(points: &[Point]) -> String {
+    match points.first().map_or(0, |point| point.seeds.len()) {
+        0 | 1 => "Marks are values of one seed, so they have no intervals.".to_owned(),
+        _ if !has_intervals(points) => {
+            "Marks are means. Nothing is random, so they have no intervals.".to_owned()
+        }
+        seeds => {
+            format!(
+                "Marks are means over {seeds} seeds, whiskers their 95 % confidence intervals (Student's t)."
+            )
+        }
+    }
 }
 
 /// Returns a setting's cell. Quantities are sorted by value.
@@ -224,12 +340,10 @@ fn value(setting: &Setting) -> Cell {
 /// experiment.
 pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
     let experiment = scenario.experiment();
-    let seeds = points.first().map_or(0, |point| point.seeds.len());
-    let runs: usize = points.iter().map(|point| point.seeds.len()).sum();
     let mut page = Page::new(&experiment.name)
         .about(about(experiment))
         .provenance(program())
-        .summary(format!("{runs} runs: {} combinations of settings, {seeds} seeds each.", points.len()));
+        .summary(format!("{}, {} each.", counted(points.len(), "combination of settings"), seeds_of(points)));
     if let Some(unrandom) = unrandom(points) {
         page = page.summary(unrandom);
     }
@@ -238,20 +352,24 @@ pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
     for (place, setting) in keys.iter().enumerate().filter(|&(place, _)| distinct(points, place) > 1) {
         let figures = by_key(points, &subjects, place);
         if !figures.is_empty() {
-            let section = Section::new(format!("By {}", setting.key));
+            let section = Section::new(format!("By {}", setting.key)).text(marks(points));
             page = page.section(figures.into_iter().fold(section, Section::figure));
         }
     }
-    let [flows, links]: [Vec<&Subject>; 2] = [&FLOW[..], &LINK[..]]
-        .map(|metrics| subjects.iter().filter(|subject| subject.metrics == metrics).collect());
-    let text = "Means over seeds, with half the width of their 95 % confidence intervals (Student's t). \
-                Click a column heading to sort. `grid.csv` has every metric, `runs.csv` a row for each \
-                run.";
-    for (title, of, metrics) in [("Flows", &flows, &FLOW[..]), ("Links", &links, &LINK[..])] {
+    let text = "Click a column heading to sort. `grid.csv` has every metric, `runs.csv` a row for each run.";
+    for (title, metrics) in [("Flows", &FLOW[..]), ("Groups", &GROUP[..]), ("Links", &LINK[..])] {
+        let of: Vec<&Subject> = subjects.iter().filter(|subject| subject.metrics == metrics).collect();
         if !of.is_empty() {
-            let caption = format!("{title}: means over seeds");
-            let table = means(&caption, points, of, metrics);
-            page = page.section(Section::new(title).text(text).table(table));
+            let caption = match points.iter().map(|point| point.seeds.len()).max() {
+                Some(2..) => {
+                    "Means over seeds".to_owned() + if has_intervals(points) { INTERVALS } else { "" }
+                }
+                _ => "Values of one seed".to_owned(),
+            };
+            let table = means(&caption, points, &of, metrics);
+            let section = Section::new(title).text(text);
+            let section = sheet::note(metrics).into_iter().fold(section, Section::text);
+            page = page.section(section.table(table));
         }
     }
     let heads = keys.iter().map(|setting| Column::text(&setting.key)).chain([Column::text("command")]);

@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use marcato_report::{Mean, Percentile};
+use marcato_report::{Mean, Percentile, Samples};
 use marcato_results::direction;
 use marcato_scenario::Run;
-use marcato_sim::scenario::{Outcome, Times};
+use marcato_sim::scenario::Outcome;
 
 use super::grid::Point;
+use super::summary::has_intervals;
 use crate::table::Table;
 
 /// Formats a number with its significant digits, or a dash if there is none.
@@ -21,9 +22,32 @@ pub(crate) fn number(value: impl Into<Option<f64>>) -> String {
     }
 }
 
-fn percentile(times: &Times, percentile: Option<Percentile>) -> String {
-    let samples: marcato_report::Samples = times.samples().collect();
-    number(percentile.and_then(|percentile| samples.percentile(percentile)))
+/// Mark of a percentile that is the longest of its completions, and of one among the five longest.
+const MARKS: [&str; 2] = [" max", " *"];
+/// Explanations of these marks.
+const NOTES: [&str; 2] = [
+    "max: the longest; there are too few completions for this percentile",
+    "*: one of the five longest; a few completions decide it",
+];
+
+/// Formats a percentile of completion times, marked if they are few.
+fn percentile(samples: &Samples, percentile: Percentile) -> String {
+    let value = samples.percentile(percentile).filter(|value| value.is_finite());
+    marked(number(value), value.is_some(), percentile, samples.len())
+}
+
+/// Adds the mark of a percentile of a number of completions.
+fn marked(text: String, has_value: bool, percentile: Percentile, count: usize) -> String {
+    match percentile.of_few(count, "") {
+        Some(_) if has_value => text + MARKS[usize::from(percentile.from_greatest(count) > 1)],
+        _ => text,
+    }
+}
+
+/// Returns the explanations of the marks in a table.
+fn notes(table: &str) -> String {
+    let used = MARKS.iter().zip(NOTES).filter(|(mark, _)| table.contains(*mark));
+    used.map(|(_, note)| format!("  {note}\n")).collect()
 }
 
 /// Returns the result of one run.
@@ -81,6 +105,7 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         for (flow, times) in
             outcome.flows.iter().flat_map(|flow| flow.times.iter().map(move |times| (flow, times)))
         {
+            let samples: Samples = times.samples().collect();
             table.row([
                 flow.name.clone(),
                 times.name.clone(),
@@ -88,12 +113,13 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
                 times.done.len().to_string(),
                 times.open.len().to_string(),
                 times.refused.to_string(),
-                percentile(times, Some(Percentile::P50)),
-                percentile(times, Percentile::from_thousandths(950)),
-                percentile(times, Some(Percentile::P99)),
+                percentile(&samples, Percentile::P50),
+                percentile(&samples, Percentile::P95),
+                percentile(&samples, Percentile::P99),
             ]);
         }
-        let _ = writeln!(text, "{table}");
+        let table = table.to_string();
+        let _ = writeln!(text, "{table}{}", notes(&table));
     }
     if !outcome.groups.is_empty() {
         let header = [
@@ -109,10 +135,7 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
         ];
         let mut table = Table::new(header).words(2);
         for group in &outcome.groups {
-            let samples: marcato_report::Samples = group.completions.iter().copied().collect();
-            let of = |percentile: Option<Percentile>| {
-                number(percentile.and_then(|percentile| samples.percentile(percentile)))
-            };
+            let samples: Samples = group.completions.iter().copied().collect();
             table.row([
                 group.name.clone(),
                 group.kind.to_owned(),
@@ -120,12 +143,13 @@ pub(crate) fn of_run(run: &Run, outcome: &Outcome) -> String {
                 number(group.goodput),
                 number(group.mean()),
                 number(group.jain()),
-                of(Some(Percentile::P50)),
-                of(Percentile::from_thousandths(950)),
-                of(Some(Percentile::P99)),
+                percentile(&samples, Percentile::P50),
+                percentile(&samples, Percentile::P95),
+                percentile(&samples, Percentile::P99),
             ]);
         }
-        let _ = writeln!(text, "{table}");
+        let table = table.to_string();
+        let _ = writeln!(text, "{table}{}", notes(&table));
     }
     let header = ["link", "way", "Mbit/s", "used %", "queue kB", "most kB", "drops", "marks", "lost"];
     let mut table = Table::new(header).words(2);
@@ -169,6 +193,20 @@ pub(crate) fn is_shown(metric: &str) -> bool {
     ends.iter().any(|end| metric.ends_with(end)) && metric.matches('.').count() == 2
 }
 
+/// Returns the whole part of a mean of counts.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts are small and not negative"
+)]
+pub(super) fn whole(mean: &Mean) -> usize {
+    mean.value as usize
+}
+
+/// Percentiles on the terminal.
+const PERCENTILES: [(&str, Percentile); 2] =
+    [("completion_p50_ms", Percentile::P50), ("completion_p99_ms", Percentile::P99)];
+
 /// Number of points in one table.
 const ABREAST: usize = 5;
 
@@ -176,9 +214,12 @@ const ABREAST: usize = 5;
 pub(crate) fn of_grid(name: &str, points: &[Point]) -> String {
     let mut text = String::new();
     let runs: usize = points.iter().map(|point| point.seeds.len()).sum();
-    let intervals =
-        if points.iter().any(|point| point.is_random) { " ± 95 % confidence intervals" } else { "" };
-    let _ = writeln!(text, "{name}: {runs} runs, means over seeds{intervals}");
+    let values = match points.iter().map(|point| point.seeds.len()).max() {
+        Some(2..) if has_intervals(points) => "means over seeds ± 95 % confidence intervals",
+        Some(2..) => "means over seeds",
+        _ => "values of one seed",
+    };
+    let _ = writeln!(text, "{name}: {runs} runs, {values}");
     if let Some(unrandom) = super::grid::unrandom(points) {
         let _ = writeln!(text, "{unrandom}");
     }
@@ -196,7 +237,8 @@ pub(crate) fn of_grid(name: &str, points: &[Point]) -> String {
             let cells = points.iter().map(|(_, point)| cell(point, metric));
             table.row([metric.to_owned()].into_iter().chain(cells));
         }
-        let _ = write!(text, "{table}");
+        let table = table.to_string();
+        let _ = write!(text, "{table}{}", notes(&table));
     }
     text
 }
@@ -208,9 +250,18 @@ fn mean<'a>(point: &'a Point, metric: &str) -> Option<&'a Mean> {
 
 fn cell(point: &Point, metric: &str) -> String {
     let Some(mean) = mean(point, metric) else { return "-".to_owned() };
-    match mean.ci95 {
+    let text = match mean.ci95 {
         Some(ci95) => format!("{} ± {}", number(mean.value), number(ci95)),
         None => number(mean.value),
+    };
+    let Some((percentile, stem)) =
+        PERCENTILES.iter().find_map(|(end, percentile)| Some((*percentile, metric.strip_suffix(end)?)))
+    else {
+        return text;
+    };
+    match self::mean(point, &format!("{stem}completion_samples")) {
+        Some(samples) => marked(text, true, percentile, whole(samples)),
+        None => text,
     }
 }
 

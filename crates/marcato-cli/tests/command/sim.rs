@@ -775,7 +775,7 @@ fn a_run_report_shows_charts_then_tables_by_flow_then_scenario() {
     for word in [" paper", ">paper", "band", "unclaimed", "Rows:"] {
         assert!(!html.split("<script>").next().unwrap().contains(word), "{word}");
     }
-    let flows = cells(&html, "Flows, after the warm-up");
+    let flows = cells(&html, "After the warm-up");
     assert_eq!(flows.len(), 3);
     assert_eq!(flows[0][..4], ["flow", "kind", "start s", "finished s"]);
     let column = flows[0].iter().position(|name| name == "goodput Mbit/s").unwrap();
@@ -810,10 +810,20 @@ fn a_grid_report_has_a_chart_for_each_key_and_intervals() {
         assert!(found.contains_key(Path::new(name)), "{name} of {:?}", found.keys());
     }
     let goodput = String::from_utf8(found[Path::new("by-1-goodput-mbit-per-s-1.svg")].clone()).unwrap();
-    // Two flows and two delays for each of two congestion controls.
-    assert_eq!(goodput.matches("</rect>").count(), 8);
+    // Two flows and two delays for each of two congestion controls: marks in rows, and whiskers.
+    let mark = |line: &&str| line.contains("<title>reno, ") || line.contains("<title>cubic, ");
+    let marks: Vec<&str> = goodput.lines().filter(mark).collect();
+    assert_eq!(marks.len(), 8);
+    // Both seeds give one flow the same goodput at two points, which then have no whisker.
+    let spread = marks.iter().filter(|mark| mark.contains(" ± ")).count();
+    assert!(spread >= 4 && marks.iter().all(|mark| !mark.contains("<rect")), "{marks:?}");
+    assert_eq!(goodput.matches("<path class=\"mc-whisker").count(), spread);
+    assert!(html.contains("Marks are means over 2 seeds, whiskers their 95 % confidence intervals"));
     assert!(goodput.contains("bulk, delay 10 ms") && goodput.contains("file, delay 20 ms"));
-    let flows = cells(&html, "Flows: means over seeds");
+    let flows = cells(
+        &html,
+        "Means over seeds ± half the width of their 95 % confidence intervals (Student&#39;s t)",
+    );
     assert_eq!(flows[0][..4], ["flow.bulk.congestion", "link.bottleneck.delay", "of", "goodput Mbit/s"]);
     assert_eq!(flows.len(), 9);
     assert_eq!(flows[8][..3], ["cubic", "20 ms", "file"]);
@@ -840,6 +850,7 @@ fn a_grid_without_randomness_says_so_and_prints_no_intervals() {
     assert!(!printed.contains('±') && printed.contains("nothing in these runs is random"), "{printed}");
     let html = fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
     assert!(html.contains("nothing in these runs is random") && !html.contains(" ± "));
+    assert!(html.contains("Nothing is random, so they have no intervals.") && !html.contains("confidence"));
     let json: Value = serde_json::from_slice(&fs::read(Path::new(&out).join("grid.json")).unwrap()).unwrap();
     assert_eq!(json["random"], false);
     assert!(json["rows"].as_array().unwrap().iter().all(|row| row["ci95"].is_null()));
@@ -860,4 +871,168 @@ fn a_grid_without_randomness_says_so_and_prints_no_intervals() {
     let (_, printed, _) =
         marcato([&*file, "--set", "link.bottleneck.loss={ kind = \"random\", probability = 0.01 }"]);
     assert!(printed.contains("seed 1, 6 s"), "{printed}");
+}
+
+/// Grid of messages behind a transfer, by the rate of the link and a queue.
+const RATES: &str = r#"
+name = "rates"
+duration = "8 s"
+warm-up = "2 s"
+nodes = ["client", "server"]
+
+[[link]]
+name = "bottleneck"
+between = ["client", "server"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "codel"
+
+[[flow]]
+name = "bulk"
+kind = "tcp"
+from = "client"
+to = "server"
+count = 2
+start-jitter = "100 ms"
+
+[[flow]]
+name = "edits"
+kind = "messages"
+from = "client"
+to = "server"
+sources = [{ period = "100 ms", jitter = "30 ms", size = "1 kB", priority = "p0" }]
+
+[grid]
+seeds = 2
+vary = { "link.bottleneck.rate" = ["40 Mbit/s", "2 Mbit/s", "10 Mbit/s"], "link.bottleneck.queue" = ["codel", "fq-codel"] }
+"#;
+
+/// Runs a grid, and returns what it prints, its page and its directory.
+fn grid(text: &str, more: &[&str]) -> (String, String, tempfile::TempDir) {
+    let (directory, file) = scenario(text);
+    let out = path(directory.path(), "out");
+    let (status, printed, err) = marcato([&*file, "--out", &out].into_iter().chain(more.iter().copied()));
+    assert_eq!(status, Status::Ok, "{err}");
+    let html = fs::read_to_string(Path::new(&out).join("report.html")).unwrap();
+    (printed, html, directory)
+}
+
+/// Chart of a page with this title.
+fn drawn<'a>(html: &'a str, title: &str) -> &'a str {
+    let label = format!("aria-label=\"{title}\"");
+    html.split_once(&label).unwrap_or_else(|| panic!("{title}")).1.split("</figure>").next().unwrap()
+}
+
+/// Class of the colour of a line, by its name in the legend.
+fn colour<'a>(svg: &'a str, name: &str) -> &'a str {
+    let (before, _) = svg.split_once(&format!(">{name}</text>")).unwrap_or_else(|| panic!("{name} in {svg}"));
+    before.rsplit("mc-s-").next().unwrap().split('"').next().unwrap()
+}
+
+/// Places of the marks of a line from left to right; the first mark of an image is that of the legend.
+fn marks(svg: &str, name: &str) -> Vec<f64> {
+    let class = colour(svg, name);
+    let begins = ["circle class=\"mc-f-CLASS\" cx=\"", "path class=\"mc-f-CLASS\" d=\"M"];
+    let begins = begins.map(|begin| format!("<{}", begin.replace("CLASS", class)));
+    let rests =
+        svg.lines().filter_map(|line| begins.iter().find_map(|begin| line.strip_prefix(begin.as_str())));
+    rests.map(|rest| rest.split(['"', ' ']).next().unwrap().parse().unwrap()).skip(1).collect()
+}
+
+#[test]
+fn a_quantity_has_an_axis_of_numbers_with_marks_to_scale() {
+    let (_, html, _directory) = grid(RATES, &[]);
+    let chart = drawn(&html, "utilisation by rate");
+    // The axis is logarithmic: 2 to 40 Mbit/s.
+    assert!(chart.contains(">rate (Mbit/s)</text>"), "{chart}");
+    let places = marks(chart, "bottleneck, queue codel");
+    let [two, ten, forty] = places[..] else { panic!("{places:?} in {chart}") };
+    let shares = (ten - two) / (forty - two);
+    assert!((shares - 5f64.ln() / 20f64.ln()).abs() < 0.002, "{shares}");
+    // Means of two seeds have whiskers, in the colours of their lines.
+    let delay = drawn(&html, "completion 50 % of edits by rate");
+    for name in ["queue codel", "queue fq-codel"] {
+        let whisker = format!("<path class=\"mc-whisker mc-s-{}\"", colour(delay, name));
+        assert_eq!(delay.matches(&whisker).count(), 3, "{name}");
+    }
+    // Below a ratio of 20, it is linear.
+    let (_, html, _directory) =
+        grid(&RATES.replace("\"40 Mbit/s\"", "\"18 Mbit/s\""), &["--set", "link.bottleneck.queue=codel"]);
+    let places = marks(drawn(&html, "utilisation by rate"), "bottleneck");
+    let [two, ten, most] = places[..] else { panic!("{places:?}") };
+    assert!(((ten - two) / (most - two) - 0.5).abs() < 0.002, "{places:?}");
+    // Words have rows, not an axis.
+    let (_, html, _directory) = grid(RATES, &["--set", "link.bottleneck.rate=10 Mbit/s"]);
+    assert!(drawn(&html, "utilisation by queue").contains(">fq-codel</text>"));
+    assert!(!html.contains("aria-label=\"utilisation by rate\""));
+}
+
+#[test]
+fn lines_of_a_grid_keep_their_colour_on_the_page() {
+    let (_, html, _directory) = grid(RATES, &["--set", "link.bottleneck.queue=codel"]);
+    let colour = |title: &str, name: &str| colour(drawn(&html, title), name).to_owned();
+    let goodput = ["bulk-1", "bulk-2", "edits"].map(|name| colour("goodput by rate", name));
+    let delay = ["bulk-1", "bulk-2", "edits"].map(|name| colour("delay mean by rate", name));
+    assert_eq!(goodput, delay);
+    // A chart of one flow has no legend, and its line the colour of that flow.
+    let alone = drawn(&html, "completion 50 % of edits by rate");
+    assert!(alone.contains(&format!("<polyline class=\"mc-s-{}\"", goodput[2])) && goodput[2] != goodput[0]);
+}
+
+#[test]
+fn one_seed_has_neither_means_nor_intervals() {
+    let (printed, html, _directory) = grid(RATES, &["--seed", "1"]);
+    assert!(printed.starts_with("rates: 6 runs, values of one seed\n"), "{printed}");
+    assert!(html.contains("6 combinations of settings, 1 seed each."));
+    assert!(html.contains("Marks are values of one seed, so they have no intervals."));
+    assert!(html.contains("<caption>Values of one seed</caption>"));
+    let page = html.split("<h2 id=\"scenario\"").next().unwrap().to_lowercase();
+    for word in ["confidence", "±", "means over", "<path class=\"mc-whisker"] {
+        assert!(!page.contains(word) && !printed.contains(word), "{word}");
+    }
+    let (printed, html, _directory) = grid(RATES, &[]);
+    assert!(printed.starts_with("rates: 12 runs, means over seeds ± 95 % confidence intervals\n"));
+    assert!(html.contains("6 combinations of settings, 2 seeds each."));
+}
+
+#[test]
+fn a_grid_names_percentiles_of_few_completions() {
+    // About 60 messages in the 6 s that are measured.
+    let (printed, html, directory) = grid(RATES, &["--set", "link.bottleneck.queue=codel"]);
+    let line = printed.lines().find(|line| line.contains("flow.edits.completion_p99_ms")).unwrap();
+    assert_eq!(line.matches(" max").count(), 3, "{line}");
+    let median = printed.lines().find(|line| line.contains("flow.edits.completion_p50_ms")).unwrap();
+    assert!(!median.contains("max"), "{median}");
+    assert!(printed.contains("max: the longest; there are too few completions for this percentile\n"));
+    let csv = table(&fs::read(directory.path().join("out/grid.csv")).unwrap());
+    let samples = csv.iter().find(|row| row["metric"] == "flow.edits.completion_samples").unwrap();
+    let count: f64 = samples["mean"].parse().unwrap();
+    assert!((50.0..70.0).contains(&count), "{count}");
+    assert!(html.contains(&format!("<small>longest of {}</small>", count.floor())), "{count}");
+    let caption = drawn(&html, "completion 99 % of edits by rate").split("<figcaption>").nth(1).unwrap();
+    assert!(
+        caption.starts_with("With the fewest completions, completion 99 % is the longest of "),
+        "{caption}"
+    );
+    assert!(!drawn(&html, "goodput by rate").contains("<figcaption>"));
+    // The histogram's percentile is named, too, and groups have a table.
+    assert!(html.contains("Values of delay 95 % are the middles of histogram bins, within 1/32"));
+    assert!(html.contains("<h2 id=\"groups\"") && html.contains(">bulk, together</td>"));
+}
+
+#[test]
+fn the_table_of_one_run_marks_percentiles_of_few() {
+    let set =
+        ["--set", "link.bottleneck.queue=codel", "--set", "link.bottleneck.rate=10 Mbit/s", "--seed", "1"];
+    let run = |text: &str| {
+        let (_directory, file) = scenario(text);
+        marcato([&*file].into_iter().chain(set)).1
+    };
+    let few = run(RATES);
+    let line = few.lines().find(|line| line.contains("source-1")).unwrap();
+    assert!(line.ends_with(" max") && line.matches('*').count() == 1, "{few}");
+    assert!(few.contains("  *: one of the five longest; a few completions decide it\n"), "{few}");
+    let many = run(&RATES.replace("period = \"100 ms\", jitter = \"30 ms\"", "period = \"10 ms\""));
+    let line = many.lines().find(|line| line.contains("source-1")).unwrap();
+    assert!(!line.contains("max") && !line.contains('*') && !many.contains("longest"), "{many}");
 }

@@ -176,7 +176,7 @@ pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, SimulationError
     answer.section = answer.section.figure(Figure::new(
         "fairness",
         chart,
-        "Goodput of the long flow and mean goodput of the cross flows, by sender of the long flow.",
+        "The long flow, and the mean of the cross flows, by sender of the long flow.",
     ));
     Ok(answer)
 }

@@ -161,7 +161,7 @@ pub(super) fn interactive_on(path: &Path, seed: u64) -> Result<Answer, Simulatio
         .figure(Figure::new(
             "interactive",
             ccdf,
-            "CCDF of keystroke delays while a file is copied.",
+            "Keystrokes of the measured time.",
         ))
         .figure(Figure::new(
             "interactive-debt",

@@ -90,7 +90,7 @@ pub(super) fn placeholder(seed: u64, _quick: bool) -> Result<Answer, SimulationE
     answer.section = answer.section.figure(Figure::new(
         "placeholder",
         chart,
-        "Time from layout to the first image in its place; negative where the image came first.",
+        "Negative where the first image came before its place.",
     ));
     Ok(answer)
 }

@@ -174,8 +174,7 @@ pub(super) fn shedding(seed: u64, _quick: bool) -> Result<Answer, SimulationErro
     answer.section = answer.section.figure(Figure::new(
         "shedding",
         chart,
-        "Age of each P4 message over the time of its offer; shed messages are missing. The bottleneck is slow \
-         from second 10 to second 30.",
+        "Shed messages are missing. The bottleneck is slow from second 10 to second 30.",
     ));
     Ok(answer)
 }
@@ -237,11 +236,7 @@ pub(super) fn lifetimes(seed: u64, _quick: bool) -> Result<Answer, SimulationErr
     }
     let mut answer =
         Answer::new("Lifetimes: outdated data is not sent", prose::text(include_str!("lifetimes.md")), rows);
-    answer.section = answer.section.figure(Figure::new(
-        "lifetimes",
-        chart,
-        "Age at delivery of the positions that arrived.",
-    ));
+    answer.section = answer.section.figure(Figure::new("lifetimes", chart, "Only positions that arrived."));
     Ok(answer)
 }
 

@@ -93,8 +93,7 @@ pub(super) fn table1_on(path: &Path, seed: u64) -> Result<Answer, SimulationErro
         .figure(Figure::new(
             "completion",
             bars("Completion of each priority group", "ms", "completion", &|l, p| l.done[p.index()], &|p, table| table[p.index()]),
-            "Fig. 2: completion of each priority group. CATS inverts the order of the baseline; the page as a \
-             whole takes as long.",
+            "As Fig. 2. CATS inverts the order of the baseline; the page as a whole takes as long.",
         ))
         .figure(Figure::new(
             "throughput",

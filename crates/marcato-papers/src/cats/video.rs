@@ -151,7 +151,7 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
         figures.push(Figure::new(
             format!("video-{path_id}"),
             chart,
-            "Delay of each base layer over the time of its offer. Its deadline is 3000 ms.",
+            "The deadline of a base layer is 3000 ms after its offer.",
         ));
     }
     let trace = LineChart::new(
@@ -162,11 +162,7 @@ pub(super) fn video(seed: u64, _quick: bool) -> Result<Answer, SimulationError> 
     .series(Series::step("rate", rates.iter().map(|&(at, rate)| (at.as_secs_f64(), rate.as_mbps_f64()))));
     let mut answer =
         Answer::new("Video segments with priorities", prose::text(include_str!("video.md")), rows);
-    answer.section = answer.section.figure(Figure::new(
-        "video-rate",
-        trace,
-        "The rate that the cellular link draws from the first seed.",
-    ));
+    answer.section = answer.section.figure(Figure::new("video-rate", trace, "As drawn from the first seed."));
     answer.section = figures.into_iter().fold(answer.section, marcato_report::Section::figure);
     Ok(answer)
 }

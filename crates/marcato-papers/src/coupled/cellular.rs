@@ -197,8 +197,8 @@ pub(super) fn cellular(plan: &mut Plan) -> Ask {
         answer.section = answer.section.figure(Figure::new(
             "cellular",
             chart,
-            "Median of the times of urgent messages against goodput, by the packets that coupled background data may \
-             keep in the queue, beside other senders.",
+            "Medians of urgent messages, by the packets that coupled background data may keep in the queue, beside \
+             other senders.",
         ));
         answer
     })

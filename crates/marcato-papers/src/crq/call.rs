@@ -108,11 +108,8 @@ pub(super) fn call(plan: &mut Plan) -> Ask {
                     runs.of(ticket).iter().flat_map(|outcome| outcome.frames.iter().copied()).collect();
                 chart.series(Series::ccdf(name, all.sorted().iter().copied()))
             });
-            answer.section = answer.section.figure(Figure::new(
-                format!("call-{flood}"),
-                chart,
-                format!("CCDF of frame delays, beside {how}."),
-            ));
+            answer.section =
+                answer.section.figure(Figure::new(format!("call-{flood}"), chart, "CCDF of all frames."));
         }
         answer
     })

@@ -119,9 +119,5 @@ pub(super) fn ccdf(runs: &Runs, cells: &[(Growth, Ticket)], letter: char) -> Fig
         let series = Series::ccdf(cell.scheduler.name(), samples.sorted().iter().copied());
         chart.series(series.colour(colour(cell.scheduler)))
     });
-    Figure::new(
-        format!("fig4{letter}-mct"),
-        chart,
-        format!("As Fig. 4: CCDF of completion times, {}; all seeds.", source_name(source)),
-    )
+    Figure::new(format!("fig4{letter}-mct"), chart, "As Fig. 4: CCDF of completion times; all seeds.")
 }

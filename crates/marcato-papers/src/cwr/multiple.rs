@@ -95,7 +95,7 @@ fn ccdf(runs: &Runs, schedulers: &[(Scheduler, Ticket)], index: usize, rtts: [Du
     Figure::new(
         format!("fig{number}-{}-s{}", rtts_id(rtts), index + 1),
         chart,
-        format!("As Fig. {number}: {title}; all seeds."),
+        format!("As Fig. {number}: CCDF of completion times; all seeds."),
     )
 }
 

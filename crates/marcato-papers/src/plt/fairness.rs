@@ -190,11 +190,7 @@ pub(super) fn fairness(plan: &mut Plan) -> Ask {
             answer.section = answer.section.figure(Figure::new(
                 format!("fairness-{kind}"),
                 chart,
-                format!(
-                    "Jain's index of the flows' goodputs in each {} s, including flows that have not \
-                     begun.",
-                    window.as_secs_f64()
-                ),
+                format!("Goodputs in each {} s, including flows that have not begun.", window.as_secs_f64()),
             ));
         }
         answer

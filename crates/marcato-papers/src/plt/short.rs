@@ -335,11 +335,7 @@ fn by_size(runs: &Runs, case: &Case) -> Figure {
     )
     .series(Series::line("PLT", mean(&case.plt)).marks())
     .series(Series::line("TCP", mean(&case.tcp)).marks());
-    Figure::new(
-        "fig9",
-        chart,
-        format!("As Fig. 9: completion of flows in the order of their sizes; {}.", case.name()),
-    )
+    Figure::new("fig9", chart, format!("As Fig. 9; {}.", case.name()))
 }
 
 /// Figure of the distribution of completions.
@@ -354,7 +350,7 @@ fn shares(runs: &Runs, case: &Case) -> Figure {
             .down_to(1e-4)
             .series(Series::ccdf("PLT", rtts(&case.plt)).paper([(1.0, 1.0 - ONE_RTT_SHARE)]))
             .series(Series::ccdf("TCP", rtts(&case.tcp)));
-    Figure::new("fig9-shares", chart, format!("CCDF of completion times in round trips; {}.", case.name()))
+    Figure::new("fig9-shares", chart, format!("CCDF in round trips; {}.", case.name()))
 }
 
 #[cfg(test)]

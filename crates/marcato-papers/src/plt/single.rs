@@ -253,20 +253,17 @@ fn figures(runs: &Runs, buffer: &Buffer, cells: &[Cell], span: Span) -> Vec<Figu
         Figure::new(
             buffer.figure,
             chart,
-            format!(
-                "As Fig. {}: goodput by random loss. No loss is drawn at 0.0001 %.",
-                number(buffer.figure)
-            ),
+            format!("As Fig. {}. No loss is drawn at 0.0001 %.", number(buffer.figure)),
         ),
         Figure::new(
             high,
             traces("Window of the HCM", "window", |cell| cell.plt, |it| it.high),
-            format!("As Fig. {}: the HCM's window over time.", number(high)),
+            format!("As Fig. {}.", number(high)),
         ),
         Figure::new(
             low,
             traces("Window of the LCM", "window", |cell| cell.plt, |it| it.low),
-            format!("As Fig. {}: the LCM's window over time.", number(low)),
+            format!("As Fig. {}.", number(low)),
         ),
         Figure::new(
             format!("{}-literal", buffer.figure),

@@ -82,7 +82,7 @@ pub(super) fn target(plan: &mut Plan) -> Ask {
             answer.section = answer.section.figure(Figure::new(
                 format!("target-{figure}"),
                 chart,
-                "Goodput by random loss, with the paper's target and with one found at run time.",
+                "With the paper's target, and with one found at run time.",
             ));
         }
         answer

@@ -35,4 +35,10 @@ pub(crate) fn check(report: &Report) {
     let missing: Vec<_> = documented.difference(&printed).collect();
     assert!(undocumented.is_empty(), "not in docs/rows.md: {undocumented:#?}");
     assert!(missing.is_empty(), "in docs/rows.md and not printed: {missing:#?}");
+    for figure in report.figures() {
+        let svg = figure.svg();
+        let title = svg.split("<title>").nth(1).and_then(|rest| rest.split('<').next()).unwrap_or_default();
+        let repeated = figure.caption().to_lowercase().contains(&title.to_lowercase());
+        assert!(!repeated, "the caption of `{}` repeats its title: {}", figure.id(), figure.caption());
+    }
 }

@@ -13,12 +13,22 @@ pub struct Axis {
     pub(super) lo: Option<f64>,
     pub(super) hi: Option<f64>,
     pub(super) cut: bool,
+    /// Data that are not drawn here, but that the range must hold: those of the chart's other parts.
+    pub(super) others: Option<(f64, f64)>,
 }
 
 impl Axis {
     /// Creates an axis over the range of the data. The `unit` may be empty for a plain number.
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Self {
-        Self { label: label.into(), unit: unit.into(), log: false, lo: None, hi: None, cut: false }
+        Self {
+            label: label.into(),
+            unit: unit.into(),
+            log: false,
+            lo: None,
+            hi: None,
+            cut: false,
+            others: None,
+        }
     }
 
     /// Makes the axis logarithmic; values that are not positive are then left out.
@@ -46,6 +56,14 @@ impl Axis {
     /// Turns a window into a range.
     pub(super) fn uncut(self) -> Self {
         Self { cut: false, ..self }
+    }
+
+    /// Makes the range hold these values too, so that the parts of one chart have equal axes.
+    pub(super) fn holding(mut self, values: impl Iterator<Item = f64>) -> Self {
+        let shown: Vec<f64> = values.filter(|&value| self.shows(value)).collect();
+        let (lo, hi) = (shown.iter().copied().reduce(f64::min), shown.iter().copied().reduce(f64::max));
+        self.others = lo.zip(hi);
+        self
     }
 
     /// Returns true if `value` has a place on the axis.

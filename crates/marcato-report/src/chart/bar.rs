@@ -1,5 +1,6 @@
 //! Grouped bars.
 
+use super::drawing::{MOST_SERIES, split};
 use super::frame::{self, Frame, Key};
 use super::look::{Looks, Named, series_builders};
 use super::scale::Scale;
@@ -103,6 +104,32 @@ impl BarChart {
         self
     }
 
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Charts with the same axis of at most [`MOST_SERIES`] series each, and the names of these.
+    pub(super) fn parts(&self) -> Vec<(Self, Vec<String>)> {
+        let chart = |bars: Vec<Bars>, axis: &Axis| {
+            let names = bars.iter().map(|bars| bars.name.clone()).collect();
+            (Self { axis: axis.clone(), bars, ..self.clone() }, names)
+        };
+        if self.bars.len() <= MOST_SERIES {
+            return vec![chart(self.bars.clone(), &self.axis)];
+        }
+        let axis = self.axis.clone().holding(self.reaches());
+        split(&self.bars, |bars| bars.named().0).into_iter().map(|bars| chart(bars, &axis)).collect()
+    }
+
+    /// Values, the ends of their intervals, and published values.
+    fn reaches(&self) -> impl Iterator<Item = f64> {
+        let count = self.groups.len();
+        self.bars.iter().flat_map(move |bars| {
+            let values = bars.values.iter().copied().take(count);
+            values.chain(bars.paper.iter().copied().take(count)).chain(bars.ends(count))
+        })
+    }
+
     /// The series by name.
     pub(super) fn named(&self) -> Vec<Named<'_>> {
         self.bars.iter().map(Bars::named).collect()
@@ -135,10 +162,9 @@ impl BarChart {
         let top = Frame::top_below(&legend) + 14.0;
         let bottom = top + 270.0;
         let values = || self.bars.iter().flat_map(|bars| bars.values.iter().copied().take(count));
-        let reaches = values().chain(published()).chain(self.bars.iter().flat_map(|bars| bars.ends(count)));
         // Bars cannot be cut at the frame: for them a window is a range like any other.
         let axis = self.axis.clone().uncut();
-        let Some(scale) = Scale::new(&axis, reaches, true, bottom, top) else {
+        let Some(scale) = Scale::new(&axis, self.reaches(), true, bottom, top) else {
             return frame::no_data(&self.title);
         };
         let frame = Frame { left: frame::left_of(&scale), right: frame::WIDTH - 16.0, top, bottom };
@@ -180,7 +206,7 @@ impl BarChart {
                 if let Some(half) = half {
                     let low = if self.axis.shows(value - half) { scale.place(value - half) } else { bottom };
                     let high = scale.place(value + half);
-                    svg.whisker(middle, low.min(bottom), high);
+                    svg.whisker(None, middle, low.min(bottom), high);
                     above = above.min(high);
                 }
                 let published = bars.paper.get(group).copied().filter(|&paper| self.axis.shows(paper));

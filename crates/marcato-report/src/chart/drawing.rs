@@ -1,7 +1,11 @@
 //! Content of a figure.
 
 use super::look::{Looks, Named};
-use super::{BarChart, HeatMap, IntervalChart, LineChart};
+use super::{BarChart, DotChart, HeatMap, IntervalChart, LineChart};
+
+/// Largest number of series that a page shows in one image. More lines than colours cannot be told
+/// apart.
+pub const MOST_SERIES: usize = 6;
 
 /// A chart of any kind, not drawn yet, or a finished SVG image.
 ///
@@ -13,6 +17,7 @@ pub struct Drawing(Kind);
 enum Kind {
     Line(LineChart),
     Bar(BarChart),
+    Dot(DotChart),
     Interval(IntervalChart),
     Heat(HeatMap),
     Svg(String),
@@ -24,8 +29,32 @@ impl Drawing {
         match &self.0 {
             Kind::Line(chart) => chart.named(),
             Kind::Bar(chart) => chart.named(),
+            Kind::Dot(chart) => chart.named(),
             Kind::Interval(chart) => chart.named(),
             Kind::Heat(_) | Kind::Svg(_) => vec![],
+        }
+    }
+
+    /// Title of a chart; empty for a finished image.
+    pub(crate) fn title(&self) -> &str {
+        match &self.0 {
+            Kind::Line(chart) => chart.title(),
+            Kind::Bar(chart) => chart.title(),
+            Kind::Dot(chart) => chart.title(),
+            Kind::Interval(chart) => chart.title(),
+            Kind::Heat(chart) => chart.title(),
+            Kind::Svg(_) => "",
+        }
+    }
+
+    /// Drawings of at most [`MOST_SERIES`] series each, with equal axes, and the names of the series
+    /// in each. Series of one colour stay together.
+    pub(crate) fn parts(&self) -> Vec<(Self, Vec<String>)> {
+        match &self.0 {
+            Kind::Line(chart) => parts(chart.parts()),
+            Kind::Bar(chart) => parts(chart.parts()),
+            Kind::Dot(chart) => parts(chart.parts()),
+            Kind::Interval(_) | Kind::Heat(_) | Kind::Svg(_) => vec![(self.clone(), vec![])],
         }
     }
 
@@ -39,11 +68,39 @@ impl Drawing {
         match &self.0 {
             Kind::Line(chart) => chart.draw(looks),
             Kind::Bar(chart) => chart.draw(looks),
+            Kind::Dot(chart) => chart.draw(looks),
             Kind::Interval(chart) => chart.draw(looks),
             Kind::Heat(chart) => chart.to_svg(),
             Kind::Svg(svg) => svg.clone(),
         }
     }
+}
+
+fn parts<C>(charts: Vec<(C, Vec<String>)>) -> Vec<(Drawing, Vec<String>)>
+where
+    Drawing: From<C>,
+{
+    charts.into_iter().map(|(chart, names)| (chart.into(), names)).collect()
+}
+
+/// Splits series into runs of at most [`MOST_SERIES`]. Those of one colour, by `named`, stay together,
+/// even if they are more.
+pub(super) fn split<S: Clone>(series: &[S], named: impl Fn(&S) -> &str) -> Vec<Vec<S>> {
+    let mut groups: Vec<Vec<S>> = vec![];
+    for one in series {
+        match groups.iter_mut().find(|group| group.first().is_some_and(|first| named(first) == named(one))) {
+            Some(group) => group.push(one.clone()),
+            None => groups.push(vec![one.clone()]),
+        }
+    }
+    let mut parts: Vec<Vec<S>> = vec![];
+    for group in groups {
+        match parts.last_mut().filter(|part| part.len() + group.len() <= MOST_SERIES) {
+            Some(part) => part.extend(group),
+            None => parts.push(group),
+        }
+    }
+    parts
 }
 
 macro_rules! drawing_from {
@@ -56,7 +113,9 @@ macro_rules! drawing_from {
     };
 }
 
-drawing_from!(LineChart => Line, BarChart => Bar, IntervalChart => Interval, HeatMap => Heat, String => Svg);
+drawing_from!(
+    LineChart => Line, BarChart => Bar, DotChart => Dot, IntervalChart => Interval, HeatMap => Heat, String => Svg
+);
 
 impl From<&str> for Drawing {
     fn from(svg: &str) -> Self {

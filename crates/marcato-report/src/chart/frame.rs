@@ -16,6 +16,8 @@ pub(super) enum Key {
     Box(Paint),
     /// A piece of line, with the look's mark on it if the points are marked.
     Line { look: Look, dashed: bool, mark: bool },
+    /// The look's mark alone.
+    Mark(Look),
     /// The mark of published values.
     Paper,
 }
@@ -129,6 +131,7 @@ pub(super) fn head(svg: &mut Svg, title: &str, legend: &[(Key, String)]) {
                     svg.mark(look.colour, look.shape(), (x + 11.0, y + 6.0));
                 }
             }
+            Key::Mark(look) => svg.mark(look.colour, look.shape(), (x + 11.0, y + 6.0)),
             Key::Paper => svg.paper(None, (x + 11.0, y + 6.0), ""),
         }
         svg.text(Font::LABEL, (x + 28.0, y + 10.5), name);

@@ -59,6 +59,10 @@ impl HeatMap {
         self
     }
 
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
     /// Colour of a value, and its depth from 0 to 1.
     fn paint(&self, value: f64) -> (Colour, f64) {
         let (colour, limit) =

@@ -104,6 +104,10 @@ impl IntervalChart {
         self.intervals.iter().filter(seen)
     }
 
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
     /// The categories by name.
     pub(super) fn named(&self) -> Vec<Named<'_>> {
         let chosen =

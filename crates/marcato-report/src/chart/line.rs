@@ -1,5 +1,6 @@
 //! Line charts: lines, steps and CCDFs.
 
+use super::drawing::{MOST_SERIES, split};
 use super::frame::{self, Frame, Key};
 use super::look::{Look, Looks, Named, series_builders};
 use super::scale::Scale;
@@ -153,6 +154,26 @@ impl LineChart {
         self
     }
 
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Charts with the same axes of at most [`MOST_SERIES`] series each, and the names of these.
+    pub(super) fn parts(&self) -> Vec<(Self, Vec<String>)> {
+        let chart = |series: Vec<Series>, (x, y): (&Axis, &Axis)| {
+            let names = series.iter().map(|one| one.name.clone()).collect();
+            (Self { series, x: x.clone(), y: y.clone(), ..self.clone() }, names)
+        };
+        if self.series.len() <= MOST_SERIES {
+            return vec![chart(self.series.clone(), (&self.x, &self.y))];
+        }
+        let shown = |(x, y): &(f64, f64)| self.x.shows(*x) && self.y.shows(*y);
+        let points = || self.series.iter().flat_map(Series::reaches).filter(shown);
+        let x = self.x.clone().holding(points().map(|point| point.0));
+        let y = self.y.clone().holding(points().map(|point| point.1));
+        split(&self.series, |one| one.named().0).into_iter().map(|part| chart(part, (&x, &y))).collect()
+    }
+
     /// The series by name.
     pub(super) fn named(&self) -> Vec<Named<'_>> {
         self.series.iter().map(Series::named).collect()
@@ -217,7 +238,8 @@ impl LineChart {
                     svg.polyline(look, one.dashed, &piece);
                 }
             }
-            one.whiskers(&mut svg, &self.y, (&x_scale, &y_scale), frame);
+            let colour = (self.series.len() > 1).then_some(look.colour);
+            one.whiskers(&mut svg, colour, &self.y, (&x_scale, &y_scale), frame);
             for (way, (x, y)) in self.beyond(one) {
                 let edge = if way == Way::Up { frame.top } else { frame.bottom };
                 svg.arrow(
@@ -348,7 +370,15 @@ impl Series {
         self.points.iter().copied().chain(ends).chain(self.paper.iter().copied())
     }
 
-    fn whiskers(&self, svg: &mut Svg, axis: &Axis, (x_scale, y_scale): (&Scale, &Scale), frame: Frame) {
+    /// Draws the intervals, in the colour of the series if the chart has others.
+    fn whiskers(
+        &self,
+        svg: &mut Svg,
+        colour: Option<Colour>,
+        axis: &Axis,
+        (x_scale, y_scale): (&Scale, &Scale),
+        frame: Frame,
+    ) {
         for (&(x, y), &half) in self.points.iter().zip(&self.intervals) {
             let place = (x_scale.place(x), y_scale.place(y));
             if !(axis.shows(y) && half > 0.0 && half.is_finite() && frame.holds(place)) {
@@ -358,7 +388,7 @@ impl Series {
             let low =
                 if axis.shows(y - half) { y_scale.place(y - half).min(frame.bottom) } else { frame.bottom };
             let high = if axis.shows(y + half) { y_scale.place(y + half).max(frame.top) } else { frame.top };
-            svg.whisker(place.0, low, high);
+            svg.whisker(colour, place.0, low, high);
         }
     }
 }

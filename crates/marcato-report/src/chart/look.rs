@@ -73,7 +73,7 @@ pub(super) type Named<'a> = (&'a str, Option<Colour>);
 /// Look of each series of a report, by name: a name has one look in all charts.
 ///
 /// Names that occur in one chart never share a look, as long as there are enough looks. Names that
-/// never occur together may.
+/// never occur together may, once all colours are taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looks(BTreeMap<String, Look>);
 
@@ -97,8 +97,11 @@ impl Looks {
                 .flatten()
                 .filter_map(|&(other, chosen)| chosen.map(Look::plain).or_else(|| looks.get(other).copied()))
                 .collect();
-            // If one chart has more names than there are looks, some repeat.
-            let free = (0..Look::COUNT).map(Look::of).find(|look| !met.contains(look));
+            // A colour that no other name has, while there is one. If one chart has more names than
+            // there are looks, some repeat.
+            let unused = |look: &Look| !looks.values().any(|other| other.colour == look.colour);
+            let plain = (0..Colour::ALL.len()).map(Look::of).find(|look| !met.contains(look) && unused(look));
+            let free = plain.or_else(|| (0..Look::COUNT).map(Look::of).find(|look| !met.contains(look)));
             looks.insert(name.to_owned(), free.unwrap_or(Look::of(looks.len())));
         }
         Self(looks)
@@ -138,6 +141,16 @@ mod tests {
         let of = |name| looks.of((name, None));
         assert_eq!(of("CWR"), Look::of(1));
         assert_eq!(of("CWR-Red"), Look::of(2));
+    }
+
+    #[test]
+    fn names_that_never_meet_differ_while_colours_last() {
+        let six = ["a", "b", "c", "d", "e", "f"];
+        let looks = Looks::assign(six.map(|name| auto(&[name])));
+        let seen: BTreeSet<Look> = six.iter().map(|&name| looks.of((name, None))).collect();
+        assert_eq!(seen.len(), six.len());
+        let looks = Looks::assign(["a", "b", "c", "d", "e", "f", "g"].map(|name| auto(&[name])));
+        assert_eq!(looks.of(("g", None)), Look::of(0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Charts as SVG text: [bars](BarChart), [lines, steps and CCDFs](LineChart),
+//! Charts as SVG text: [bars](BarChart), [lines, steps and CCDFs](LineChart), [dots](DotChart),
 //! [intervals](IntervalChart), [heat maps](HeatMap), [film strips](FilmStrip).
 //!
 //! A chart is filled by chained calls. It is then drawn by `to_svg`, or given to a
@@ -7,7 +7,8 @@
 //! is the same text on every machine.
 //!
 //! The name of a series determines its colour, pattern and mark. In a report, a name keeps them in
-//! all charts.
+//! all charts. A page shows at most [`MOST_SERIES`] series of a chart at once, and the others, with
+//! equal axes, when a reader opens them.
 //!
 //! Every number is drawn at its place on the axis. With a window, lines end at its edge, and an
 //! arrow and the legend give the value farthest outside. Numbers that are not finite (or beyond
@@ -17,6 +18,7 @@
 mod axis;
 mod bar;
 mod colour;
+mod dot;
 mod drawing;
 mod film;
 mod frame;
@@ -30,7 +32,8 @@ mod svg;
 pub use axis::Axis;
 pub use bar::{BarChart, Bars};
 pub use colour::Colour;
-pub use drawing::Drawing;
+pub use dot::{DotChart, Dots};
+pub use drawing::{Drawing, MOST_SERIES};
 pub use film::{FilmStrip, Jpeg};
 pub use heat::HeatMap;
 pub use interval::{Interval, IntervalChart};

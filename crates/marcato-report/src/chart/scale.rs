@@ -32,6 +32,9 @@ impl Scale {
         if lo > hi {
             return None;
         }
+        if let Some(others) = axis.others {
+            (lo, hi) = (lo.min(others.0), hi.max(others.1));
+        }
         let (mut fixed_lo, mut fixed_hi) = (false, false);
         if let (Some(a), Some(b)) = (axis.lo, axis.hi)
             && a < b

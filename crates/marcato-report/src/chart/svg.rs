@@ -210,21 +210,36 @@ impl Svg {
         );
     }
 
-    /// Draws an interval around a value: a line with a bar at either end.
-    pub(super) fn whisker(&mut self, x: f64, low: f64, high: f64) {
+    /// Draws an interval around a value: a line with a bar at either end, in the colour of its series
+    /// if it has one.
+    pub(super) fn whisker(&mut self, colour: Option<Colour>, x: f64, low: f64, high: f64) {
         let (left, right) = (Px(x - 4.0), Px(x + 4.0));
         let _ = writeln!(
             self.body,
-            r#"<path class="mc-whisker" d="M{left} {low}H{right}M{left} {high}H{right}M{x} {low}V{high}" fill="none" stroke-width="1.2"/>"#,
+            r#"<path class="mc-whisker{stroke}" d="M{left} {low}H{right}M{left} {high}H{right}M{x} {low}V{high}" fill="none" stroke-width="1.2"/>"#,
+            stroke = stroke(colour),
             x = Px(x),
             low = Px(low),
             high = Px(high)
         );
     }
 
+    /// Draws a horizontal interval, as [`whisker`](Self::whisker) draws a vertical one.
+    pub(super) fn whisker_across(&mut self, colour: Option<Colour>, y: f64, left: f64, right: f64) {
+        let (top, bottom) = (Px(y - 4.0), Px(y + 4.0));
+        let _ = writeln!(
+            self.body,
+            r#"<path class="mc-whisker{stroke}" d="M{left} {top}V{bottom}M{right} {top}V{bottom}M{left} {y}H{right}" fill="none" stroke-width="1.2"/>"#,
+            stroke = stroke(colour),
+            y = Px(y),
+            left = Px(left),
+            right = Px(right)
+        );
+    }
+
     /// Draws a published value: a hollow diamond, in the colour of its series if it has one.
     pub(super) fn paper(&mut self, colour: Option<Colour>, (x, y): (f64, f64), about: &str) {
-        let stroke = colour.map(|colour| format!(" mc-s-{}", colour.class())).unwrap_or_default();
+        let stroke = stroke(colour);
         let _ = write!(
             self.body,
             r#"<path class="mc-paper{stroke}" d="M{} {}l5.5 5.5l-5.5 5.5l-5.5 -5.5z" stroke-width="1.8""#,
@@ -284,11 +299,20 @@ impl Svg {
 
     /// Draws the mark of a point. Its shape differs between series, so that colour is not the only
     /// difference.
-    pub(super) fn mark(&mut self, colour: Colour, shape: usize, (x, y): (f64, f64)) {
+    pub(super) fn mark(&mut self, colour: Colour, shape: usize, place: (f64, f64)) {
+        self.named_mark(colour, shape, place, "");
+    }
+
+    /// Draws a [`mark`](Self::mark) whose tooltip is `about`.
+    pub(super) fn named_mark(&mut self, colour: Colour, shape: usize, (x, y): (f64, f64), about: &str) {
         let class = colour.class();
+        let end = |element: &str| match about {
+            "" => "/>".to_owned(),
+            _ => format!("><title>{}</title></{element}>", escape(about)),
+        };
         let mut path = |from: (f64, f64), d: &str| {
             let (x, y) = (Px(x + from.0), Px(y + from.1));
-            let _ = writeln!(self.body, r#"<path class="mc-f-{class}" d="M{x} {y}{d}"/>"#);
+            let _ = writeln!(self.body, r#"<path class="mc-f-{class}" d="M{x} {y}{d}"{}"#, end("path"));
         };
         match shape % 8 {
             1 => path((-3.25, -3.25), "h6.5v6.5h-6.5z"),
@@ -305,9 +329,10 @@ impl Svg {
             _ => {
                 let _ = writeln!(
                     self.body,
-                    r#"<circle class="mc-f-{class}" cx="{}" cy="{}" r="3.5"/>"#,
+                    r#"<circle class="mc-f-{class}" cx="{}" cy="{}" r="3.5"{}"#,
                     Px(x),
-                    Px(y)
+                    Px(y),
+                    end("circle")
                 );
             }
         }
@@ -346,6 +371,11 @@ impl Svg {
             self.body
         )
     }
+}
+
+/// Class that strokes with the colour of a series, after another class.
+fn stroke(colour: Option<Colour>) -> String {
+    colour.map(|colour| format!(" mc-s-{}", colour.class())).unwrap_or_default()
 }
 
 /// Dashes of a line: the plain dashes if asked for, else those of its look.

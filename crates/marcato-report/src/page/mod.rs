@@ -95,12 +95,11 @@ impl Page {
         self
     }
 
-    /// Images of all figures in order, as pairs of the figure's id and its SVG text. They equal
-    /// those on the page.
+    /// Images of all figures in order, as pairs of the image's id and its SVG text. They equal
+    /// those on the page. A chart of many series has several images, as on the page.
     pub fn images(&self) -> Vec<(String, String)> {
-        let looks = self.looks();
-        let image = |figure: &Figure| (figure.id().to_owned(), figure.drawing().draw(&looks));
-        self.sections.iter().flat_map(Section::figures).map(image).collect()
+        let images = Figure::images(self.sections.iter().flat_map(Section::figures));
+        images.into_iter().map(|(id, svg, _)| (id, svg)).collect()
     }
 
     /// Looks of all series, shared by all figures.

@@ -95,17 +95,47 @@ impl Section {
                     writeln!(page, "<p><a href=\"{}\">{}</a></p>", escape(target), escape(text))?;
                 }
                 Block::Code(text) => writeln!(page, "<pre>{}</pre>", escape(text))?,
-                Block::Figure(figure) => writeln!(
-                    page,
-                    "<figure id=\"{}\">\n<div class=\"scroll\" tabindex=\"0\">\n{}\n</div>\n<figcaption>{}</figcaption>\n</figure>",
-                    escape(figure.id()),
-                    figure.drawing().draw(looks).trim(),
-                    escape(figure.caption())
-                )?,
-                Block::Table(table) => table.write(page)?,
+                Block::Figure(figure) => self::figure(page, figure, looks)?,
+                Block::Table(table) => table.write(page, &self.title)?,
             }
         }
         page.push_str("</section>\n");
         Ok(())
     }
+}
+
+/// Writes a figure: the first image, and below it those of further series, folded. A browser without
+/// script unfolds them too.
+fn figure(page: &mut String, figure: &Figure, looks: &Looks) -> Result {
+    let title = figure.drawing().title();
+    if figure.is_folded() {
+        let name = if title.is_empty() { figure.id() } else { title };
+        writeln!(page, "<details>\n<summary>{}</summary>", escape(name))?;
+    }
+    writeln!(page, "<figure id=\"{}\">", escape(figure.id()))?;
+    for (part, (drawing, names)) in figure.drawing().parts().into_iter().enumerate() {
+        if part > 0 {
+            let (count, names) = (names.len(), names.join(", "));
+            writeln!(page, "<details>\n<summary>{count} more: {}</summary>", escape(&names))?;
+        }
+        let svg = drawing.draw(looks);
+        writeln!(page, "<div class=\"scroll\" tabindex=\"0\">\n{}\n</div>", svg.trim())?;
+        if part > 0 {
+            writeln!(page, "</details>")?;
+        }
+    }
+    let caption = figure.caption();
+    if !caption.is_empty() && !repeats(caption, title) {
+        writeln!(page, "<figcaption>{}</figcaption>", escape(caption))?;
+    }
+    writeln!(page, "</figure>")?;
+    if figure.is_folded() {
+        writeln!(page, "</details>")?;
+    }
+    Ok(())
+}
+
+/// Returns true if a caption says only what the title does.
+pub(super) fn repeats(caption: &str, title: &str) -> bool {
+    caption.trim_end_matches('.').eq_ignore_ascii_case(title)
 }

@@ -182,7 +182,8 @@ impl Table {
         self.rows.is_empty() || self.columns.is_empty()
     }
 
-    pub(super) fn write(&self, page: &mut String) -> Result {
+    /// Writes the table, in a section with this title.
+    pub(super) fn write(&self, page: &mut String, title: &str) -> Result {
         if self.is_empty() {
             return Ok(());
         }
@@ -192,9 +193,10 @@ impl Table {
             let rows = if count == 1 { "row" } else { "rows" };
             writeln!(page, "<details>\n<summary>{caption} ({count} {rows})</summary>")?;
         }
-        // The summary already shows the caption. Readers with a screen reader still need it at the
-        // table.
-        let class = if folded { " class=\"heard\"" } else { "" };
+        // The summary or the heading already shows the caption. Readers with a screen reader still need
+        // it at the table.
+        let is_seen = folded || super::section::repeats(&self.caption, title);
+        let class = if is_seen { " class=\"heard\"" } else { "" };
         write!(
             page,
             "<div class=\"scroll\" tabindex=\"0\"><table class=\"sort\">\n<caption{class}>{caption}</caption>\n<thead><tr>"
@@ -271,7 +273,7 @@ mod tests {
 
     fn html(table: &Table) -> String {
         let mut page = String::new();
-        table.write(&mut page).unwrap();
+        table.write(&mut page, "").unwrap();
         page
     }
 
