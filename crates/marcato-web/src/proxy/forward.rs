@@ -228,7 +228,7 @@ fn template(shared: &Shared, head: Parts, checked: Checked, kind: &Kind) -> Resu
         Some(path) if path.as_str() == "*" && method == Method::OPTIONS => path.clone(),
         // An absolute target may have no path, or a query alone.
         Some(path) if path.as_str().starts_with('?') => {
-            PathAndQuery::try_from(format!("/{path}")).map_err(|_| Rejection::Target)?
+            PathAndQuery::try_from(format!("/{}", path.as_str())).map_err(|_| Rejection::Target)?
         }
         Some(_) => return Err(Rejection::Target),
         None => PathAndQuery::from_static("/"),

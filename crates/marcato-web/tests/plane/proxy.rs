@@ -90,7 +90,7 @@ where
     address
 }
 
-async fn serve<T, H, F>(speaks: Speaks, stream: T, handler: H)
+pub(crate) async fn serve<T, H, F>(speaks: Speaks, stream: T, handler: H)
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     H: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -968,7 +968,7 @@ async fn other_tunnels_are_not_implemented() {
 }
 
 /// Configuration of a server with a certificate of its own, and roots that accept it.
-fn certificate() -> (rustls::ServerConfig, rustls::RootCertStore) {
+pub(crate) fn certificate() -> (rustls::ServerConfig, rustls::RootCertStore) {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate =
         rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -1063,7 +1063,7 @@ async fn a_server_passes_requests_and_early_hints_on() {
             tokio::spawn(async move {
                 let mut buffer = [0; 4096];
                 while stream.read(&mut buffer).await.is_ok_and(|len| len > 0) {
-                    let head = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: close\r\n\r\n\
+                    let head = b"HTTP/1.1 102 Processing\r\nX: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nConnection: close\r\n\r\n\
                         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
                     stream.write_all(head).await.unwrap();
                 }

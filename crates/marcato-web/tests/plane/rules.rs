@@ -1,25 +1,29 @@
 //! Rules of the proxy, as origins and clients see them.
 #![cfg(feature = "proxy")]
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use marcato_units::{Bytes as Amount, Duration};
-use marcato_web::proxy::{HealthConfig, PassiveConfig, Proxy, ProxyConfig, TrustedForwarders};
+use marcato_web::proxy::{HealthConfig, PassiveConfig, Proxy, ProxyConfig, Roots, TrustedForwarders};
 use marcato_web::{Config, PeerAddr, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::proxy::{
-    BoxError, Speaks, TestBody, call, connect, echo, empty, full, get, listen, origin, proof, proxy_to,
-    request, text, trailers,
+    BoxError, Speaks, TestBody, call, certificate, connect, echo, empty, full, get, listen, origin, proof,
+    proxy_to, request, serve, switch, text, trailers,
 };
 use crate::support::{Running, until};
 
@@ -573,4 +577,120 @@ async fn a_client_of_a_test_may_have_a_mapped_address() {
     request.extensions_mut().insert(PeerAddr("[::ffff:192.0.2.1]:5000".parse().unwrap()));
     let seen = text(call(&proxy_to(address), request).await).await;
     assert!(seen.contains("\nx-forwarded-for: 192.0.2.1\n"), "{seen}");
+}
+
+#[tokio::test]
+async fn chunks_of_a_response_override_its_length() {
+    let address = answering(
+        "HTTP/1.1 200 OK\r\ncontent-length: 100\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    )
+    .await;
+    let response = call(&proxy_to(address), get(&[])).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    for name in ["content-length", "transfer-encoding"] {
+        assert!(!response.headers().contains_key(name), "{name}");
+    }
+    assert_eq!(text(response).await, "ok");
+}
+
+#[tokio::test]
+async fn the_connection_that_was_used_last_is_used_next() {
+    let (listener, address) = listen().await;
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                while read_request(&mut stream).await.is_some() {
+                    let head =
+                        format!("HTTP/1.1 200 OK\r\nx-number: {number}\r\ncontent-length: 2\r\n\r\nok");
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    for last in [0, 1] {
+        let proxy = proxy_to(address);
+        let mut responses = vec![call(&proxy, get(&[])).await, call(&proxy, get(&[])).await];
+        let latest = responses.remove(last);
+        text(responses.remove(0)).await;
+        until(|| proxy.counters().upstreams[0].idle == 1).await;
+        let expected = latest.headers()["x-number"].clone();
+        text(latest).await;
+        until(|| proxy.counters().upstreams[0].idle == 2).await;
+        assert_eq!(call(&proxy, get(&[])).await.headers()["x-number"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_client_is_no_silent_origin() {
+    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let body = Arc::new(Mutex::new(Some(body.boxed_unsync())));
+    let address = origin(Speaks::Http1, move |_| {
+        let body = body.lock().unwrap().take().unwrap();
+        async { Response::new(body) }
+    })
+    .await;
+    let proxy = configured(address, |config| config.body_idle_timeout = Duration::from_secs(3000));
+    let mut body = call(&proxy, get(&[])).await.into_body();
+    // The client waits once, so that the time runs.
+    let is_pending = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_pending())).await;
+    assert!(is_pending);
+    for word in ["one", "two"] {
+        sender.send_data(Bytes::from_static(word.as_bytes())).await.unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), word);
+        // It takes nothing for long: the origin owes nothing meanwhile.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(9000)).await;
+        tokio::time::resume();
+        let is_pending = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_pending())).await;
+        assert!(is_pending, "{word}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_an_origin_refuses_is_sent_again() {
+    let (listener, address) = listen().await;
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let mut has_refused = false;
+        while let Some(Ok((_, mut respond))) = connection.accept().await {
+            if std::mem::replace(&mut has_refused, true) {
+                respond.send_response(Response::new(()), true).unwrap();
+            } else {
+                // RFC 9113 §8.7: the request was not processed.
+                respond.send_reset(h2::Reason::REFUSED_STREAM);
+            }
+        }
+    });
+    let proxy = Proxy::new(ProxyConfig::to(format!("h2c://{address}"))).unwrap();
+    let response = call(&proxy, request(Method::POST, &[], full("body"))).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let upstream = &proxy.counters().upstreams[0];
+    assert_eq!((upstream.retries, upstream.failures), (1, 0));
+}
+
+#[tokio::test]
+async fn a_websocket_over_tls_takes_http1_of_an_origin_with_both() {
+    let (mut tls, roots) = certificate();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let (listener, address) = listen().await;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let stream = acceptor.accept(stream).await.unwrap();
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                tokio::spawn(serve(Speaks::Http2, stream, echo));
+            } else {
+                tokio::spawn(serve(Speaks::Http1, stream, switch));
+            }
+        }
+    });
+    let roots = Roots::Given(Arc::new(roots));
+    let proxy = Proxy::new(ProxyConfig { roots, ..ProxyConfig::to(format!("https://{address}")) }).unwrap();
+    // A connection of HTTP/2 that is open does not serve an upgrade either.
+    assert!(text(call(&proxy, get(&[])).await).await.starts_with("GET https://"));
+    let (_sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let response = call(&proxy, connect(Some("websocket"), body.boxed_unsync())).await;
+    assert_eq!((response.status(), proxy.counters().tunnels), (StatusCode::OK, 1));
 }

@@ -1,17 +1,21 @@
 //! Requests that another server could read differently, through a server and a proxy to an origin.
 #![cfg(feature = "proxy")]
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use bytes::Bytes;
 use h2::client::SendRequest;
 use http::{Request, Response, StatusCode};
-use marcato_units::Bytes;
-use marcato_web::{Config, Server};
+use http_body_util::BodyExt;
+use http_body_util::channel::Channel;
+use marcato_web::{Body, Config, Decision, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::proxy::{Speaks, full, origin, proxy_to};
-use crate::support::{Running, fetch, until};
+use crate::proxy::{BoxError, Speaks, full, origin, proxy_to};
+use crate::support::{Running, fetch, run, until};
 
 /// Server in front of an origin, which notes the requests that it has seen.
 struct Front {
@@ -29,7 +33,7 @@ impl Front {
             log.lock().unwrap().push(line);
             async move {
                 // A request counts once its content has come.
-                let content = http_body_util::BodyExt::collect(request.into_body()).await;
+                let content = request.into_body().collect().await;
                 match content {
                     Ok(_) => Response::new(full(&scheme)),
                     Err(_) => Response::builder().status(500).body(full("")).unwrap(),
@@ -150,7 +154,7 @@ async fn a_server_takes_no_https_in_cleartext_and_no_other_scheme() {
     assert_eq!(front.seen(), ["GET /x"; 4]);
 }
 
-async fn status_of(client: &mut SendRequest<bytes::Bytes>, target: &str) -> StatusCode {
+async fn status_of(client: &mut SendRequest<Bytes>, target: &str) -> StatusCode {
     fetch(client, Request::get(target).body(()).unwrap()).await.status()
 }
 
@@ -229,7 +233,8 @@ async fn requests_have_as_many_fields_as_the_key_says() {
 #[tokio::test]
 async fn the_head_of_a_request_is_as_long_as_the_key_says() {
     for most in [1 << 10, 16 << 10, 100_000] {
-        let front = Front::start(|config| config.limits.header_list = Bytes::new(most as u64)).await;
+        let front =
+            Front::start(|config| config.limits.header_list = marcato_units::Bytes::new(most as u64)).await;
         for (length, status) in [(most, "200"), (most + 1, "431"), (3 * most, "431")] {
             let start = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: ";
             let text = format!("{start}{}\r\n\r\n", "v".repeat(length - start.len() - 4));
@@ -239,4 +244,90 @@ async fn the_head_of_a_request_is_as_long_as_the_key_says() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn targets_without_a_path_reach_an_origin_with_one() {
+    let front = Front::start(|_| {}).await;
+    for (line, seen) in [
+        ("GET http://a?x=1", "GET /?x=1"),
+        ("GET http://a", "GET /"),
+        ("OPTIONS *", "OPTIONS *"),
+        ("OPTIONS http://a/x", "OPTIONS /x"),
+    ] {
+        let text = format!("{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert_eq!(front.statuses(&text).await, ["200"], "{line}");
+        assert_eq!(front.seen(), [seen; 2]);
+    }
+}
+
+/// Server whose service answers as its paths say.
+async fn of_paths(grace: Duration) -> Running {
+    let mut config = Config::default();
+    config.limits.grace = grace;
+    let service = async |request: Request<Body>| {
+        let decision = request.extensions().get::<Decision>().unwrap();
+        let text = format!("{:?} {}", decision.source, decision.parameters.urgency);
+        let (sender, broken) = Channel::<Bytes, BoxError>::new(1);
+        let body = match request.uri().path() {
+            "/never" => std::future::pending().await,
+            "/broken" => {
+                sender.abort("broken".into());
+                broken.boxed_unsync()
+            }
+            _ => full(&text),
+        };
+        Ok::<_, Infallible>(Response::new(body))
+    };
+    Running::start(Server::with_config(config), tower::service_fn(service)).await
+}
+
+#[test]
+fn an_idle_connection_of_http1_does_not_delay_the_end() {
+    run(async {
+        let running = of_paths(Duration::from_secs(3600)).await;
+        let mut stream = TcpStream::connect(running.addr).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        assert_ne!(stream.read(&mut [0; 4096]).await.unwrap(), 0);
+        running.end().await;
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await.unwrap();
+    });
+}
+
+#[test]
+fn a_request_of_http1_delays_the_end_for_the_grace_at_most() {
+    run(async {
+        let running = of_paths(Duration::from_millis(20)).await;
+        let mut stream = TcpStream::connect(running.addr).await.unwrap();
+        stream.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        until(|| running.server.open_requests() == 1).await;
+        running.end().await;
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    });
+}
+
+#[test]
+fn a_body_of_http1_that_fails_is_counted() {
+    run(async {
+        let running = of_paths(Duration::ZERO).await;
+        let mut stream = TcpStream::connect(running.addr).await.unwrap();
+        stream.write_all(b"GET /broken HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        // The connection ends without the end of the response.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+        until(|| running.server.counters().failed == 1).await;
+    });
+}
+
+#[test]
+fn a_handler_of_http1_sees_the_priority_that_is_asked_for() {
+    run(async {
+        let running = of_paths(Duration::ZERO).await;
+        for (field, seen) in
+            [("priority: u=1\r\n", "Header u=1"), ("", "Default u=3"), ("priority: ?\r\n", "Default u=3")]
+        {
+            let response = running.http1("/", field).await;
+            assert!(response.ends_with(&format!("\r\n\r\n{seen}")), "{response}");
+        }
+    });
 }
