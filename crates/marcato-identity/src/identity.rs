@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+#[cfg(feature = "self-signed")]
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+#[cfg(feature = "self-signed")]
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, ServerConfig};
 
@@ -127,6 +130,7 @@ impl Identity {
     /// # Errors
     ///
     /// If `name` cannot stand in a certificate.
+    #[cfg(feature = "self-signed")]
     pub fn self_signed(name: &str) -> Result<Self, IdentityError> {
         let failed = |error: rcgen::Error| IdentityError::Certificate {
             name: name.to_owned(),

@@ -65,7 +65,10 @@ impl Monitor {
         let mut config = WebConfig::default();
         config.limits.connections = SCRAPERS;
         let metrics = metrics.clone();
-        let task = tokio::spawn(async move { Server::with_config(config).serve(listener, metrics).await });
+        let task = tokio::spawn(async move {
+            // The server tells when it ends.
+            Server::with_config(config).serve_until(listener, metrics, std::future::pending()).await;
+        });
         self.task = Some(task.abort_handle());
         Ok(())
     }

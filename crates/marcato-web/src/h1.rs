@@ -69,10 +69,7 @@ where
                 return Ok(response.map(|()| Logged::new(None, record, context, open)));
             }
             let mut request = Request::from_parts(head, Body::http1(body));
-            request.extensions_mut().insert(context.peer);
-            if let Some(name) = &context.server_name {
-                request.extensions_mut().insert(name.clone());
-            }
+            context.introduce(request.extensions_mut());
             request.extensions_mut().insert(record.decision);
             let is_connect = *request.method() == Method::CONNECT;
             let is_tunnel = is_connect || request.headers().contains_key(UPGRADE);

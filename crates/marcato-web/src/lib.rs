@@ -18,7 +18,17 @@
 //! # }
 //! ```
 //!
-//! [`files`] is a service for the files of a directory. [`proxy`] is one that passes requests to origins.
+//! [`files`] is a service for the files of a directory.
+//!
+//! | feature | contents |
+//! |---|---|
+//! | `server` (default) | the server and the file service |
+//! | `axum` | `ConnectInfo<SocketAddr>` for handlers of axum |
+//! | `proxy` | a service that passes requests to origins |
+//! | `metrics` | metrics of the server for Prometheus |
+//! | `watch` | the page that draws the last connections |
+//! | `self-signed` | `Identity::self_signed`, as above |
+//! | `full` | all of these but `axum` |
 //!
 //! Order holds within one connection. Several connections to one bottleneck do not know of each other.
 //!
@@ -111,6 +121,8 @@ mod handler;
 #[cfg(feature = "server")]
 mod head_timer;
 #[cfg(feature = "server")]
+mod listener;
+#[cfg(feature = "server")]
 mod log_format;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -131,6 +143,8 @@ mod server;
 #[cfg(feature = "server")]
 mod server_name;
 mod signals;
+#[cfg(feature = "server")]
+mod socket;
 #[cfg(feature = "server")]
 mod trace;
 mod tree;
@@ -154,6 +168,8 @@ pub use frames::{Event, FrameCounters, FrameReadError, FrameReader};
 pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
 #[cfg(feature = "server")]
 pub use handler::{BoxError, Content, WebService};
+#[cfg(feature = "server")]
+pub use listener::Listener;
 #[cfg(feature = "server")]
 pub use log_format::LogFormat;
 #[cfg(feature = "server")]

@@ -1,33 +1,38 @@
 //! Server of HTTP/1.1 and HTTP/2.
 
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::header::RETRY_AFTER;
 use http::request::Parts;
 use http::uri::Scheme;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Extensions, HeaderValue, Response, StatusCode};
 use marcato_identity::{IdentityError, ServerIdentity};
 use marcato_net::{LeanSocket, rustls};
 use rustls::ServerConfig;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::clock::Dates;
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, ServerCounters};
 use crate::ending::Ending;
 use crate::handler::{BoxError, WebService};
+use crate::listener::{Begun, Listener, Stream, Transport};
 use crate::peer_addr::PeerAddr;
 use crate::rates::{Gate, Guest};
 use crate::record::Record;
 use crate::server_name::ServerName;
+use crate::socket::Socket;
 use crate::trace::ConnectionTrace;
 use crate::workers::Workers;
 use crate::{h1, h2};
@@ -98,6 +103,16 @@ impl Context {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         self.dates.stamp(response.headers_mut());
         Some(response)
+    }
+
+    /// Tells a request of its client.
+    pub(crate) fn introduce(&self, extensions: &mut Extensions) {
+        extensions.insert(self.peer);
+        #[cfg(feature = "axum")]
+        extensions.insert(axum::extract::ConnectInfo(self.peer.0));
+        if let Some(name) = &self.server_name {
+            extensions.insert(name.clone());
+        }
     }
 
     /// Counts and logs a request that is over.
@@ -238,18 +253,34 @@ impl Server {
         self.gate().map_or(0, |gate| gate.addresses().0)
     }
 
-    /// Serves connections until the future is dropped.
-    pub async fn serve<S>(&self, listener: TcpListener, service: S)
+    /// Serves connections until SIGINT or SIGTERM. Open requests are then finished, within the
+    /// [grace](crate::Limits::grace); a second signal ends them at once.
+    ///
+    /// A process that has called it ends by these signals no more. [`serve_until`](Self::serve_until) leaves
+    /// them to the program.
+    pub async fn serve<L, S>(&self, listener: L, service: S)
     where
+        L: Listener,
         S: WebService,
     {
-        self.serve_until(listener, service, pending()).await;
+        let mut signals = EndSignals::listen();
+        let (ending, ended) = oneshot::channel::<()>();
+        let mut served = std::pin::pin!(self.serve_until(listener, service, async { _ = ended.await }));
+        tokio::select! {
+            () = &mut served => return,
+            () = signals.next() => drop(ending),
+        }
+        tokio::select! {
+            () = &mut served => {}
+            () = signals.next() => {}
+        }
     }
 
     /// Serves connections until `end` does. Open requests are then finished, within the
     /// [grace](crate::Limits::grace).
-    pub async fn serve_until<S>(&self, listener: TcpListener, service: S, end: impl Future<Output = ()>)
+    pub async fn serve_until<L, S>(&self, mut listener: L, service: S, end: impl Future<Output = ()>)
     where
+        L: Listener,
         S: WebService,
     {
         let (ending, ended) = watch::channel(false);
@@ -269,53 +300,37 @@ impl Server {
                     continue;
                 }
             };
-            self.counters.accepted();
-            let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
-                self.counters.crowded();
-                continue;
-            };
-            let guest = match self.gate().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
-                Ok(guest) => guest,
-                Err(refusal) => {
-                    self.counters.refused_entry(refusal);
-                    continue;
-                }
-            };
+            let Some(entrance) = self.enter(peer) else { continue };
             let (server, service) = (self.clone(), service.clone());
             let ending = Ending(ended.clone());
+            let transport = Transport::new(stream);
             let seat = self.workers.as_ref().and_then(Workers::seat);
             let Some(seat) = seat else {
-                tasks.spawn(async move {
-                    server.connection(stream, PeerAddr(peer), guest, service, ending).await;
-                    drop(permit);
-                });
+                tasks.spawn(server.connection(transport, entrance, service, ending));
                 continue;
             };
-            // The socket is to wake the thread that carries it.
-            let stream = match stream.into_std() {
-                Ok(stream) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be handed to its thread");
-                    self.counters.failed_handshake();
-                    continue;
-                }
-            };
             let runtime = seat.runtime().clone();
-            tasks.spawn_on(
-                async move {
-                    match TcpStream::from_std(stream) {
-                        Ok(stream) => {
-                            server.connection(stream, PeerAddr(peer), guest, service, ending).await;
-                        }
-                        Err(error) => {
-                            tracing::warn!(%error, "a connection could not be handed to its thread");
-                            server.counters.failed_handshake();
-                        }
+            // The socket is to wake the thread that carries it.
+            let unbound = match transport {
+                Transport::Tcp(stream) => stream.into_std().map(Unbound::Tcp),
+                // Its own runtime wakes that thread.
+                Transport::Other(stream) => Ok(Unbound::Other(stream)),
+            };
+            let carry = async move {
+                let transport = unbound.and_then(|unbound| match unbound {
+                    Unbound::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
+                    Unbound::Other(stream) => Ok(Transport::Other(stream)),
+                });
+                match transport {
+                    Ok(transport) => server.connection(transport, entrance, service, ending).await,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be handed to its thread");
+                        server.counters.failed_handshake();
                     }
-                    drop((seat, permit));
-                },
-                &runtime,
-            );
+                }
+                drop(seat);
+            };
+            tasks.spawn_on(carry, &runtime);
         }
         drop((listener, ended));
         let _ = ending.send(true);
@@ -324,18 +339,90 @@ impl Server {
         let _ = tokio::time::timeout(self.config().limits.grace, ending.closed()).await;
     }
 
-    async fn connection<S>(
-        &self,
-        stream: TcpStream,
-        peer: PeerAddr,
-        guest: Option<Guest>,
-        service: S,
-        ending: Ending,
-    ) where
+    /// Serves one connection until it ends: of any byte stream, such as one in memory for a test, or one
+    /// whose first bytes were the PROXY protocol. `peer` is the address that requests have as
+    /// [`PeerAddr`], and that [rates](crate::Limits::request_rate) count for.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use http::{Request, Response};
+    /// # use http_body_util::Full;
+    /// # use marcato_web::{Body, Server};
+    /// # use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let hello = tower::service_fn(async |_: Request<Body>| {
+    ///     Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
+    /// });
+    /// let (mut client, server) = tokio::io::duplex(1024);
+    /// let peer = "192.0.2.1:50000".parse()?;
+    /// tokio::spawn(async move { Server::new().serve_connection(server, peer, hello).await });
+    /// client.write_all(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n").await?;
+    /// let mut response = String::new();
+    /// client.read_to_string(&mut response).await?;
+    /// assert!(response.ends_with("\r\n\r\nhello"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn serve_connection<T, S>(&self, io: T, peer: SocketAddr, service: S)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         S: WebService,
     {
+        self.serve_connection_until(io, peer, service, std::future::pending()).await;
+    }
+
+    /// Serves one connection as [`serve_connection`](Self::serve_connection) does. When `end` does, open
+    /// requests are finished.
+    pub async fn serve_connection_until<T, S, E>(&self, io: T, peer: SocketAddr, service: S, end: E)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: WebService,
+        E: Future<Output = ()>,
+    {
+        let Some(entrance) = self.enter(peer) else { return };
+        let (ending, ended) = watch::channel(false);
+        let served = self.clone().connection(Transport::new(io), entrance, service, Ending(ended));
+        let whole = async {
+            served.await;
+            // A tunnel that is no connection any more holds the other end.
+            ending.closed().await;
+        };
+        let mut whole = std::pin::pin!(whole);
+        tokio::select! {
+            () = &mut whole => return,
+            () = end => {}
+        }
+        let _ = ending.send(true);
+        // The connection takes one time of grace at most, and a tunnel another.
+        let _ = tokio::time::timeout(self.config().limits.grace.saturating_mul(2), whole).await;
+    }
+
+    /// Admits a connection; `None` if there are too many.
+    fn enter(&self, peer: SocketAddr) -> Option<Entrance> {
+        self.counters.accepted();
+        let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
+            self.counters.crowded();
+            return None;
+        };
+        match self.gate().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
+            Ok(guest) => Some(Entrance { peer: PeerAddr(peer), guest, _permit: permit }),
+            Err(refusal) => {
+                self.counters.refused_entry(refusal);
+                None
+            }
+        }
+    }
+
+    async fn connection<S>(self, transport: Transport, entrance: Entrance, service: S, ending: Ending)
+    where
+        S: WebService,
+    {
+        let Entrance { peer, guest, _permit } = entrance;
         let config = self.config();
-        if let Err(error) = prepare(&stream, &config.limits) {
+        if let Transport::Tcp(stream) = &transport
+            && let Err(error) = prepare(stream, &config.limits)
+        {
             tracing::debug!(%error, "a connection ended before it began");
             self.counters.failed_handshake();
             return;
@@ -344,63 +431,141 @@ impl Server {
         let mut ended = ending.clone();
         let shutdown: Shutdown = Box::pin(async move { ended.begun().await });
         let (chunk, coupled) = (config.chunk, config.coupled);
-        let context = |server_name: Option<&str>| {
-            Arc::new(Context {
-                trace: config.traces.as_ref().map(|traces| traces.connection(peer.0)),
-                config,
-                counters: Arc::clone(&self.counters),
-                dates: Arc::clone(&self.dates),
-                peer,
-                guest,
-                is_tls: self.tls.is_some(),
-                ending,
-                server_name: server_name.map(|name| ServerName(name.into())),
-            })
+        let shaken = tokio::time::timeout(limit, self.shake_hands(transport)).await;
+        let (shaken, is_http2, server_name) = match shaken {
+            Ok(Ok(shaken)) => shaken,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "handshake failed");
+                self.counters.failed_handshake();
+                return;
+            }
+            Err(_) => {
+                self.counters.failed_handshake();
+                return;
+            }
         };
-        let result: Result<(), BoxError> = if let Some(tls) = &self.tls {
-            let handshake = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
-            let stream = match tokio::time::timeout(limit, handshake).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    tracing::debug!(%error, "tls handshake failed");
-                    self.counters.failed_handshake();
-                    return;
+        let context = Arc::new(Context {
+            trace: config.traces.as_ref().map(|traces| traces.connection(peer.0)),
+            config,
+            counters: Arc::clone(&self.counters),
+            dates: Arc::clone(&self.dates),
+            peer,
+            guest,
+            is_tls: self.tls.is_some(),
+            server_name,
+            ending,
+        });
+        self.counters.connected(is_http2);
+        let result: Result<(), BoxError> = if is_http2 {
+            let socket = match shaken {
+                Shaken::Tls(stream) => {
+                    let (stream, connection) = stream.into_inner();
+                    LeanSocket::tls(stream, connection, chunk, coupled).into()
                 }
-                Err(_) => {
-                    self.counters.failed_handshake();
-                    return;
-                }
+                Shaken::Plain(stream) => LeanSocket::plain(stream, chunk, coupled).into(),
+                Shaken::Other(stream) => Socket::other(stream),
             };
-            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            let context = context(stream.get_ref().1.server_name());
-            self.counters.connected(is_http2);
-            if is_http2 {
-                let (stream, connection) = stream.into_inner();
-                let socket = LeanSocket::tls(stream, connection, chunk, coupled);
-                h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
-            } else {
-                h1::serve(stream, service, context, shutdown).await.map_err(Into::into)
-            }
+            h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
         } else {
-            let is_http2 = match tokio::time::timeout(limit, has_preface(&stream)).await {
-                Ok(Ok(is_http2)) => is_http2,
-                _ => {
-                    self.counters.failed_handshake();
-                    return;
-                }
+            let served = match shaken {
+                Shaken::Tls(stream) => h1::serve(*stream, service, context, shutdown).await,
+                Shaken::Plain(stream) => h1::serve(stream, service, context, shutdown).await,
+                Shaken::Other(stream) => h1::serve(stream, service, context, shutdown).await,
             };
-            self.counters.connected(is_http2);
-            let context = context(None);
-            if is_http2 {
-                let socket = LeanSocket::plain(stream, chunk, coupled);
-                h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
-            } else {
-                h1::serve(stream, service, context, shutdown).await.map_err(Into::into)
-            }
+            served.map_err(Into::into)
         };
         if let Err(error) = result {
             tracing::debug!(%error, peer = %peer.0, "a connection ended early");
             self.counters.broken();
+        }
+    }
+
+    /// Completes the handshake of TLS, if there is one. Returns whether the client speaks HTTP/2, and the
+    /// name that it gave.
+    async fn shake_hands(&self, transport: Transport) -> io::Result<(Shaken, bool, Option<ServerName>)> {
+        let named = |connection: &rustls::ServerConnection| {
+            let name = connection.server_name().map(|name| ServerName(name.into()));
+            (connection.alpn_protocol() == Some(b"h2"), name)
+        };
+        let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(Arc::clone(tls)));
+        Ok(match (transport, acceptor) {
+            (Transport::Tcp(stream), Some(acceptor)) => {
+                let stream = acceptor.accept(stream).await?;
+                let (is_http2, name) = named(stream.get_ref().1);
+                (Shaken::Tls(Box::new(stream)), is_http2, name)
+            }
+            (Transport::Other(stream), Some(acceptor)) => {
+                let stream = acceptor.accept(stream).await?;
+                let (is_http2, name) = named(stream.get_ref().1);
+                (Shaken::Other(Box::new(stream)), is_http2, name)
+            }
+            (Transport::Tcp(stream), None) => {
+                let is_http2 = has_preface(&stream).await?;
+                (Shaken::Plain(stream), is_http2, None)
+            }
+            (Transport::Other(stream), None) => {
+                let (is_http2, stream) = Begun::read(stream, PREFACE).await?;
+                (Shaken::Other(Box::new(stream)), is_http2, None)
+            }
+        })
+    }
+}
+
+/// Right of a connection to be served, until it is dropped.
+struct Entrance {
+    peer: PeerAddr,
+    /// Client whose rates are limited.
+    guest: Option<Guest>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Byte stream on its way to another thread.
+enum Unbound {
+    Tcp(std::net::TcpStream),
+    Other(Box<dyn Stream>),
+}
+
+/// Byte stream after its handshake.
+enum Shaken {
+    Tls(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
+    Other(Box<dyn Stream>),
+}
+
+/// Signals that end a server.
+struct EndSignals {
+    #[cfg(unix)]
+    signals: Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>,
+}
+
+impl EndSignals {
+    fn listen() -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let both =
+                signal(SignalKind::interrupt()).and_then(|it| Ok((it, signal(SignalKind::terminate())?)));
+            let signals = both.inspect_err(|error| {
+                tracing::warn!(%error, "signals cannot be handled: they end the process at once");
+            });
+            Self { signals: signals.ok() }
+        }
+        #[cfg(not(unix))]
+        Self {}
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        match &mut self.signals {
+            Some((interrupt, terminate)) => tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            },
+            None => std::future::pending().await,
+        }
+        #[cfg(not(unix))]
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
         }
     }
 }

@@ -23,7 +23,6 @@ use ::h2::server::{Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
-use marcato_net::LeanSocket;
 use marcato_sched::exchange::{Exchange, Grant, LevelTable, Response as Turn};
 use marcato_sched::order::StreamId;
 use marcato_sched::streams::StreamMap;
@@ -38,6 +37,7 @@ use crate::handler::{Handling, Memory, WebService};
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
 use crate::signals::{Protocol, Signals};
+use crate::socket::Socket;
 use crate::trace::Outcome;
 use granted::{Books, Granted};
 use inbox::{Bell, Inbox};
@@ -70,7 +70,7 @@ const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 /// # Errors
 /// If the connection breaks, or the client violates the protocol.
 pub(crate) async fn serve<S>(
-    socket: LeanSocket,
+    socket: Socket,
     service: S,
     context: Arc<Context>,
     shutdown: Shutdown,
@@ -251,7 +251,7 @@ where
             return Ok(Poll::Ready(()));
         }
         let (pending, look, head_since) = {
-            let inner = self.wire.inner();
+            let mut inner = self.wire.inner();
             if (inner.is_pending() || self.blocked) && inner.socket.poll_write_ready(cx)?.is_ready() {
                 return Ok(Poll::Ready(()));
             }
@@ -367,10 +367,7 @@ where
         } else {
             let announced = content_length(&head.headers);
             let mut request = Request::from_parts(head, Body::http2(body, announced));
-            request.extensions_mut().insert(self.context.peer);
-            if let Some(name) = &self.context.server_name {
-                request.extensions_mut().insert(name.clone());
-            }
+            self.context.introduce(request.extensions_mut());
             request.extensions_mut().insert(decision);
             if request.method() == Method::CONNECT {
                 request.extensions_mut().insert(self.context.ending.clone());

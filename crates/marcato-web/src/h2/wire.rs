@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
-use marcato_net::LeanSocket;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::error_code::ErrorCode;
 use crate::frames::FrameReader;
 use crate::signals::Signals;
+use crate::socket::Socket;
 
 /// Bytes that the library may write beyond a chunk: frames of its own, and HEADERS.
 const CONTROL: usize = 64 << 10;
@@ -32,7 +32,7 @@ pub(super) struct Wire(Arc<Mutex<Inner>>);
 /// State of a wire.
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) socket: LeanSocket,
+    pub(super) socket: Socket,
     /// Bytes that the library has written and the socket has not been given.
     out: Vec<u8>,
     /// Most of these.
@@ -61,7 +61,7 @@ pub(crate) enum Violation {
 }
 
 impl Wire {
-    pub(super) fn new(socket: LeanSocket, signals: Signals) -> Self {
+    pub(super) fn new(socket: Socket, signals: Signals) -> Self {
         Self(Arc::new(Mutex::new(Inner {
             socket,
             out: Vec::new(),

@@ -4,6 +4,7 @@
 mod bounds;
 mod closing;
 mod files;
+mod listeners;
 mod log;
 mod metrics;
 mod order;

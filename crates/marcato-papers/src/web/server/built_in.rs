@@ -74,7 +74,8 @@ async fn serve(
         }
         let site = if kind == Kind::Fifo { site.with_priority(EQUAL) } else { site };
         let server = Server::with_config(config).identity(presented).map_err(failed)?;
-        server.serve(listener, site).await;
+        // Signals are the experiment's.
+        server.serve_until(listener, site, std::future::pending()).await;
         Ok(())
     };
     tokio::select! {

@@ -1,0 +1,243 @@
+//! Connections of any kind: in memory, of Unix sockets, with TLS, and the end of the one-liner.
+#![cfg(feature = "axum")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Path};
+use axum::routing::get as on_get;
+use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use marcato_identity::{Identity, ServerIdentity, Trust};
+use marcato_net::rustls::pki_types::ServerName;
+use marcato_web::{Config, Server};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::oneshot;
+
+use crate::support::{fetch, fields, frame, get, read, run};
+
+/// Variable that makes this binary a server.
+const SERVED: &str = "MARCATO_WEB_TEST_SERVER";
+
+fn router() -> Router {
+    Router::new()
+        .route("/peer", on_get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string()))
+        .route("/bytes/{length}", on_get(async |Path(length): Path<usize>| vec![b'x'; length]))
+}
+
+async fn http2<T>(stream: T) -> SendRequest<Bytes>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (send, connection) = client::Builder::new().handshake(stream).await.unwrap();
+    tokio::spawn(async move { _ = connection.await });
+    send.ready().await.unwrap()
+}
+
+async fn http1(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
+    let head = format!("GET {path} HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+async fn content(client: &mut SendRequest<Bytes>, path: &str) -> String {
+    String::from_utf8(read(fetch(client, get(path)).await).await.unwrap()).unwrap()
+}
+
+#[test]
+fn connections_in_memory_speak_both_versions() {
+    run(async {
+        let peer: SocketAddr = "192.0.2.1:50000".parse().unwrap();
+        let server = Server::new();
+        let connect = || {
+            let (near, far) = tokio::io::duplex(1000);
+            let server = server.clone();
+            tokio::spawn(async move { server.serve_connection(far, peer, router()).await });
+            near
+        };
+        assert!(http1(connect(), "/peer").await.ends_with("\r\n\r\n192.0.2.1:50000"));
+        let client = &mut http2(connect()).await;
+        assert_eq!(content(client, "/peer").await, "192.0.2.1:50000");
+        // Far more than the stream takes at once.
+        assert_eq!(content(client, "/bytes/1000000").await.len(), 1_000_000);
+        assert_eq!(server.counters().connections, [1, 1]);
+    });
+}
+
+/// HEADERS of a request with a `priority` field, of a new name (RFC 7541 §6.2.2).
+fn prioritised(stream: u32, path: &str, priority: &str) -> Vec<u8> {
+    let length = u8::try_from(priority.len()).unwrap();
+    let field = [b"\x00\x08priority".as_slice(), &[length], priority.as_bytes()].concat();
+    frame(1, 5, stream, &[fields(path), field].concat())
+}
+
+#[test]
+fn urgent_responses_overtake_others_in_memory_too() {
+    run(async {
+        let (mut near, far) = tokio::io::duplex(1000);
+        let peer = "192.0.2.1:50000".parse().unwrap();
+        let served = tokio::spawn(async move { Server::new().serve_connection(far, peer, router()).await });
+        let windows = [
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(),
+            &frame(4, 0, 0, b"\x00\x04\x7f\xff\xff\xff"),
+            &frame(8, 0, 0, b"\x3f\xff\xff\xff"),
+        ];
+        near.write_all(&windows.concat()).await.unwrap();
+        near.write_all(&prioritised(1, "/bytes/1000000", "u=5")).await.unwrap();
+        // Bytes of the large response after the request for the urgent one.
+        let (mut ahead, mut is_asked) = (0, false);
+        loop {
+            let mut header = [0; 9];
+            near.read_exact(&mut header).await.unwrap();
+            let mut payload = vec![0; u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize];
+            near.read_exact(&mut payload).await.unwrap();
+            match (header[3], header[8]) {
+                (0, 1) if is_asked => ahead += payload.len(),
+                (0, 1) => {
+                    is_asked = true;
+                    near.write_all(&prioritised(3, "/bytes/20000", "u=0")).await.unwrap();
+                }
+                (0, 3) if header[4] & 1 == 1 => break,
+                _ => {}
+            }
+        }
+        // What had been granted, and what the stream holds.
+        assert!(ahead < 64 << 10, "{ahead} bytes");
+        served.abort();
+    });
+}
+
+#[test]
+fn connections_over_the_limit_are_refused_in_memory_too() {
+    run(async {
+        let mut config = Config::default();
+        config.limits.connections = 1;
+        let server = Server::with_config(config);
+        let peer = "192.0.2.1:50000".parse().unwrap();
+        let (near, far) = tokio::io::duplex(1000);
+        let first = server.clone();
+        let first = tokio::spawn(async move { first.serve_connection(far, peer, router()).await });
+        let client = &mut http2(near).await;
+        assert_eq!(content(client, "/bytes/1").await, "x");
+        let (mut near, far) = tokio::io::duplex(1000);
+        server.serve_connection(far, peer, router()).await;
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!((server.counters().crowded, server.open_connections()), (1, 1));
+        first.abort();
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn unix_sockets_are_served_with_and_without_tls() {
+    run(async {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = Identity::self_signed("localhost").unwrap();
+        let certificate = identity.certificate().unwrap().clone();
+        let identity = ServerIdentity::new(&identity).unwrap();
+        let secure = Server::new().identity(&identity).unwrap();
+        let mut ends = Vec::new();
+        for (name, server) in [("plain", Server::new()), ("tls", secure)] {
+            let listener = tokio::net::UnixListener::bind(dir.path().join(name)).unwrap();
+            let (end, ended) = oneshot::channel::<()>();
+            let serve = async move {
+                server.serve_until(listener, router(), async { _ = ended.await }).await;
+            };
+            ends.push((end, tokio::spawn(serve)));
+        }
+        let connect =
+            async |name: &str| tokio::net::UnixStream::connect(dir.path().join(name)).await.unwrap();
+        assert!(http1(connect("plain").await, "/peer").await.ends_with("\r\n\r\n[::]:0"));
+        assert_eq!(content(&mut http2(connect("plain").await).await, "/bytes/300000").await.len(), 300_000);
+        for protocol in ["h2", "http/1.1"] {
+            let mut config = Trust::Certificate(certificate.clone()).client_tls().unwrap();
+            config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+            let name = ServerName::try_from("localhost").unwrap();
+            let stream = connector.connect(name, connect("tls").await).await.unwrap();
+            let response = match protocol {
+                "h2" => content(&mut http2(stream).await, "/bytes/300000").await,
+                _ => http1(stream, "/bytes/300000").await.split("\r\n\r\n").nth(1).unwrap().to_owned(),
+            };
+            assert_eq!(response.len(), 300_000, "{protocol}");
+        }
+        for (end, task) in ends {
+            drop(end);
+            task.await.unwrap();
+        }
+    });
+}
+
+/// Server that is killed if its test fails.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Server, if the variable is there.
+#[test]
+fn served() {
+    if std::env::var_os(SERVED).is_none() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stdout = std::io::stdout().lock();
+        writeln!(stdout, "> {}", listener.local_addr().unwrap()).and_then(|()| stdout.flush()).unwrap();
+        Server::new().serve(listener, router()).await;
+        writeln!(stdout, "> ended").unwrap();
+    });
+}
+
+#[test]
+fn the_one_liner_finishes_open_requests_at_sigterm() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "listeners::served", "--nocapture"]).env(SERVED, "1");
+    let mut child = Process(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut next = || lines.find_map(|line| Some(line.split_once("> ")?.1.to_owned())).unwrap();
+    let addr = next();
+    let mut open = std::net::TcpStream::connect(&addr).unwrap();
+    // More than sockets hold.
+    open.write_all(b"GET /bytes/32000000 HTTP/1.1\r\nhost: a.test\r\n\r\n").unwrap();
+    open.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+    // It accepts no more.
+    while std::net::TcpStream::connect(&addr).is_ok() {}
+    let mut rest = Vec::new();
+    open.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > 32_000_000 && rest.ends_with(b"xxx"), "{} bytes", rest.len());
+    assert_eq!(next(), "ended");
+    assert!(child.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_second_signal_ends_open_requests() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "listeners::served", "--nocapture"]).env(SERVED, "1");
+    let mut child = Process(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut next = || lines.find_map(|line| Some(line.split_once("> ")?.1.to_owned())).unwrap();
+    let addr = next();
+    let mut open = std::net::TcpStream::connect(&addr).unwrap();
+    open.write_all(b"GET /bytes/32000000 HTTP/1.1\r\nhost: a.test\r\n\r\n").unwrap();
+    open.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&child.0), Signal::INT).unwrap();
+    while std::net::TcpStream::connect(&addr).is_ok() {}
+    kill_process(Pid::from_child(&child.0), Signal::TERM).unwrap();
+    assert_eq!(next(), "ended");
+    let mut rest = Vec::new();
+    let _ = open.read_to_end(&mut rest);
+    assert!(rest.len() < 32_000_000, "{} bytes", rest.len());
+}
