@@ -227,6 +227,8 @@ fn links_change_at_their_times() {
     let server = lab.run("server", || UdpSocket::bind((SERVER, 7))).unwrap().unwrap();
     let client = lab.run("client", || UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
     server.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    // On a busy machine, the link may already be up.
+    let begun = lab.now();
     let mut lost = 0;
     while {
         client.send_to(b"?", (SERVER, 7)).unwrap();
@@ -234,7 +236,8 @@ fn links_change_at_their_times() {
     } {
         lost += 1;
     }
-    assert!(lost > 0 && lab.now() >= marcato_units::Time::from_millis(300), "{lost} lost, {:?}", lab.now());
+    let up = marcato_units::Time::from_millis(300);
+    assert!((lost > 0 || begun >= up) && lab.now() >= up, "{lost} lost from {begun:?} to {:?}", lab.now());
 }
 
 #[test]
