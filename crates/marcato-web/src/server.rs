@@ -117,8 +117,9 @@ impl Context {
 
     /// Counts and logs a request that is over.
     pub(crate) fn log(&self, record: &Record) {
-        self.counters.ended();
+        // A request that no longer counts as open is complete in its trace.
         record.trace_end();
+        self.counters.ended();
         if let Some(log) = &self.config.log {
             log(&record.ended(Instant::now()));
         }
