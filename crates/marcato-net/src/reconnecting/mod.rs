@@ -160,6 +160,8 @@ impl Client {
         let name = state.messages.cancel(id)?;
         if let (Some(name), Some(connection)) = (name, &state.connection) {
             connection.transport().cancel(name)?;
+            // The transport may be lost before it reports this. The message must not come again then.
+            state.messages.cancelled(id);
         }
         drop(state);
         self.room.notify_waiters();

@@ -317,6 +317,11 @@ impl Unacknowledged {
         }
     }
 
+    /// Gives up a message that the current connection has cancelled.
+    pub(super) fn cancelled(&mut self, id: u64) {
+        self.give_up(id, NotDelivered::Cancelled);
+    }
+
     /// Returns the name of a message on the current connection, if that has it.
     pub(super) fn offered_as(&self, id: u64) -> Result<Option<MessageId>, ChangeError> {
         match self.messages.get(&id).map(|kept| kept.place) {

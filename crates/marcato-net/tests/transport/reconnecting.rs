@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::common::{LIMIT, NAME, body, for_both_engines, localhost, number_of, within};
 use marcato_net::{
     Bytes, ClientAuth, ClientSecurity, Closed, Config, ConnectError, Connection, Delivery, Ended, Endpoint,
-    Engine, Events, Identity, Message, NoReply, NotDelivered, Priority, ReconnectConfig, Reconnecting,
-    ReconnectingEvent, Remote, RequestError, SendError, ServerSecurity, Trust, Undelivered,
+    Engine, Events, Identity, LongMessages, Message, NoReply, NotDelivered, Priority, ReconnectConfig,
+    Reconnecting, ReconnectingEvent, Remote, RequestError, SendError, ServerSecurity, Trust, Undelivered,
 };
 
 /// Settings with short delays.
@@ -144,12 +144,12 @@ async fn without_acknowledgements(engine: Engine) -> (Reconnecting, Endpoint, Co
 /// More than leaves before the client knows that the level is held.
 const MUCH: usize = 12 << 20;
 
-/// Waits until the connection has accepted the messages, and bytes of them have left.
-async fn until_offered(client: &Reconnecting, messages: usize) {
+/// Waits until the connection has accepted so many messages after the one that
+/// [`without_acknowledgements`] has sent.
+async fn until_offered(client: &Reconnecting, messages: u64) {
     within(async {
         let is_offered = |connection: &Connection| {
-            let stats = connection.stats();
-            stats.unfinished[2] >= messages && stats.conducted.level(Priority::P2).granted.bytes > Bytes::ZERO
+            connection.stats().conducted.level(Priority::P2).offered.messages == 1 + messages
         };
         while !client.connection().as_ref().is_some_and(is_offered) {
             tokio::task::yield_now().await;
@@ -502,6 +502,85 @@ async fn a_server_that_refuses_our_certificate_ends_the_client(engine: Engine) {
     assert_eq!(client.stats().connections + client.stats().failures, 1);
 }
 
+/// However a message ends, the place of its receipt is free for the next one.
+async fn places_of_receipts_are_free_again_after_every_end(engine: Engine) {
+    let mut config = Config::new(engine);
+    config.limits.receipts = 1;
+    // The level is soon held, and reading never stops.
+    config.limits.unread = Bytes::kb(64);
+    config.limits.max_message = Bytes::new(1000);
+    config.limits.long_messages = LongMessages::Stream;
+    let (site, endpoint) = Site::open(config).await;
+    let client = site.client();
+    let connection = accept(&endpoint).await;
+    let asking = |len| Message::new(body(1, len)).with_receipt();
+    let much = || asking(MUCH).with_priority(Priority::P4);
+    for round in 0..3 {
+        let mut cancelled = within(client.send(much())).await.unwrap();
+        cancelled.cancel().unwrap();
+        let fate = within(cancelled.received()).await;
+        assert!(matches!(fate, Err(Undelivered::NotDelivered(NotDelivered::Cancelled))), "{fate:?}");
+
+        let short = much().with_lifetime(Duration::from_nanos(1));
+        let mut expired = within(client.send(short)).await.unwrap();
+        let fate = within(expired.received()).await;
+        assert!(matches!(fate, Err(Undelivered::NotDelivered(NotDelivered::Expired))), "{fate:?}");
+
+        let mut taken = within(client.send(asking(10))).await.unwrap();
+        within(connection.recv()).await.unwrap();
+        within(taken.received()).await.unwrap();
+
+        let mut unwanted = within(client.send(asking(5000).with_priority(Priority::P0))).await.unwrap();
+        // Of the others, the server may have seen a beginning.
+        while within(connection.accept_long()).await.unwrap().priority() != Priority::P0 {}
+        let fate = within(unwanted.received()).await;
+        assert!(matches!(fate, Err(Undelivered::NotDelivered(NotDelivered::Unwanted))), "{round}: {fate:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_outlives_the_time_of_giving_up() {
+    // The kernel accepts the connection, and nobody answers the hello on it.
+    let silent = std::net::TcpListener::bind(localhost()).unwrap();
+    let remote = Remote::new(silent.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.handshake_timeout = Duration::from_secs(1000);
+    let limit = Duration::from_secs(20);
+    let settings = ReconnectConfig { give_up_after: Some(limit), ..ReconnectConfig::default() };
+    let client = Reconnecting::new(&config, remote, &settings).unwrap();
+    let mut message = client.send(Message::new("never")).await.unwrap();
+    let ended = client.closed().await;
+    let Ended::GaveUp { reason, .. } = &ended else { panic!("{ended}") };
+    assert!(reason.contains("did not end in time"), "{reason}");
+    let waited = client.now().since(marcato_units::Time::ZERO);
+    assert!(waited >= limit && waited < limit + Duration::from_secs(1), "{waited:?}");
+    let fate = message.acknowledged().await;
+    assert!(matches!(fate, Err(Undelivered::NotSent(Ended::GaveUp { .. }))), "{fate:?}");
+    assert_eq!(client.stats().failures, 0, "it was the first attempt");
+}
+
+/// The connection is lost before its transport has reported anything: one thread runs both tasks.
+#[tokio::test]
+async fn a_cancelled_message_does_not_come_again_after_a_loss() {
+    for engine in [Engine::Tcp, Engine::Quic] {
+        let (client, endpoint, _connection) = without_acknowledgements(engine).await;
+        let mut message = client.send(Message::new(body(1, MUCH))).await.unwrap();
+        until_offered(&client, 1).await;
+        message.cancel().unwrap();
+        client.connection().unwrap().abort();
+        let fate = within(message.acknowledged()).await;
+        assert!(matches!(fate, Err(Undelivered::NotDelivered(NotDelivered::Cancelled))), "{fate:?}");
+        let connection = accept(&endpoint).await;
+        client.send(Message::new(body(2, 10))).await.unwrap();
+        loop {
+            match number_of(&within(connection.recv()).await.unwrap().bytes) {
+                2 => break,
+                number => assert_eq!(number, 99, "{engine:?}"),
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn attempts_end_after_the_limit() {
     let unused = std::net::TcpListener::bind(localhost()).unwrap();
@@ -556,6 +635,7 @@ for_both_engines! {
     memory_is_bounded_while_there_is_no_server
     a_full_connection_gets_what_waits_once_it_has_room
     a_message_is_moved_and_cancelled_on_its_connection
+    places_of_receipts_are_free_again_after_every_end
     events_report_connections_losses_and_attempts
     ending_the_connection_makes_the_client_connect_again
     a_peer_that_closes_ends_the_client_unless_it_restarts
