@@ -417,7 +417,11 @@ impl Endpoint {
             () = closed => None,
             next = next => next,
         };
-        let connection = connection.ok_or(AcceptError::Closed)?;
+        let Some(connection) = connection else {
+            // This waited in the queue when the endpoint was closed.
+            self.disconnect_unaccepted();
+            return Err(AcceptError::Closed);
+        };
         connection.transport().accepted();
         let mut connections = lock(&self.connections);
         connections.add(&connection);
@@ -464,6 +468,11 @@ impl Endpoint {
         lock(&self.reason).clone_from(reason);
         *lock(&self.listener) = None;
         self.closing.notify_waiters();
+        self.disconnect_unaccepted();
+    }
+
+    /// Disconnects the peers that wait to be accepted, unless a task waits for them: it does so then.
+    fn disconnect_unaccepted(&self) {
         if let Ok(mut accepted) = self.accepted.try_lock() {
             accepted.close();
             while accepted.try_recv().is_ok() {}

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, Mutex};
 
 use marcato_stream::Pool;
 use rustls::ServerConfig;
@@ -23,6 +23,7 @@ use crate::config::{Config, LocalAddress};
 use crate::connection::Connection;
 use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
+use crate::shared::lock;
 
 /// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
@@ -43,6 +44,8 @@ struct Acceptor {
     pool: Pool,
     tls: Option<TlsAcceptor>,
     accepted: mpsc::Sender<Connection>,
+    /// Set until the listener is dropped.
+    open: Mutex<bool>,
     /// Permits left for handshakes and for connections.
     handshakes: Arc<Semaphore>,
     connections: Arc<Semaphore>,
@@ -55,6 +58,7 @@ struct Acceptor {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        *lock(&self.shared.open) = false;
         for task in &self.tasks {
             task.abort();
         }
@@ -76,6 +80,7 @@ impl Listener {
             pool: Pool::new(config.limits.memory),
             tls: tls.map(TlsAcceptor::from),
             accepted,
+            open: Mutex::new(true),
             handshakes: semaphore(config.tcp.max_handshakes),
             connections: semaphore(config.tcp.max_connections),
             strangers: Strangers::new(config.tcp.max_handshakes_per_address, config.tcp.max_handshakes),
@@ -185,8 +190,11 @@ impl Acceptor {
         match done {
             Ok(Some(connection)) => {
                 self.admitted.fetch_add(1, Relaxed);
-                // If the endpoint accepts no more connections, this one ends here.
-                seat.send(connection);
+                // An endpoint that has closed takes nothing from the queue any more, so this one ends here.
+                let open = lock(&self.open);
+                if *open {
+                    seat.send(connection);
+                }
             }
             Ok(None) | Err(_) => _ = self.failed.fetch_add(1, Release),
         }

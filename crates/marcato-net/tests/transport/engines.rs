@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{
-    NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, server_at, within,
+    NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, server_at, until, within,
 };
 use marcato_net::{
     AcceptError, ClientSecurity, CloseReason, Closed, Config, ConfigError, ConnectError, Endpoint, Engine,
@@ -448,7 +448,8 @@ async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
             .await
             .unwrap();
     let addr = endpoint.local_addrs()[0];
-    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[1, 0, 2], &[3, 9]] {
+    // The last is a frame in order, of a message that has no end.
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[1, 0, 2], &[3, 9], &[1, 0, 2, 0, 0, 1, 7]] {
         let mut stream = TcpStream::connect(addr).await.unwrap();
         within(greet(&mut stream)).await;
         let connection = within(endpoint.accept()).await.unwrap();
@@ -545,6 +546,29 @@ async fn a_plain_peer_that_sends_nothing_is_no_connection() {
     })
     .await;
     assert_eq!((endpoint.stats().accepted, endpoint.stats().connections), (0, 0));
+}
+
+#[tokio::test]
+async fn a_peer_that_is_late_for_a_closed_endpoint_is_disconnected() {
+    let config = config(Engine::Tcp);
+    for waiting in [true, false] {
+        let security = ServerSecurity::Plaintext;
+        let endpoint = Arc::new(Endpoint::listen(&config, &[localhost().into()], &security).await.unwrap());
+        let mut peer = TcpStream::connect(endpoint.local_addrs()[0]).await.unwrap();
+        // The handshake has begun, and waits for our hello.
+        within(peer.read_exact(&mut [0; 10])).await.unwrap();
+        let accepting = tokio::spawn({
+            let endpoint = Arc::clone(&endpoint);
+            async move { if waiting { endpoint.accept().await.map(drop) } else { Ok(()) } }
+        });
+        tokio::task::yield_now().await;
+        endpoint.close();
+        assert_eq!(within(accepting).await.unwrap().is_err(), waiting);
+        peer.write_all(b"marcato/1\n").await.unwrap();
+        // It ends in order, or by a reset.
+        let _ = within(peer.read_to_end(&mut Vec::new())).await;
+        until(&endpoint, |stats| (stats.connections, stats.handshakes) == (0, 0)).await;
+    }
 }
 
 #[tokio::test]
