@@ -277,3 +277,67 @@ impl Client {
         self.room.notify_waiters();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use marcato_identity::{Identity, Trust};
+    use marcato_stream::Ticket as _;
+
+    use super::super::{ReconnectConfig, Reconnecting};
+    use crate::config::{ClientSecurity, Config, Engine, Remote, ServerSecurity};
+    use crate::connection::Message;
+    use crate::endpoint::Endpoint;
+    use crate::error::NotDelivered;
+    use crate::shared::Ticket;
+
+    const LIMIT: Duration = Duration::from_secs(120);
+
+    async fn within<T>(work: impl Future<Output = T>) -> T {
+        tokio::time::timeout(LIMIT, work).await.expect("it takes far too long")
+    }
+
+    #[tokio::test]
+    async fn outcomes_of_an_earlier_connection_change_nothing() {
+        let config = Config::new(Engine::Tcp);
+        let identity = Identity::self_signed("site.test").unwrap();
+        let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+        let at = [std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()];
+        let endpoint = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await.unwrap();
+        let remote = Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting("site.test", trust));
+        let settings = ReconnectConfig { first: Duration::from_millis(1), ..ReconnectConfig::default() };
+        let client = Reconnecting::new(&config, remote, &settings).unwrap();
+        within(endpoint.accept()).await.unwrap().abort();
+        let second = within(endpoint.accept()).await.unwrap();
+        let mut all = Vec::new();
+        for text in ["acknowledged", "taken", "cancelled", "unwanted"] {
+            all.push(client.send(Message::new(text).with_receipt()).await.unwrap());
+        }
+        for delivery in &mut all {
+            within(delivery.acknowledged()).await.unwrap();
+        }
+        // The first connection reports late of messages with the same names.
+        let late = |id, receipt| {
+            let mut ticket = Ticket::for_client(&client.client().settled, 1, id, true);
+            let report = ticket.receipt().unwrap();
+            if receipt { report } else { ticket }
+        };
+        late(all[0].id, false).settle(Ok(()));
+        late(all[1].id, true).settle(Ok(()));
+        late(all[2].id, false).settle(Err(NotDelivered::Cancelled));
+        late(all[3].id, true).settle(Err(NotDelivered::Unwanted));
+        // Outcomes are processed in their order: that of this message comes after them.
+        within(client.send(Message::new("last")).await.unwrap().acknowledged()).await.unwrap();
+        assert_eq!(client.stats().messages, [0, 0, 4, 0, 0]);
+        // Nobody has taken them, so they come again.
+        second.abort();
+        let third = within(endpoint.accept()).await.unwrap();
+        for text in ["acknowledged", "taken", "cancelled", "unwanted"] {
+            assert_eq!(within(third.recv()).await.unwrap().bytes, text.as_bytes());
+        }
+        for delivery in &mut all {
+            within(delivery.received()).await.unwrap();
+        }
+    }
+}

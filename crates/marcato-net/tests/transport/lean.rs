@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::{with_a_bare_peer, within};
+use bytes::{Buf as _, BytesMut};
 use marcato_net::{Config, Engine, Message};
 use marcato_units::{Bytes, Duration, Priority};
 use marcato_wire::{Decoded, Frame};
@@ -18,21 +19,25 @@ async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
     let mut config = Config::new(Engine::Tcp);
     // However long the test takes, the first urgent message is recent.
     config.tcp.chunk.quiet_after = Duration::from_secs(3600);
-    waits_for_one_chunk(&config, CHUNK, true).await;
+    // However slow the machine is, only the upper bound limits a chunk.
+    config.tcp.chunk.span = Duration::from_secs(1);
+    for urgent in [Priority::P0, Priority::P1] {
+        waits_for_one_chunk(&config, CHUNK, Some(urgent)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_urgent_message_waits_for_one_larger_chunk() {
-    waits_for_one_chunk(&Config::new(Engine::Tcp), QUIET, false).await;
+    waits_for_one_chunk(&Config::new(Engine::Tcp), QUIET, None).await;
 }
 
 /// Checks the data that the kernel holds, and the data ahead of an urgent message, in chunks of
-/// this length. `again` means that an urgent message came before.
-async fn waits_for_one_chunk(config: &Config, chunk: Bytes, again: bool) {
+/// this length. A message of the level `before` came earlier, if there is one.
+async fn waits_for_one_chunk(config: &Config, chunk: Bytes, before: Option<Priority>) {
     let (client, mut peer) = with_a_bare_peer(config).await;
     let mut bytes = Vec::new();
-    if again {
-        client.send(Message::new(vec![1; 100]).with_priority(Priority::P0)).await.unwrap();
+    if let Some(before) = before {
+        client.send(Message::new(vec![1; 100]).with_priority(before)).await.unwrap();
         let (header, body) = within(async {
             loop {
                 if let Decoded::Frame { frame: Frame::Message(message), len } = Frame::decode(&bytes).unwrap()
@@ -76,7 +81,8 @@ async fn waits_for_one_chunk(config: &Config, chunk: Bytes, again: bool) {
     assert!(granted < Bytes::new(40 << 20), "{granted} went into buffers");
 
     client.send(Message::new(vec![0; 100]).with_priority(Priority::P0)).await.unwrap();
-    let before = stats.conducted.total().granted.bytes;
+    // If the window was not closed for good, more has been granted meanwhile.
+    let before = client.stats().conducted.total().granted.bytes;
 
     // Now it reads, as a peer would, up to the urgent message.
     let mut ahead = Bytes::ZERO;
@@ -105,4 +111,45 @@ async fn waits_for_one_chunk(config: &Config, chunk: Bytes, again: bool) {
     assert!(urgent.last && urgent.len == Bytes::new(100));
     // Data granted before the urgent message came, and at most one chunk granted at that moment.
     assert!(ahead <= before + chunk, "{ahead} left before it, of which {before} had been granted");
+}
+
+/// Least part of a message, in bytes, with which it begins if not all of it fits a chunk.
+const LEAST: Bytes = Bytes::new(32);
+
+/// A few bytes at the end of a chunk would cost a frame of their own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_chunk_ends_with_a_few_bytes_of_another_message() {
+    const COUNT: usize = 13_000;
+    const LEN: usize = 203;
+    let (client, mut peer) = with_a_bare_peer(&Config::new(Engine::Tcp)).await;
+    // More than all buffers hold, so that the short messages wait behind it, and fill chunk after chunk.
+    for _ in 0..3 {
+        client.send(Message::new(vec![1; 16 << 20]).with_priority(Priority::P1)).await.unwrap();
+    }
+    for _ in 0..COUNT {
+        client.send(Message::new(vec![2; LEN])).await.unwrap();
+    }
+    let mut bytes = BytesMut::new();
+    let (mut whole, mut begun) = (0, 0);
+    within(async {
+        while whole < COUNT {
+            let Decoded::Frame { frame: Frame::Message(message), len } = Frame::decode(&bytes).unwrap()
+            else {
+                peer.read_buf(&mut bytes).await.unwrap();
+                continue;
+            };
+            let payload = usize::try_from(message.len.get()).unwrap();
+            while bytes.len() < len + payload {
+                peer.read_buf(&mut bytes).await.unwrap();
+            }
+            bytes.advance(len + payload);
+            if message.offset.is_zero() && !message.last {
+                begun += 1;
+                assert!(message.len >= LEAST, "a message begins with {}", message.len);
+            }
+            whole += usize::from(message.last && message.priority == Priority::P2);
+        }
+    })
+    .await;
+    assert!(begun > 0, "no chunk ended within a message");
 }

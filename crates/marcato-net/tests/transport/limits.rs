@@ -200,6 +200,54 @@ async fn tls_handshakes_that_do_not_begin_are_given_up() {
     assert_eq!((stats.connections, stats.accepted), (0, 0));
 }
 
+/// Lets this time pass. The clock is paused, so it moves only once no task has anything to do.
+async fn pass(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
+/// A peer's wait for its turn is as long as a handshake may take, however many are before it.
+#[tokio::test]
+async fn silent_peers_of_one_host_wait_no_longer_than_a_handshake() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.max_handshakes_per_address = 1;
+    config.tcp.max_handshakes = 6;
+    config.tcp.handshake_timeout = Duration::from_secs(100);
+    let server = server(&config).await;
+    let addr = server.endpoint.local_addrs()[0];
+    let mut silent = Vec::new();
+    for _ in 0..8 {
+        silent.push(TcpStream::connect(addr).await.unwrap());
+    }
+    // One has its turn, six wait for theirs, and there is no place for the last.
+    until(&server.endpoint, |stats| (stats.handshakes, stats.crowded) == (1, 1)).await;
+    tokio::time::pause();
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(server.endpoint.stats().failed, 0);
+    // The second may have got its turn at the moment at which its wait ended.
+    pass(Duration::from_secs(180)).await;
+    let stats = server.endpoint.stats();
+    assert_eq!((stats.handshakes, stats.failed), (0, 7));
+}
+
+/// The application takes nobody, so there is no place for a further connection.
+#[tokio::test]
+async fn beyond_the_backlog_tcp_peers_wait_and_are_refused() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.backlog = 1;
+    config.tcp.handshake_timeout = Duration::from_secs(100);
+    let server = server(&config).await;
+    let _unaccepted = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
+    until(&server.endpoint, |stats| (stats.accepted, stats.handshakes) == (1, 0)).await;
+    let _silent = TcpStream::connect(server.endpoint.local_addrs()[0]).await.unwrap();
+    until(&server.endpoint, |stats| stats.handshakes == 1).await;
+    tokio::time::pause();
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(server.endpoint.stats().refused, 0);
+    pass(Duration::from_secs(80)).await;
+    let stats = server.endpoint.stats();
+    assert_eq!((stats.accepted, stats.handshakes, stats.refused, stats.failed), (1, 0, 1, 0));
+}
+
 /// Elsewhere, loopback interfaces have one address.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -115,6 +115,37 @@ async fn a_peer_that_vanishes_with_a_closed_window_is_noticed() {
     assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
 }
 
+/// Returns the time for which a peer's host can have been silent when it counts as dead.
+/// `unanswered` data waits for it, or nothing does.
+async fn silence_of_a_vanished_peer(config: &Config, unanswered: bool) -> Duration {
+    let (client, mut peer) = with_a_bare_peer(config).await;
+    // The last segment of the peer comes after this moment.
+    let before = client.now();
+    // MESSAGE with LAST and RECEIPT, at offset 0, with one byte, and its DONE.
+    peer.write_all(&[1, 0, 2, 3, 0, 1, 7]).await.unwrap();
+    within(client.recv()).await.unwrap();
+    let mut done = [0; 2];
+    within(peer.read_exact(&mut done)).await.unwrap();
+    assert_eq!(done, [3, 0]);
+    cut(&peer);
+    if unanswered {
+        client.send(Message::new("are you there?")).await.unwrap();
+    }
+    let closed = within(client.closed()).await;
+    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    client.now().since(before)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vanished_peer_is_not_given_up_before_the_idle_timeout() {
+    let mut config = config();
+    // More than the least that the detection allows.
+    config.tcp.idle_timeout = Duration::from_secs(7);
+    let (unanswered, quiet) =
+        tokio::join!(silence_of_a_vanished_peer(&config, true), silence_of_a_vanished_peer(&config, false));
+    assert!(unanswered.min(quiet) >= config.tcp.idle_timeout, "{unanswered:?} and {quiet:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_that_vanishes_while_reading_is_paused_is_noticed() {
     let (client, mut peer) = with_a_bare_peer(&config()).await;

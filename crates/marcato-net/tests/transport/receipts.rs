@@ -183,6 +183,38 @@ async fn awaited_receipts_are_bounded(engine: Engine) {
     close(client, server).await;
 }
 
+/// However a message ends, the place of its receipt is free for the next one.
+async fn places_of_receipts_are_free_again_after_every_end(engine: Engine) {
+    let mut config = streaming(engine);
+    config.limits.receipts = 1;
+    // The level is soon held, and reading never stops.
+    config.limits.unread = Bytes::kb(64);
+    let (client, server, _listener) = pair(&config).await;
+    // More than leaves before the client knows that the level is held.
+    let much = || Message::new(body(1, 12 << 20)).with_receipt().with_priority(Priority::P4);
+    for _ in 0..3 {
+        let mut cancelled = within(client.send(much())).await.unwrap();
+        cancelled.cancel().unwrap();
+        assert_eq!(within(cancelled.received()).await, Err(NotDelivered::Cancelled));
+
+        let late = much().with_lifetime(marcato_net::Duration::from_nanos(1));
+        let mut late = within(client.send(late)).await.unwrap();
+        assert_eq!(within(late.received()).await, Err(NotDelivered::Expired));
+
+        let mut taken = within(client.send(Message::new("taken").with_receipt())).await.unwrap();
+        while within(server.recv()).await.unwrap().bytes != b"taken"[..] {}
+        assert_eq!(within(taken.received()).await, Ok(()));
+
+        let long = Message::new(body(2, 5000)).with_receipt().with_priority(Priority::P0);
+        let mut unwanted = within(client.send(long)).await.unwrap();
+        // Of the others, the server may have seen a beginning.
+        while within(server.accept_long()).await.unwrap().priority() != Priority::P0 {}
+        assert_eq!(within(unwanted.received()).await, Err(NotDelivered::Unwanted));
+    }
+    within(client.send(Message::new("last").with_receipt())).await.unwrap();
+    while within(server.recv()).await.unwrap().bytes != b"last"[..] {}
+}
+
 /// Reports that wait stop reading at their limit, and it continues when they have left.
 async fn few_receipts_at_once_are_enough(engine: Engine) {
     const COUNT: u64 = 500;
@@ -240,4 +272,9 @@ for_both_engines! {
     awaited_receipts_are_bounded
     few_receipts_at_once_are_enough
     a_close_after_a_receipt_waits_for_no_timer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_of_receipts_over_tcp_are_free_again() {
+    places_of_receipts_are_free_again_after_every_end(Engine::Tcp).await;
 }
