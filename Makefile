@@ -5,6 +5,8 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 OUT ?= out
 CARGO ?= cargo
+# The file that tests write into when they are skipped.
+SKIPS ?= $(abspath target/skips)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo papers papers-cats test test-long test-kernel bench lint doc bpf man picture clean prepare
@@ -26,7 +28,9 @@ papers: prepare ## Run every experiment in full, with five seeds (a few hours)
 	./target/release/marcato papers all --repeat 5 --out $(OUT)
 
 test: prepare ## Run every test that takes seconds, examples in the documentation too
-	$(CARGO) test --workspace --locked
+	@rm -f $(SKIPS) && mkdir -p $(dir $(SKIPS))
+	@status=0; MARCATO_SKIPS=$(SKIPS) CARGO="$(CARGO)" tools/tests/run || status=$$?; \
+		tools/cache/run save; tools/skips/run $(SKIPS); exit $$status
 
 test-long: prepare ## Fuzz, run the slow tests and the benches (about half an hour)
 	bash .ci/long

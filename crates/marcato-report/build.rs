@@ -1,5 +1,8 @@
 //! Records the commit that the crate is built from. Never fails: a build without git gets
 //! "unknown".
+//!
+//! An unoptimised build names no commit: with each, this crate and all above it would be compiled anew. Its results are
+//! for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,9 +13,14 @@ fn main() {
     let commit = std::env::var("MARCATO_COMMIT")
         .ok()
         .filter(|name| !name.is_empty())
-        .or_else(from_git)
+        .or_else(|| if is_debug() { Some("debug".to_owned()) } else { from_git() })
         .unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=MARCATO_COMMIT={commit}");
+}
+
+/// Returns whether the profile is `dev`, or inherits it.
+fn is_debug() -> bool {
+    std::env::var("PROFILE").is_ok_and(|profile| profile == "debug")
 }
 
 fn from_git() -> Option<String> {
