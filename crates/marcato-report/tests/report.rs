@@ -216,11 +216,11 @@ fn bars_and_dots_of_more_than_six_series_are_split_too() {
 
 #[test]
 fn series_of_one_colour_stay_in_one_image() {
-    // Four flows, simulated and measured: pairs of one colour.
-    let chart = (1..=4).fold(axes("Delay"), |chart, at| {
-        let lab = Series::line(format!("flow {at}, lab"), [(1.0, f64::from(at))]).like(format!("flow {at}"));
-        chart.series(series(at).like(format!("flow {at}"))).series(lab.dashed())
-    });
+    // Four flows, simulated and then measured: pairs of one colour, which are not neighbours.
+    let flow = |at: u32| format!("flow {at}");
+    let chart = (1..=4).fold(axes("Delay"), |chart, at| chart.series(series(at).like(flow(at))));
+    let lab = |at: u32| Series::line(format!("{}, lab", flow(at)), [(1.0, f64::from(at))]).like(flow(at));
+    let chart = (1..=4).fold(chart, |chart, at| chart.series(lab(at).dashed()));
     let images = page([Figure::new("delay", chart, "")]).images();
     assert_eq!(images.len(), 2);
     for at in 1..=4 {
