@@ -51,7 +51,7 @@ pub struct FilesConfig {
     /// Permission to serve names that begin with a dot. The directory `.well-known` of the root is
     /// always served (RFC 8615 §3).
     pub hidden: bool,
-    /// Use of precompressed files: `x.js.br`, `x.js.zst` and `x.js.gz` beside `x.js`.
+    /// Use of precompressed files: `x.js.br`, `x.js.zst` and `x.js.gz` beside `x.js`, and not older.
     pub precompressed: bool,
     /// Bound of the memory for small files, with 2 KiB of overhead for each.
     pub cache: Bytes,

@@ -21,6 +21,8 @@ pub struct FilesCounters {
     pub refused: u64,
     /// Requests that the operating system failed: permissions, too many open files, broken disks.
     pub failed: u64,
+    /// Precompressed files that were older than their original, at each look at the file system.
+    pub stale: u64,
     /// Requests and chunks that went to the blocking pool.
     pub blocking: u64,
     /// Files in memory.
@@ -39,6 +41,7 @@ pub(super) struct Counts {
     pub(super) not_found: Count,
     pub(super) refused: Count,
     pub(super) failed: Count,
+    pub(super) stale: Count,
     pub(super) blocking: Count,
 }
 
@@ -53,6 +56,7 @@ impl Counts {
             not_found: self.not_found.get(),
             refused: self.refused.get(),
             failed: self.failed.get(),
+            stale: self.stale.get(),
             blocking: self.blocking.get(),
             cached_files,
             cached,

@@ -343,10 +343,16 @@ impl Shared {
     /// Opens a file, and those beside it that hold the same content compressed.
     fn open(&self, path: &str, access: Access) -> Result<Vec<(Coding, Opened)>, OpenError> {
         let handle = self.root.handle(access)?;
-        let mut files = vec![(Coding::Identity, self.root.file(&handle, path, access)?)];
+        let original = self.root.file(&handle, path, access)?;
+        let stamp = Stamp::of(&original.metadata);
+        let mut files = vec![(Coding::Identity, original)];
         if self.config.precompressed && !Coding::is_compressed(path) {
             for coding in Coding::COMPRESSED {
                 match self.root.file(&handle, &format!("{path}{}", coding.suffix()), access) {
+                    // It holds what the file was before: nobody compressed it again.
+                    Ok(opened) if Stamp::of(&opened.metadata).is_older_than(&stamp) => {
+                        self.counts.stale.increment();
+                    }
                     Ok(opened) => files.push((coding, opened)),
                     Err(error @ (OpenError::WouldBlock | OpenError::Busy)) => return Err(error),
                     // The file itself serves in place of one that is absent or unusable.

@@ -18,7 +18,7 @@
 //! | directories | 308 to a trailing slash; then an index, then a listing if that is on |
 //! | conditions | RFC 9110 §13, in the order of §13.2.2 |
 //! | ranges | RFC 9110 §14: one, or at most 8 without overlap; other sets get the whole file |
-//! | encodings | `x.js.br`, `.zst` and `.gz` beside `x.js`, by the weights of `Accept-Encoding` |
+//! | encodings | `x.js.br`, `.zst` and `.gz` beside `x.js`, by the weights of `Accept-Encoding`, unless they are older than `x.js` |
 //!
 //! The `Location` of a directory is a relative reference. The service therefore works below any prefix
 //! that a router has removed.
@@ -44,7 +44,8 @@
 //! - A file that changes while it is sent yields a mixture of both. One that shrinks ends the body with
 //!   an error. Deploy by renaming files or directories.
 //! - A change in place that keeps length and modification time keeps the entity tag.
-//! - A precompressed file is used whatever its modification time: write it together with its original.
+//! - A precompressed file that is older than its original is not used. One that was written for other content
+//!   of the same or a later time is: write it together with its original.
 //! - Systems without `openat2` (Linux before 5.6, macOS) check the canonical path before opening. A local
 //!   user who exchanges directories for links in between can make them leave the root.
 //! - File systems over a network may block in `open` itself. It runs on the caller's thread if the

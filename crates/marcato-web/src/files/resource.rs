@@ -141,6 +141,16 @@ impl Stamp {
         self.len
     }
 
+    /// Returns true if the file was modified before another one.
+    ///
+    /// A tool that copies the time of the original may copy it in seconds, milliseconds or microseconds only. A time
+    /// without a finer part is therefore compared with that of the original without it.
+    pub(super) fn is_older_than(&self, original: &Self) -> bool {
+        let unit =
+            [1_000_000_000, 1_000_000, 1_000].into_iter().find(|unit| self.modified % unit == 0).unwrap_or(1);
+        self.modified.div_euclid(unit) < original.modified.div_euclid(unit)
+    }
+
     /// Returns the entity tag: of length, modification time and inode.
     ///
     /// RFC 9110 §8.8.1: a validator is weak if it may stay the same when the content changes. That holds
@@ -260,6 +270,27 @@ mod tests {
         let now = UNIX_EPOCH + 100 * SECOND;
         for (modified, seconds) in [(-1, 0), (1_999_999_999, 1), (i128::from(i64::MAX), 100)] {
             assert_eq!(stamp(modified).last_modified(now), seconds);
+        }
+    }
+
+    #[test]
+    fn times_are_compared_as_finely_as_they_were_copied() {
+        let original = stamp(100_123_456_789);
+        for (copied, is_older) in [
+            (100_123_456_789, false),
+            (100_123_456_790, false),
+            (100_123_456_788, true),
+            (100_123_456_000, false),
+            (100_123_455_000, true),
+            (100_123_000_000, false),
+            (100_122_000_000, true),
+            (100_000_000_000, false),
+            (99_000_000_000, true),
+            (101_000_000_000, false),
+            (0, true),
+            (-1, true),
+        ] {
+            assert_eq!(stamp(copied).is_older_than(&original), is_older, "{copied}");
         }
     }
 

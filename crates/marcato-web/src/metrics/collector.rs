@@ -207,6 +207,11 @@ fn of_files<'a>(files: &[(&'a str, FilesCounters)]) -> Vec<Group<'a>> {
         Group::counter("files_refused", "Requests refused for their path", by(|of| of.refused)),
         Group::counter("files_failed", "Requests that the operating system failed", by(|of| of.failed)),
         Group::counter(
+            "files_stale",
+            "Precompressed files that were older than their original",
+            by(|of| of.stale),
+        ),
+        Group::counter(
             "files_blocking",
             "Requests and chunks read by the blocking pool",
             by(|of| of.blocking),
@@ -360,11 +365,12 @@ mod tests {
             not_found: 5,
             refused: 6,
             failed: 7,
-            blocking: 8,
-            cached_files: 9,
-            cached: Bytes::new(10),
+            stale: 8,
+            blocking: 9,
+            cached_files: 10,
+            cached: Bytes::new(11),
         };
-        assert_eq!(values(of_files(&[("a", counters)])), (1..=10).collect::<Vec<_>>());
+        assert_eq!(values(of_files(&[("a", counters)])), (1..=11).collect::<Vec<_>>());
     }
 
     #[cfg(feature = "proxy")]

@@ -558,6 +558,37 @@ fn compression_needs_permission_and_an_original() {
 }
 
 #[test]
+fn a_variant_older_than_its_file_is_never_served() {
+    let files: [(&str, &[u8]); 4] =
+        [("x.js", b"identity"), ("x.js.br", b"brotli"), ("x.js.zst", b"zstd"), ("x.js.gz", b"gzip")];
+    let site = Site::with(&files, |config| config.revalidate = Duration::ZERO);
+    let modify = |name: &str, seconds, nanoseconds| {
+        touch(&site.path(name), MODIFIED + Duration::new(seconds, nanoseconds));
+    };
+    let get = |accepted: &str| site.get("/x.js", &[("accept-encoding", accepted)]);
+    modify("x.js", 0, 5);
+    modify("x.js.br", 0, 4);
+    modify("x.js.zst", 0, 5);
+    modify("x.js.gz", 1, 0);
+    for (accepted, content) in [("br, zstd, gzip", "zstd"), ("br, gzip", "gzip"), ("br", "identity")] {
+        let response = get(accepted);
+        assert_eq!(
+            (response.body(), field(response.headers(), "vary")),
+            (&content.into(), "accept-encoding")
+        );
+    }
+    assert_eq!(site.files.counters().stale, 3);
+    // A tool that copies no more than seconds does not make it older.
+    modify("x.js.br", 0, 0);
+    assert_eq!(get("br").body(), "brotli");
+    // All of them are older: nothing of the choice is left.
+    modify("x.js", 2, 0);
+    let response = get("br, zstd, gzip");
+    assert_eq!((response.body(), field(response.headers(), "vary")), (&"identity".into(), ""));
+    assert_eq!(site.files.counters().stale, 6);
+}
+
+#[test]
 fn an_escaping_variant_is_ignored() {
     let site = Site::new(&[("x.js", b"identity")]);
     symlink("../secret", site.path("x.js.br")).unwrap();
@@ -587,8 +618,10 @@ fn changes_are_noticed_by_a_check() {
     let counters = site.files.counters();
     assert_eq!((counters.hits, counters.misses, counters.revalidations), (1, 2, 2));
 
-    // Another time of modification.
+    // Another time of modification. Its variant has become too old until it is written again.
     site.write("a", b"new", MODIFIED + HOUR);
+    assert_eq!((site.body("/a"), site.get("/a", &gzip).into_body()), ("new".into(), "new".into()));
+    site.write("a.gz", b"zip", MODIFIED + HOUR);
     assert_eq!((site.body("/a"), site.get("/a", &gzip).into_body()), ("new".into(), "zip".into()));
     // Another length, with the same time.
     site.write("a", b"longer", MODIFIED + HOUR);
