@@ -550,12 +550,7 @@ where
             }
             _ => Supply::Settled,
         };
-        let precedes = |id| {
-            exchange.response(id).is_some_and(|response| {
-                let level = levels.level(response.parameters.urgency);
-                !exchange.is_in_debt(level) && precedes(&response, &next, levels)
-            })
-        };
+        let precedes = |id| exchange.response(id).is_some_and(|response| precedes(&response, &next, levels));
         refills.pause(Instant::now(), supply, precedes)
     }
 

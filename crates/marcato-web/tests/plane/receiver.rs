@@ -241,6 +241,12 @@ impl Receiver {
         usize::try_from(granted.get()).unwrap() - self.bytes()
     }
 
+    /// Bytes in the kernel's receive buffer.
+    pub(crate) fn received(&self) -> usize {
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 1 << 16];
+        SockRef::from(&self.stream).peek(&mut buffer).unwrap_or(0)
+    }
+
     /// Size of the kernel's receive buffer, which is all that may wait in it.
     pub(crate) fn buffer(&self) -> usize {
         SockRef::from(&self.stream).recv_buffer_size().unwrap()

@@ -72,6 +72,7 @@ async fn answer(request: Request<Body>) -> Result<Response<Content>, &'static st
             tokio::task::yield_now().await;
             *response.body_mut() = full(std::thread::current().name().unwrap_or_default().to_owned());
         }
+        "/waits" => std::future::pending().await,
         "/fails" => return Err("it fails"),
         "/panics" => panic!("it panics, as the test wants"),
         "/connection" => {
@@ -617,6 +618,60 @@ fn resets_that_are_spread_out_end_the_connection_as_well() {
         }
         assert!((450..700).contains(&sent), "{sent}");
         assert_eq!(running.server.counters().violations, 1);
+    });
+}
+
+#[test]
+fn a_request_that_is_reset_before_its_response_ends_its_handler() {
+    run(async {
+        let running = Running::start(Server::new()).await;
+        let mut client = running.client().await;
+        let asked = client.send_request(get("/waits"), true).unwrap();
+        while running.server.open_requests() == 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(asked);
+        while running.server.open_requests() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(running.server.counters().cancelled, 1);
+        assert_eq!(text(&mut client, get("/bytes/3")).await, "xxx");
+    });
+}
+
+#[test]
+fn responses_without_content_are_recorded_as_complete() {
+    run(async {
+        let records: Arc<Mutex<Vec<Record>>> = Arc::default();
+        let kept = Arc::clone(&records);
+        let mut config = Config::default();
+        config.log = Some(Arc::new(move |record: &Record| kept.lock().unwrap().push(record.clone())));
+        let running = Running::start(Server::with_config(config)).await;
+        let client = &mut running.client().await;
+        for path in ["/none", "/none-of-five", "/bytes/0"] {
+            fetch(client, get(path)).await;
+        }
+        drop(running.end);
+        running.task.await.unwrap();
+        let complete: Vec<bool> = records.lock().unwrap().iter().map(|record| record.complete).collect();
+        assert_eq!(complete, [true; 3]);
+    });
+}
+
+#[test]
+fn clients_that_take_responses_may_reset_more_of_them() {
+    run(async {
+        let running = Running::start(Server::new()).await;
+        let mut client = running.client().await;
+        // Four more for each.
+        for _ in 0..100 {
+            assert_eq!(text(&mut client, get("/bytes/1")).await, "x");
+        }
+        for _ in 0..700 {
+            drop(fetch(&mut client, get("/bytes/10000000")).await);
+        }
+        assert_eq!(text(&mut client, get("/bytes/1")).await, "x");
+        assert_eq!(running.server.counters().violations, 0);
     });
 }
 

@@ -44,11 +44,11 @@ impl futures_core::Stream for Pieces {
     }
 }
 
-/// Service whose paths name a kind of source and a length.
+/// Service whose paths name a kind of source, a length, and sometimes the priority that the response has.
 async fn answer(request: Request<Body>) -> Result<Response<Content>, Infallible> {
     let mut parts = request.uri().path().split('/').skip(1);
     let (kind, length) = (parts.next().unwrap(), parts.next().unwrap().parse().unwrap());
-    Ok(Response::new(match kind {
+    let mut response = Response::new(match kind {
         // All of it is in memory.
         "whole" => Full::from(vec![b'x'; length]).boxed(),
         "pieces" => StreamBody::new(Pieces(length)).boxed(),
@@ -68,7 +68,11 @@ async fn answer(request: Request<Body>) -> Result<Response<Content>, Infallible>
             body.boxed()
         }
         kind => unreachable!("{kind}"),
-    }))
+    });
+    if let Some(priority) = parts.next() {
+        response.headers_mut().insert("priority", priority.parse().unwrap());
+    }
+    Ok(response)
 }
 
 async fn start(config: Config) -> Running {
@@ -262,6 +266,22 @@ fn little_more_than_a_chunk_is_ahead_of_the_receiver() {
 }
 
 #[test]
+fn a_slow_connection_has_one_chunk_beyond_what_has_arrived() {
+    run_still(async {
+        let running = start(strict(1)).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        client.ask([("/whole/3000000", "u=3")]).await;
+        for _ in 0..40 {
+            client.content().await;
+            settle().await;
+            // The kernel has not sent one chunk. The next one is granted when it has.
+            let chunk_and_a_half = SEGMENT + SEGMENT / 2;
+            still_until(|| client.unread(&running.server) < client.received() + chunk_and_a_half).await;
+        }
+    });
+}
+
+#[test]
 fn chunks_grow_only_when_nothing_urgent_has_come_for_a_while() {
     run_still(async {
         let mut config = strict(1000);
@@ -355,6 +375,18 @@ fn a_response_opens_with_the_priority_that_came_before_its_head() {
 }
 
 #[test]
+fn the_priority_of_a_response_overrides_that_of_its_request() {
+    run_still(async {
+        let running = start(strict(60)).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let requests = [("/pieces/50000/u=6", "u=0"), ("/pieces/50000", "u=3"), ("/task/50000/u=0", "u=7")];
+        let [less, middle, urgent] = client.ask(requests).await;
+        client.read_until_end(less).await;
+        assert_eq!(client.turns(), [urgent, middle, less]);
+    });
+}
+
+#[test]
 fn debts_follow_the_size_of_chunks() {
     run_still(async {
         // A chunk of 3 MB, over which an urgent level owes nothing.
@@ -416,12 +448,14 @@ fn coupled_mode_begins_with_the_first_request_of_a_client_that_orders() {
             config.traces = Some(traces.clone());
             let running = start(config).await;
             let mut client = Receiver::connect(running.addr, Terms::default()).await;
-            client.ask([("/pieces/100000", priority)]).await;
+            client.ask([("/pieces/3000000", priority)]).await;
             client.content().await;
             assert_eq!(changes(&traces) > 0, begins, "priority {priority:?}");
-            // An urgent response begins it for any client.
-            client.ask([("/whole/10", "u=0")]).await;
-            still_until(|| changes(&traces) > 0).await;
+            // It begins for any client once a running response has become urgent.
+            client.update(1, "u=0").await;
+            while changes(&traces) == 0 {
+                client.content().await;
+            }
         });
     }
 }
