@@ -77,6 +77,7 @@ impl Monitor {
     pub(crate) fn opened(&self, opened: &Opened) {
         let Some((metrics, _)) = &self.metrics else { return };
         metrics.forget_sites();
+        metrics.watch_compression(&opened.compression);
         for (directory, files) in opened.files() {
             metrics.watch_files(&directory.display().to_string(), files);
         }

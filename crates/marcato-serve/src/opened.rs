@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use marcato_document::Place;
 use marcato_identity::PemError;
 use marcato_web::Identity;
+use marcato_web::compression::Compression;
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::proxy::{Proxy, ProxyConfig, Roots};
 use rustls::RootCertStore;
@@ -29,6 +31,7 @@ pub(crate) struct Opened {
     pub(crate) sites: Arc<router::Sites>,
     /// Certificate of each site; `None` for one that an authority has not issued yet.
     pub(crate) certificates: Vec<Option<Presentable>>,
+    pub(crate) compression: Compression,
     files: Vec<(FilesConfig, Files)>,
     origins: HashMap<String, OpenOrigin>,
 }
@@ -48,7 +51,14 @@ impl Opened {
     /// All that cannot be opened, each with its place in the file.
     pub(crate) fn new(config: &Config, before: &Self) -> Result<Self, ConfigError> {
         let faults = Faults::default();
-        let mut opened = Self::default();
+        let mut opened = Self { compression: before.compression.clone(), ..Self::default() };
+        // Equal ones go on, with their counters.
+        if *opened.compression.config() != config.compression.how {
+            match Compression::new(config.compression.how.clone()) {
+                Ok(compression) => opened.compression = compression,
+                Err(error) => faults.add(Place::START, error.to_string()),
+            }
+        }
         for origin in &config.origins {
             opened.origins.extend(open_origin(config, origin, before, &faults));
         }
@@ -68,11 +78,18 @@ impl Opened {
                     fields.retain(|(other, _)| other != name);
                     fields.push((name.clone(), value.clone()));
                 }
+                let of_kind = match &route.content {
+                    Content::Files(_) => config.compression.directories,
+                    Content::Origin(_) => config.compression.origins,
+                    Content::Redirect(_) => false,
+                };
+                let compression = route.compress.unwrap_or(of_kind).then(|| opened.compression.clone());
                 Some(router::Route {
                     path: route.path.clone(),
                     is_exact: route.is_exact,
                     strips_prefix: route.strips_prefix,
                     content: content?,
+                    compression,
                     fields,
                 })
             });

@@ -82,8 +82,14 @@ impl From<&Options> for Config {
                 CertificateSource::Files { chain: chain.clone().into(), key: key.clone().into() }
             }
         };
-        let route =
-            Route { path: String::new(), is_exact: false, strips_prefix: false, content, fields: Vec::new() };
+        let route = Route {
+            path: String::new(),
+            is_exact: false,
+            strips_prefix: false,
+            content,
+            compress: None,
+            fields: Vec::new(),
+        };
         let site = Site {
             hosts: Vec::new(),
             is_default: true,

@@ -15,6 +15,7 @@ use http::header::{CONTENT_TYPE, HOST, LOCATION, STRICT_TRANSPORT_SECURITY};
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{Either, Full};
+use marcato_web::compression::{CompressedBody, Compression, Negotiated};
 use marcato_web::files::{FileBody, Files, FilesFuture};
 use marcato_web::proxy::{Proxy, ProxyBody, ProxyFuture};
 use marcato_web::{Body, ServerName};
@@ -51,6 +52,8 @@ pub(crate) struct Route {
     pub(crate) is_exact: bool,
     pub(crate) strips_prefix: bool,
     pub(crate) content: Content,
+    /// Compression of the responses, if they are compressed.
+    pub(crate) compression: Option<Compression>,
     /// Fields of the site and of the route.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
 }
@@ -119,7 +122,10 @@ pub(crate) struct Router {
 }
 
 /// Body of a response.
-pub(crate) type RouterBody = Either<FileBody, Either<ProxyBody, Full<Bytes>>>;
+pub(crate) type RouterBody = CompressedBody<ContentBody>;
+
+/// Body as its source has it.
+type ContentBody = Either<FileBody, Either<ProxyBody, Full<Bytes>>>;
 
 /// Host of a request, or the reason why it has none.
 enum Asked<'r> {
@@ -172,6 +178,7 @@ impl Router {
             return answer;
         };
         let route = &site.routes[index];
+        let mut negotiated = None;
         let kind = match &route.content {
             Content::Redirect(redirect) => {
                 let mut response = message(redirect.status, "");
@@ -187,6 +194,8 @@ impl Router {
                 {
                     *request.uri_mut() = uri;
                 }
+                let compression = route.compression.as_ref();
+                negotiated = compression.map(|compression| compression.negotiate(&mut request));
                 match content {
                     Content::Files(files) => Kind::Files(files.clone().call(request)),
                     Content::Origin(proxy) => Kind::Origin(proxy.clone().call(request)),
@@ -194,7 +203,7 @@ impl Router {
                 }
             }
         };
-        Answer { kind, dress: Some(Dress { site, route: Some(index), is_tls: self.is_tls }) }
+        Answer { kind, dress: Some(Dress { site, route: Some(index), is_tls: self.is_tls }), negotiated }
     }
 }
 
@@ -261,7 +270,7 @@ fn to_https(host: &str, port: u32, uri: &Uri) -> Answer {
         Ok(location) => _ = response.headers_mut().insert(LOCATION, location),
         Err(_) => *response.status_mut() = StatusCode::BAD_REQUEST,
     }
-    Answer { kind: Kind::Ready(Some(response)), dress: None }
+    Answer { kind: Kind::Ready(Some(response)), dress: None, negotiated: None }
 }
 
 /// Returns a URI with another path; `None` if that cannot be.
@@ -273,7 +282,7 @@ fn stripped(uri: &Uri, rest: &str) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-fn message(status: StatusCode, text: &'static str) -> Response<RouterBody> {
+fn message(status: StatusCode, text: &'static str) -> Response<ContentBody> {
     let body = Full::new(Bytes::from_static(text.as_bytes()));
     let mut response = Response::new(Either::Right(Either::Right(body)));
     *response.status_mut() = status;
@@ -287,10 +296,12 @@ fn message(status: StatusCode, text: &'static str) -> Response<RouterBody> {
 pub(crate) struct Answer {
     kind: Kind,
     dress: Option<Dress>,
+    /// Compression that the client accepts, if the route has any.
+    negotiated: Option<Negotiated>,
 }
 
 enum Kind {
-    Ready(Option<Response<RouterBody>>),
+    Ready(Option<Response<ContentBody>>),
     Files(FilesFuture),
     Origin(ProxyFuture),
 }
@@ -303,7 +314,7 @@ struct Dress {
 }
 
 impl Dress {
-    fn dress(&self, response: &mut Response<RouterBody>) {
+    fn dress(&self, response: &mut Response<ContentBody>) {
         let headers = response.headers_mut();
         // RFC 6797 §7.2: not in cleartext.
         if let Some(hsts) = self.site.hsts.as_ref().filter(|_| self.is_tls) {
@@ -318,7 +329,7 @@ impl Dress {
 
 impl Answer {
     fn text(status: StatusCode, text: &'static str) -> Self {
-        Self { kind: Kind::Ready(Some(message(status, text))), dress: None }
+        Self { kind: Kind::Ready(Some(message(status, text))), dress: None, negotiated: None }
     }
 }
 
@@ -343,7 +354,11 @@ impl Future for Answer {
         if let Some(dress) = &self.dress {
             dress.dress(&mut response);
         }
-        Poll::Ready(Ok(response))
+        // The fields of the configuration decide too: a type, or `no-transform`.
+        Poll::Ready(Ok(match &self.negotiated {
+            Some(negotiated) => negotiated.apply(response),
+            None => response.map(CompressedBody::plain),
+        }))
     }
 }
 

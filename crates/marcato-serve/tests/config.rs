@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use marcato_serve::config::{CertificateSource, Config, Content, ListenAt, Watch};
+use marcato_serve::config::{CertificateSource, Compress, Config, Content, ListenAt, Watch};
+use marcato_units::Bytes;
+use marcato_web::compression::Codec;
 use proptest::prelude::*;
 
 /// Problems of a text, each with its line and column.
@@ -38,6 +40,7 @@ fn the_example_is_read_as_it_says() {
     let trusted: Vec<String> = config.trusted.iter().map(ToString::to_string).collect();
     assert_eq!(trusted, ["127.0.0.0/8", "::1/128"]);
     assert!(config.metrics.is_none() && config.watch.is_none());
+    assert_eq!(config.compression, Compress::default());
     let app = config.origins.iter().find(|origin| origin.name == "app").unwrap();
     assert_eq!(app.proxy.upstreams.iter().map(|it| it.weight).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(app.proxy.response_timeout, Duration::from_secs(30));
@@ -45,6 +48,7 @@ fn the_example_is_read_as_it_says() {
     let [files, wildcard, moved] = &config.sites[..] else { panic!("three sites") };
     assert_eq!(files.routes.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), ["/api", "/old", ""]);
     assert!(files.routes[0].strips_prefix && files.is_default);
+    assert_eq!(files.routes.iter().map(|it| it.compress).collect::<Vec<_>>(), [Some(true), None, None]);
     assert_eq!(files.hsts.as_ref().unwrap(), "max-age=31536000; includeSubDomains");
     assert_eq!(wildcard.hosts[0].to_string(), "*.example.net");
     assert_eq!(wildcard.routes[0].content, Content::Origin("http://127.0.0.1:8080".to_owned()));
@@ -59,6 +63,59 @@ fn the_example_of_the_manual_is_read() {
     let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let config = Config::parse("serve.toml", example).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((config.listen.len(), config.sites[0].routes.len()), (2, 2));
+    // The one of compression needs a listener.
+    let example = manual.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
+    let text = format!("{example}\n[[listen]]\naddress = '[::]:80'\nplaintext = true\n");
+    let config = Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.sites[0].routes[0].compress, Some(false));
+    assert!(config.compression.origins && config.compression.how.types.len() == 4);
+}
+
+#[test]
+fn compression_is_read_as_a_word_or_a_table() {
+    let read = |lines: &str| Config::parse("serve.toml", &format!("{lines}\n{SITE}directory = 'a'")).unwrap();
+    let default = Compress::default();
+    assert!(default.directories && !default.origins);
+    assert_eq!(read("").compression, default);
+    for is_on in [true, false] {
+        let expected = Compress { directories: is_on, origins: is_on, ..default.clone() };
+        assert_eq!(read(&format!("compression = {is_on}")).compression, expected);
+    }
+    let table = "[compression]\ndirectories = false\norigins = true\ncodings = ['gzip', 'zstd']\ngzip-level = 9\n\
+                 br-level = 6\ntypes = 'text/*'\nmin-size = '2 KiB'\nmemory = '1 MiB'";
+    let mut expected = Compress { directories: false, origins: true, ..default };
+    expected.how.codecs = vec![Codec::Gzip(9), Codec::ZSTD];
+    expected.how.types = vec!["text/*".to_owned()];
+    expected.how.min_size = Bytes::new(2 << 10);
+    expected.how.memory = Bytes::new(1 << 20);
+    assert_eq!(read(table).compression, expected);
+    let levels = read("[compression]\nzstd-level = 1\nbr-level = 0").compression.how.codecs;
+    assert_eq!(levels, [Codec::Zstd(1), Codec::Brotli(0), Codec::GZIP]);
+    let routes = "compress = false\n[[site.route]]\npath = '/a'\ndirectory = 'a'\ncompress = true\n\
+                  [[site.route]]\npath = '/b/c'\ndirectory = 'a'";
+    let config = Config::parse("serve.toml", &format!("{SITE}directory = 'a'\n{routes}")).unwrap();
+    let routes = config.sites[0].routes.iter().map(|route| (route.path.as_str(), route.compress));
+    assert_eq!(routes.collect::<Vec<_>>(), [("/b/c", Some(false)), ("/a", Some(true)), ("", Some(false))]);
+}
+
+#[test]
+fn faults_of_compression_say_what_to_write() {
+    let text = format!(
+        "[compression]\ncodings = ['gzip', 'brotli', 'gzip']\nzstd-level = 12\ngzip-level = 0\ntypes = ['text/html', 'html']\nsize = 1\n{SITE}directory = 'a'\ncompress = 'yes'"
+    );
+    let found = problems(&text);
+    for expected in [
+        "2:20: \"brotli\" is no coding: ",
+        "2:30: the coding `gzip` is given twice: remove one",
+        "4:14: `gzip-level` is 0: give 1 to 9",
+        "5:23: \"html\" is no content type: write \"text/html\", \"text/*\" or \"application/*+json\"",
+        "6:1: `size` is not a key of [compression]: ",
+        "`compress` is true or false",
+    ] {
+        assert!(found.iter().any(|problem| problem.contains(expected)), "{expected}\n{found:#?}");
+    }
+    assert_eq!(problems(&format!("compression = 1\n{SITE}directory = 'a'")).len(), 1);
+    assert_eq!(problems(&format!("[compression]\ncodings = []\n{SITE}directory = 'a'")).len(), 1);
 }
 
 #[test]

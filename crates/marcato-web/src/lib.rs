@@ -24,6 +24,7 @@
 //! |---|---|
 //! | `server` (default) | the server and the file service |
 //! | `axum` | `ConnectInfo<SocketAddr>` for handlers of axum |
+//! | `compression` | compression of what any service answers |
 //! | `proxy` | a service that passes requests to origins |
 //! | `metrics` | metrics of the server for Prometheus |
 //! | `watch` | the page that draws the last connections |
@@ -96,6 +97,8 @@
 mod body;
 #[cfg(feature = "server")]
 mod clock;
+#[cfg(feature = "compression")]
+pub mod compression;
 #[cfg(feature = "server")]
 mod config;
 #[cfg(feature = "server")]
@@ -103,6 +106,8 @@ mod counters;
 mod decision;
 #[cfg(feature = "server")]
 mod early_hints;
+#[cfg(feature = "server")]
+mod encoding;
 #[cfg(feature = "server")]
 mod ending;
 mod error_code;

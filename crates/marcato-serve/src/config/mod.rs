@@ -5,6 +5,7 @@
 mod access;
 mod acme;
 mod certificate;
+mod compression;
 mod content;
 mod error;
 mod fields;
@@ -34,6 +35,7 @@ use marcato_web::{GuessTable, Limits};
 pub use access::AccessLog;
 pub use acme::Acme;
 pub use certificate::CertificateSource;
+pub use compression::Compress;
 pub use content::Content;
 pub use error::ConfigError;
 pub(crate) use error::Faults;
@@ -57,7 +59,7 @@ const MAX_SITES: usize = 1000;
 const MAX_ORIGINS: usize = 1000;
 
 /// Keys of the whole file.
-pub(crate) const ROOT: [&str; 12] = [
+pub(crate) const ROOT: [&str; 13] = [
     "listen",
     "site",
     "origin",
@@ -66,6 +68,7 @@ pub(crate) const ROOT: [&str; 12] = [
     "rates",
     "guess",
     "coupled",
+    "compression",
     "access-log",
     "certificate-check",
     "metrics",
@@ -115,6 +118,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Coupled mode.
     pub coupled: Coupling,
+    /// Compression of responses.
+    pub compression: Compress,
     /// Line for each request; `None` for no log.
     pub access_log: Option<AccessLog>,
     /// Time between two looks at the files of certificates.
@@ -141,6 +146,7 @@ impl Default for Config {
             trusted: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
+            compression: Compress::default(),
             access_log: Some(AccessLog::default()),
             certificate_check: Duration::from_secs(60),
             metrics: None,
@@ -225,6 +231,7 @@ impl Config {
             }
         }
         config.watch = Watch::read(keys);
+        config.compression = Compress::read(keys);
         if let Some(table) = keys.table("guess") {
             config.guess = guess::read(table, faults);
         }

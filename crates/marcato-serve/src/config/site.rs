@@ -44,6 +44,8 @@ pub struct Route {
     pub strips_prefix: bool,
     /// Content.
     pub content: Content,
+    /// True to compress responses, false to leave them; `None` for what holds for all contents of the kind.
+    pub compress: Option<bool>,
     /// Fields of all responses, which replace those of the site.
     pub fields: Vec<(HeaderName, HeaderValue)>,
 }
@@ -59,6 +61,7 @@ pub(super) struct Draft {
     pub(super) certificate: Option<Located<CertificateSource>>,
     pub(super) routes: Vec<(RouteDraft, Named)>,
     hsts: Option<HeaderValue>,
+    compress: Option<bool>,
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -66,12 +69,13 @@ pub(super) struct RouteDraft {
     path: String,
     is_exact: bool,
     strips_prefix: bool,
+    compress: Option<bool>,
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Draft {
     pub(super) fn read(table: &Table, faults: &Faults) -> Self {
-        let own = ["hosts", "default", "certificate", "hsts", "headers", "route"];
+        let own = ["hosts", "default", "certificate", "hsts", "headers", "compress", "route"];
         let known: Vec<&str> = own.into_iter().chain(content::KEYS).collect();
         let keys = Keys::open(table, "a site", &known, faults);
         let mut hosts: Vec<(HostPattern, Place)> = Vec::new();
@@ -104,8 +108,13 @@ impl Draft {
             if paths.contains(&(String::new(), false)) {
                 faults.add(table.place, "the site has a route of `/` beside its own content: remove one");
             }
-            let whole =
-                RouteDraft { path: String::new(), is_exact: false, strips_prefix: false, fields: Vec::new() };
+            let whole = RouteDraft {
+                path: String::new(),
+                is_exact: false,
+                strips_prefix: false,
+                compress: None,
+                fields: Vec::new(),
+            };
             routes.push((whole, content));
         } else if !has_content && !keys.has("route") {
             faults.add(
@@ -123,6 +132,7 @@ impl Draft {
             certificate: keys.item("certificate").and_then(|item| CertificateSource::read(item, faults)),
             routes,
             hsts: keys.item("hsts").and_then(|item| fields::read_hsts(item, faults)),
+            compress: keys.boolean("compress"),
             fields: fields::read(&keys),
         }
     }
@@ -136,9 +146,10 @@ impl Draft {
     ) -> Site {
         let mut routes = Vec::with_capacity(self.routes.len());
         for (route, content) in self.routes {
-            let RouteDraft { path, is_exact, strips_prefix, fields } = route;
+            let RouteDraft { path, is_exact, strips_prefix, compress, fields } = route;
+            let compress = compress.or(self.compress);
             if let Some(content) = resolve(content) {
-                routes.push(Route { path, is_exact, strips_prefix, content, fields });
+                routes.push(Route { path, is_exact, strips_prefix, content, compress, fields });
             }
         }
         let hosts = self.hosts.into_iter().map(|(host, _)| host).collect();
@@ -148,7 +159,7 @@ impl Draft {
 
 impl RouteDraft {
     fn read(table: &Table, faults: &Faults) -> Option<(Self, Named)> {
-        let own = ["path", "exact", "strip-prefix", "headers"];
+        let own = ["path", "exact", "strip-prefix", "compress", "headers"];
         let known: Vec<&str> = own.into_iter().chain(content::KEYS).collect();
         let keys = Keys::open(table, "a route", &known, faults);
         keys.need("path", "give the path with which its requests begin, as \"/api\"");
@@ -165,6 +176,7 @@ impl RouteDraft {
         let route = Self {
             is_exact: keys.boolean("exact").unwrap_or(false),
             strips_prefix: keys.boolean("strip-prefix").unwrap_or(false),
+            compress: keys.boolean("compress"),
             fields: fields::read(&keys),
             path: path.unwrap_or_default().trim_end_matches('/').to_owned(),
         };

@@ -533,3 +533,78 @@ fn rates_are_limited_if_asked_for_also_by_a_reload() {
     assert_eq!(running.reload(&trusted), "configuration reloaded");
     assert_eq!(statuses(&running), [200; 200]);
 }
+
+/// Head of the response to a request that accepts gzip.
+fn zipped(addr: &str, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a.test\r\naccept-encoding: gzip\r\n\r\n");
+    response(&mut {
+        let mut stream = TcpStream::connect(addr).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    })
+    .0
+}
+
+#[test]
+fn directories_are_compressed_and_origins_on_demand() {
+    let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = origin.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in origin.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut request = Vec::new();
+                let mut byte = [0];
+                while stream.read(&mut byte).is_ok_and(|read| read == 1) {
+                    request.push(byte[0]);
+                    if request.ends_with(b"\r\n\r\n") {
+                        request.clear();
+                        let head =
+                            "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 20000\r\n\r\n";
+                        let response = [head.as_bytes(), &[b'x'; 20_000]].concat();
+                        stream.write_all(&response).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let text = format!(
+        "compression = true
+{PLAIN}
+[[site]]
+hosts = 'a.test'
+directory = 'a'
+[[site.route]]
+path = '/plain'
+directory = 'a'
+strip-prefix = true
+compress = false
+[[site.route]]
+path = '/kept'
+directory = 'a'
+strip-prefix = true
+headers = {{ Cache-Control = 'no-transform' }}
+[[site.route]]
+path = '/origin'
+origin = 'http://{to}'
+[[site.route]]
+path = '/asked'
+origin = 'http://{to}'
+compress = true
+"
+    );
+    let mut running = Running::start(&text);
+    std::fs::write(running.dir.path().join("a/page.html"), "page ".repeat(2000)).unwrap();
+    let at = running.addrs[0].clone();
+    let compressed = || {
+        ["/page.html", "/plain/page.html", "/kept/page.html", "/origin", "/asked"]
+            .map(|path| zipped(&at, path).contains("\r\ncontent-encoding: gzip\r\n"))
+    };
+    assert_eq!(compressed(), [true, false, false, true, true]);
+    assert!(zipped(&at, "/origin").contains("\r\nvary: accept-encoding\r\n"));
+    assert_eq!(running.reload(&text.replacen("compression = true", "", 1)), "configuration reloaded");
+    assert_eq!(compressed(), [true, false, false, false, true]);
+    assert!(!zipped(&at, "/origin").contains("vary"));
+    assert_eq!(running.reload(&text.replacen("true", "false", 1)), "configuration reloaded");
+    assert_eq!(compressed(), [false, false, false, false, true]);
+}

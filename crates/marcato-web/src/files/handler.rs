@@ -20,7 +20,6 @@ use super::body::{FileBody, Source};
 use super::cache::Cache;
 use super::config::{FilesConfig, FilesError};
 use super::counters::{Counts, FilesCounters};
-use super::encoding::{Accepted, Coding};
 use super::etag::EntityTag;
 use super::listing::Listing;
 use super::mime::content_type;
@@ -30,6 +29,7 @@ use super::resource::{Resource, Stamp, read, variant};
 use super::response;
 use super::root::{Access, OpenError, Opened, Root};
 use crate::clock::Dates;
+use crate::encoding::{Accepted, Coding};
 
 /// Service that answers requests with the files of a directory. Clones share everything.
 ///

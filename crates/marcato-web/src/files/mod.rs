@@ -56,7 +56,6 @@ mod cache;
 mod conditional;
 mod config;
 mod counters;
-mod encoding;
 mod etag;
 mod handler;
 mod listing;

@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::body::{FileBody, Piece, Source};
 use super::conditional::{Precondition, Validators, permits_range};
-use super::encoding::Coding;
 use super::etag::EntityTag;
 use super::range::Selection;
 use super::response;
+use crate::encoding::Coding;
 
 /// Representation of a file, without its content.
 #[derive(Clone, Debug)]

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::cache::OVERHEAD;
-use super::encoding::{Accepted, Coding};
 use super::etag::EntityTag;
 use super::read::{Now, read_now, read_waiting};
 use super::representation::{Properties, Representation};
 use super::root::{Access, OpenError, Opened};
+use crate::encoding::{Accepted, Coding};
 
 /// Largest file that is read into memory on a thread that runs other tasks. Copying it takes tens of
 /// microseconds.

@@ -100,6 +100,10 @@ impl Collector for Collected {
         let files: Vec<(&str, FilesCounters)> =
             watched.files.iter().map(|(name, files)| (name.as_str(), files.counters())).collect();
         groups.extend(of_files(&files));
+        #[cfg(feature = "compression")]
+        if let Some(compression) = &watched.compression {
+            groups.extend(of_compression(&compression.counters()));
+        }
         #[cfg(feature = "proxy")]
         let proxies: Vec<_> =
             watched.proxies.iter().map(|(name, proxy)| (name.as_str(), proxy.counters())).collect();
@@ -218,6 +222,33 @@ fn of_files<'a>(files: &[(&'a str, FilesCounters)]) -> Vec<Group<'a>> {
         ),
         Group::gauge("files_in_memory", "Files in memory", by(|of| of.cached_files)),
         Group::gauge("files_memory", "Memory of these files", by(|of| of.cached.get())).bytes(),
+    ]
+}
+
+/// Counters of compression.
+#[cfg(feature = "compression")]
+fn of_compression<'a>(counters: &crate::compression::CompressionCounters) -> Vec<Group<'a>> {
+    let one = |value: u64| vec![(vec![], value)];
+    let codings = [("zstd", counters.zstd), ("br", counters.brotli), ("gzip", counters.gzip)];
+    let by = codings.into_iter().map(|(name, value)| (vec![("coding", name)], value)).collect();
+    vec![
+        Group::counter("compressed_responses", "Responses compressed while they were sent", by),
+        Group::counter("compression_read", "Content before compression", one(counters.read.get())).bytes(),
+        Group::counter("compression_written", "Content after compression", one(counters.written.get()))
+            .bytes(),
+        Group::counter(
+            "compression_crowded",
+            "Responses sent as they were, because encoders had all of the memory",
+            one(counters.crowded),
+        ),
+        Group::counter("compression_failed", "Responses whose encoder failed", one(counters.failed)),
+        Group::gauge("compression_encoders", "Encoders in use", one(counters.encoders)),
+        Group::gauge(
+            "compression_memory",
+            "Bound of the memory of these encoders",
+            one(counters.memory.get()),
+        )
+        .bytes(),
     ]
 }
 
@@ -371,6 +402,23 @@ mod tests {
             cached: Bytes::new(11),
         };
         assert_eq!(values(of_files(&[("a", counters)])), (1..=11).collect::<Vec<_>>());
+    }
+
+    #[cfg(feature = "compression")]
+    #[test]
+    fn every_counter_of_compression_is_a_value() {
+        let counters = crate::compression::CompressionCounters {
+            zstd: 1,
+            brotli: 2,
+            gzip: 3,
+            read: Bytes::new(4),
+            written: Bytes::new(5),
+            crowded: 6,
+            failed: 7,
+            encoders: 8,
+            memory: Bytes::new(9),
+        };
+        assert_eq!(values(of_compression(&counters)), (1..=9).collect::<Vec<_>>());
     }
 
     #[cfg(feature = "proxy")]

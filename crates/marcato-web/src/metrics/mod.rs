@@ -65,6 +65,8 @@ struct Watched {
     files: BTreeMap<String, Files>,
     #[cfg(feature = "proxy")]
     proxies: BTreeMap<String, crate::proxy::Proxy>,
+    #[cfg(feature = "compression")]
+    compression: Option<crate::compression::Compression>,
 }
 
 impl Default for Metrics {
@@ -105,12 +107,22 @@ impl Metrics {
         self.watched().proxies.insert(origin.to_owned(), proxy.clone());
     }
 
-    /// Removes all file services and proxies, before those of another configuration are added.
+    /// Adds the compression of responses, in place of an earlier one.
+    #[cfg(feature = "compression")]
+    pub fn watch_compression(&self, compression: &crate::compression::Compression) {
+        self.watched().compression = Some(compression.clone());
+    }
+
+    /// Removes all file services, proxies and the compression, before those of another configuration are added.
     pub fn forget_sites(&self) {
         let mut watched = self.watched();
         watched.files.clear();
         #[cfg(feature = "proxy")]
         watched.proxies.clear();
+        #[cfg(feature = "compression")]
+        {
+            watched.compression = None;
+        }
     }
 
     /// Returns a log that counts the records, and passes them on.

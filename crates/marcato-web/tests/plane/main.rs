@@ -3,6 +3,7 @@
 
 mod bounds;
 mod closing;
+mod compression;
 mod files;
 mod listeners;
 mod log;

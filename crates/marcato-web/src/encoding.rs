@@ -2,10 +2,10 @@
 
 use http::HeaderValue;
 
-/// Coding of a stored file.
+/// Content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
-    /// File as it is.
+pub(crate) enum Coding {
+    /// Content as it is.
     Identity,
     /// Brotli (RFC 7932).
     Brotli,
@@ -17,10 +17,10 @@ pub(super) enum Coding {
 
 impl Coding {
     /// All codings except identity, the preferred one first.
-    pub(super) const COMPRESSED: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
+    pub(crate) const COMPRESSED: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
     /// Suffix of the file's name.
-    pub(super) const fn suffix(self) -> &'static str {
+    pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Identity => "",
             Self::Brotli => ".br",
@@ -30,7 +30,7 @@ impl Coding {
     }
 
     /// Name in `Content-Encoding`; `None` for identity, which that field never names (RFC 9110 §8.4).
-    pub(super) const fn name(self) -> Option<&'static str> {
+    pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Self::Identity => None,
             Self::Brotli => Some("br"),
@@ -40,7 +40,7 @@ impl Coding {
     }
 
     /// Returns true if a file of this name is compressed already.
-    pub(super) fn is_compressed(path: &str) -> bool {
+    pub(crate) fn is_compressed(path: &str) -> bool {
         Self::COMPRESSED.iter().any(|coding| path.ends_with(coding.suffix()))
     }
 }
@@ -50,7 +50,7 @@ type Weight = u16;
 
 /// Codings that a client accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(crate) struct Accepted {
     identity: Option<Weight>,
     brotli: Option<Weight>,
     zstd: Option<Weight>,
@@ -61,7 +61,7 @@ pub(super) struct Accepted {
 
 impl Accepted {
     /// Parses all lines of `Accept-Encoding`. Members that are malformed or unknown are ignored.
-    pub(super) fn parse<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
+    pub(crate) fn parse<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
         let mut accepted = Self::default();
         for line in lines {
             for member in line.as_bytes().split(|byte| *byte == b',') {
@@ -119,15 +119,26 @@ impl Accepted {
     ///
     /// The heaviest is chosen, in the order of [`Coding::COMPRESSED`] among equals, identity last. If
     /// the client excludes all of them, identity is sent nevertheless (RFC 9110 §12.1 permits it).
-    pub(super) fn choose(&self, available: impl Fn(Coding) -> bool) -> Coding {
+    pub(crate) fn choose(&self, available: impl Fn(Coding) -> bool) -> Coding {
+        self.choose_of(Coding::COMPRESSED.into_iter().filter(|coding| available(*coding)))
+    }
+
+    /// Returns the coding to send, of identity and others, of which the preferred one comes first.
+    pub(crate) fn choose_of(&self, codings: impl IntoIterator<Item = Coding>) -> Coding {
         let mut best = (0, Coding::Identity);
-        for coding in Coding::COMPRESSED {
+        for coding in codings {
             let weight = self.weight(coding);
-            if weight > best.0 && available(coding) {
+            if weight > best.0 {
                 best = (weight, coding);
             }
         }
         if self.weight(Coding::Identity) > best.0 { Coding::Identity } else { best.1 }
+    }
+
+    /// Returns true if the client excludes content without a coding (RFC 9110 §12.5.3).
+    #[cfg(feature = "compression")]
+    pub(crate) fn refuses_identity(&self) -> bool {
+        self.identity.or(self.any) == Some(0)
     }
 }
 
@@ -212,6 +223,36 @@ mod tests {
             assert_eq!(choose(line), Coding::Identity, "{line}");
         }
         assert_eq!(choose("br;x=1;q=1.000"), Coding::Brotli);
+    }
+
+    #[test]
+    #[cfg(feature = "compression")]
+    fn identity_is_refused_by_its_name_or_by_all() {
+        for (line, refuses) in [
+            ("identity;q=0, gzip", true),
+            ("*;q=0, gzip", true),
+            ("*;q=0, identity", false),
+            ("*;q=0, identity;q=0.001", false),
+            ("identity;q=0, *", true),
+            ("gzip", false),
+            ("", false),
+        ] {
+            assert_eq!(accepted(&[line]).refuses_identity(), refuses, "{line}");
+        }
+    }
+
+    #[test]
+    fn equal_weights_leave_the_choice_to_the_order() {
+        use Coding::{Brotli, Gzip, Identity, Zstd};
+        for (line, order, coding) in [
+            ("gzip, br, zstd", vec![Zstd, Brotli, Gzip], Zstd),
+            ("gzip, br, zstd", vec![Gzip, Zstd], Gzip),
+            ("gzip;q=0.9, br", vec![Gzip, Brotli], Brotli),
+            ("br", vec![Gzip, Zstd], Identity),
+            ("gzip", vec![], Identity),
+        ] {
+            assert_eq!(accepted(&[line]).choose_of(order), coding, "{line}");
+        }
     }
 
     #[test]
