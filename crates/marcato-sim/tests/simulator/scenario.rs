@@ -284,6 +284,11 @@ fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
 #[test]
 fn looking_changes_nothing_and_returns_the_state() {
     let mut experiment = mixed();
+    // A link with random loss is full in each of the samples below as long as both flows keep to their reductions:
+    // where some are undone, CoDel drops more at once, and one sample of 70 ms is at 0.895.
+    if let FlowKind::Tcp(twins) = &mut experiment.flows[0].kind {
+        (twins.tcp.from.undo, twins.tcp.to.undo) = (false, false);
+    }
     let silent = run(&experiment);
     let of_flow = |metric: &FlowMetric| Series::Flow { flow: "twins".into(), metric: *metric };
     let of_link =
