@@ -24,7 +24,7 @@ const SCRIPT: &str = include_str!("sort.js");
 ///
 /// ```
 /// use marcato_report::page::{Cell, Column, Page, Section, Table};
-/// let flows = Table::new("Flows")
+/// let flows = Table::new("Goodputs")
 ///     .column(Column::text("flow"))
 ///     .column(Column::number("goodput").unit("Mbit/s"))
 ///     .row([Cell::text("web"), Cell::number(Some(4.2))]);
@@ -33,7 +33,7 @@ const SCRIPT: &str = include_str!("sort.js");
 ///     .provenance("seed 1, Marcato 0.1.0")
 ///     .section(Section::new("Flows").text("The file takes what the page leaves.").table(flows))
 ///     .to_html();
-/// assert!(html.contains("<caption>Flows</caption>"));
+/// assert!(html.contains("<caption>Goodputs</caption>"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
