@@ -240,9 +240,9 @@ fn listening(text: &str) -> Result<Listening, String> {
     if let Ok(addr) = text.parse() {
         return Ok(Listening(vec![addr]));
     }
-    let mend = "write 192.0.2.1:443, localhost:8080, or :8080 for all addresses";
+    let remedy = "write 192.0.2.1:443, localhost:8080, or :8080 for all addresses";
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
-    let port: u16 = port.parse().map_err(|_| format!("no port: {mend}"))?;
+    let port: u16 = port.parse().map_err(|_| format!("no port: {remedy}"))?;
     if matches!(host, "" | "*") {
         // Sockets of IPv6 take both versions. A system may have none.
         let all = ["[::]:0", "0.0.0.0:0"];
@@ -252,10 +252,10 @@ fn listening(text: &str) -> Result<Listening, String> {
     }
     let found = std::net::ToSocketAddrs::to_socket_addrs(&(host, port));
     let mut addrs: Vec<_> =
-        found.map_err(|error| format!("{host} is not known ({error}): {mend}"))?.collect();
+        found.map_err(|error| format!("{host} is not known ({error}): {remedy}"))?.collect();
     addrs.dedup();
     if addrs.is_empty() {
-        return Err(format!("{host} has no address: {mend}"));
+        return Err(format!("{host} has no address: {remedy}"));
     }
     Ok(Listening(addrs))
 }
@@ -1230,8 +1230,8 @@ where
     if let Command::Serve(Serve { directory: None, to: None, config: None, .. }) = &asked
         && let Some(serve) = commands.find_subcommand_mut("serve")
     {
-        let mend = "give a directory, an origin by --to URL, or a file with sites by --config FILE";
-        return Err(serve.error(ErrorKind::MissingRequiredArgument, mend));
+        let remedy = "give a directory, an origin by --to URL, or a file with sites by --config FILE";
+        return Err(serve.error(ErrorKind::MissingRequiredArgument, remedy));
     }
     Ok(asked)
 }

@@ -150,7 +150,7 @@ standard = \"droptail\"' > /tmp/crq-dry.toml
 }
 
 #[test]
-fn what_cannot_be_done_is_told_with_its_mend() {
+fn what_cannot_be_done_is_told_with_its_remedy() {
     if is_impossible() {
         return;
     }

@@ -138,7 +138,7 @@ fn a_layered_run_has_a_lane_of_each_layer() {
 }
 
 #[test]
-fn layers_that_cannot_be_are_refused_with_the_mend() {
+fn layers_that_cannot_be_are_refused_with_the_remedy() {
     let server = Server::start(&["--listen", "127.0.0.1:0", "--once"]);
     let alone = server.client(&["--layered", "--duration", "200ms"]);
     let said = String::from_utf8_lossy(&alone.stderr);

@@ -68,7 +68,7 @@ pub enum LabError {
     Link {
         /// Name of the link.
         link: String,
-        /// Problem and its mend.
+        /// Problem and its remedy.
         problem: String,
     },
 }

@@ -372,13 +372,13 @@ impl Tagged<'_> {
 
 /// Returns the message for a value that should be a table.
 pub(crate) fn no_table(key: &str, item: &Item) -> String {
-    let mend = match &item.value {
+    let remedy = match &item.value {
         Value::Array(items) if items.iter().any(|item| item.as_table().is_some()) => {
             format!(": write [{key}], in single brackets, and only once")
         }
         _ => String::new(),
     };
-    format!("`{key}` is a table, not {}{mend}", item.value.what())
+    format!("`{key}` is a table, not {}{remedy}", item.value.what())
 }
 
 /// Returns advice for a number that stands where a kind belongs: the table that it probably stands
@@ -451,12 +451,12 @@ pub(crate) fn chosen_of<'a, T: Clone>(
     let names: Vec<&str> =
         kinds.iter().map(|(name, ..)| *name).chain(plugins.iter().map(|(name, _)| *name)).collect();
     let of = key.replace('-', " ");
-    if let Some(mend) = instead(key, &item.value) {
+    if let Some(remedy) = instead(key, &item.value) {
         let what = match &item.value {
             Value::String(text) => quote(text),
             other => other.what().to_owned(),
         };
-        faults.add(item.place, format!("`{key}` is a kind or a table with a `kind`, not {what}: {mend}"));
+        faults.add(item.place, format!("`{key}` is a kind or a table with a `kind`, not {what}: {remedy}"));
         return None;
     }
     let (name, place) = match &item.value {

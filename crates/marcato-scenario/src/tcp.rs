@@ -532,7 +532,7 @@ words! {
 words! {
     /// Slow start of Reno, CUBIC and DCTCP.
     pub enum SlowStart {
-        /// That of RFC 5681; under CUBIC with HyStart, if that is on.
+        /// Slow start of RFC 5681; under CUBIC with HyStart, if that is on.
         Standard = "standard",
         /// HyStart++ (RFC 9406).
         HyStartPlusPlus = "hystart++",

@@ -192,7 +192,7 @@ fn metrics_and_the_page_are_off_unless_given() {
 }
 
 #[test]
-fn errors_of_rates_and_of_what_operators_see_name_the_mend() {
+fn errors_of_rates_and_of_what_operators_see_name_the_remedy() {
     for (lines, problem) in [
         (
             "metrics = ':9187'",
@@ -238,7 +238,7 @@ fn errors_show_the_line_and_underline_the_place() {
 }
 
 #[test]
-fn errors_of_sites_name_the_mend() {
+fn errors_of_sites_name_the_remedy() {
     for (lines, problem) in [
         (
             "",

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_files_name_the_place_and_the_mend() {
+    fn wrong_files_name_the_place_and_the_remedy() {
         for (text, said) in [
             ("rate = \"fast\"", "line 1"),
             ("rate = \"fast\"", "write 500kbit/s"),

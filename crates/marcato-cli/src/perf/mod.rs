@@ -68,7 +68,7 @@ pub(crate) enum PerfError {
     Identity(#[from] IdentityError),
     #[error("{0}; choose another address or port with --listen, or stop the program that uses this one")]
     Listen(#[from] ListenError),
-    #[error("{0}{mend}", mend = mend(.0))]
+    #[error("{0}{remedy}", remedy = remedy(.0))]
     Connect(#[from] ConnectError),
     #[error(
         "no low lane to {server} could be opened: start its `marcato perf server` with --layered, and \
@@ -114,7 +114,7 @@ pub(crate) enum PerfError {
 const MISMATCH: &str = "was expected";
 
 /// Returns advice for a connection that could not be established.
-fn mend(error: &ConnectError) -> &'static str {
+fn remedy(error: &ConnectError) -> &'static str {
     let text = error.to_string();
     if text.contains(MISMATCH) {
         "; compare it with the fingerprint that the server printed: without --cert the server makes a new certificate at each start"

@@ -70,7 +70,7 @@ impl Relay {
     }
 
     /// Forwards again.
-    fn mend(&self) {
+    fn restore(&self) {
         self.is_cut.store(false, Relaxed);
     }
 }
@@ -446,7 +446,7 @@ async fn a_lost_lane_is_reported_and_reopens_by_itself() {
         }
     };
     assert!(lost.is_some());
-    relays[0].mend();
+    relays[0].restore();
     loop {
         if let ConnectionEvent::LaneUp(_) = within(events.next()).await.unwrap() {
             break;

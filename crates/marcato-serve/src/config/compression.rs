@@ -76,8 +76,8 @@ impl Compress {
                     }
                     Some(codec) => codecs.push(codec),
                     None => {
-                        let mend = marcato_document::nearest::hint(name, known.map(Codec::name));
-                        keys.faults.add(place, format!("{name:?} is no coding: {mend}"));
+                        let remedy = marcato_document::nearest::hint(name, known.map(Codec::name));
+                        keys.faults.add(place, format!("{name:?} is no coding: {remedy}"));
                     }
                 }
             }

@@ -43,8 +43,8 @@ pub(super) fn read(keys: &Keys<'_>) -> Vec<(HeaderName, HeaderValue)> {
         match (name, value) {
             (Ok(name), Some(value)) => fields.push((name, value)),
             (_, None) => {
-                let mend = "give a string without control characters";
-                keys.faults.add(item.place, format!("the value of `{}` cannot be sent: {mend}", key.name));
+                let remedy = "give a string without control characters";
+                keys.faults.add(item.place, format!("the value of `{}` cannot be sent: {remedy}", key.name));
             }
             _ => {}
         }
@@ -66,8 +66,8 @@ pub(super) fn read_hsts(item: &Item, faults: &Faults) -> Option<HeaderValue> {
             let subdomains = keys.boolean("include-subdomains").unwrap_or(false);
             let preload = keys.boolean("preload").unwrap_or(false);
             if preload && (!subdomains || age < USUAL) {
-                let mend = "add `include-subdomains = true`, and a `max-age` of at least \"8760 h\"";
-                keys.fault("preload", format!("browsers do not preload this: {mend}"));
+                let remedy = "add `include-subdomains = true`, and a `max-age` of at least \"8760 h\"";
+                keys.fault("preload", format!("browsers do not preload this: {remedy}"));
             }
             (age, subdomains, preload)
         }

@@ -28,12 +28,12 @@ impl<'a> Keys<'a> {
                 continue;
             }
             let is_root = super::ROOT.contains(&name) && nearest(name, known.iter().copied()).is_none();
-            let mend = match is_root {
+            let remedy = match is_root {
                 // In TOML, keys after a header belong to that table.
                 true => "it is one of the whole file: put it above the first [table]".to_owned(),
                 false => hint(name, known.iter().copied()),
             };
-            faults.add(key.place, format!("`{name}` is not a key of {what}: {mend}"));
+            faults.add(key.place, format!("`{name}` is not a key of {what}: {remedy}"));
         }
         Self { table, what, faults }
     }
@@ -222,13 +222,13 @@ impl<'a> Keys<'a> {
         let item = self.item(key)?;
         let table = item.as_table();
         if table.is_none() {
-            let mend = match &item.value {
+            let remedy = match &item.value {
                 Value::Array(items) if items.iter().any(|item| item.as_table().is_some()) => {
                     format!(": write [{key}], in single brackets, and only once")
                 }
                 _ => String::new(),
             };
-            self.faults.add(item.place, format!("`{key}` is a table, not {}{mend}", item.value.what()));
+            self.faults.add(item.place, format!("`{key}` is a table, not {}{remedy}", item.value.what()));
         }
         table
     }

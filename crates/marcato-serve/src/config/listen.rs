@@ -55,7 +55,7 @@ impl Listen {
             }
             (Some((_, Ok(address))), None) => Some(ListenAt::Address(address)),
             (Some((text, Err(_))), None) => {
-                keys.fault("address", format!("{text:?} is no address with a port: {}", mend(text)));
+                keys.fault("address", format!("{text:?} is no address with a port: {}", remedy(text)));
                 None
             }
             (None, Some(name)) => Some(ListenAt::Socket(name.to_owned())),
@@ -85,7 +85,7 @@ impl Listen {
 }
 
 /// Returns what probably was meant.
-pub(super) fn mend(text: &str) -> String {
+pub(super) fn remedy(text: &str) -> String {
     if text.parse::<std::net::Ipv6Addr>().is_ok() {
         return format!("write \"[{text}]:443\"");
     }

@@ -226,8 +226,10 @@ impl Config {
         if let Some(text) = keys.string("metrics") {
             match text.parse() {
                 Ok(addr) => config.metrics = Some(Located::at(keys.place("metrics"), addr)),
-                Err(_) => keys
-                    .fault("metrics", format!("{text:?} is no address with a port: {}", listen::mend(text))),
+                Err(_) => keys.fault(
+                    "metrics",
+                    format!("{text:?} is no address with a port: {}", listen::remedy(text)),
+                ),
             }
         }
         config.watch = Watch::read(keys);
@@ -277,8 +279,9 @@ impl Config {
         for (index, (mut draft, place)) in drafts.drain(..).enumerate() {
             let certificate = draft.certificate.take();
             if has_tls && certificate.is_none() && keys_lack_certificate(keys, index) {
-                let mend = "add `certificate = { chain = \"chain.pem\", key = \"key.pem\" }`, \"acme\" or \"self-signed\"";
-                faults.add(place, format!("the site has no certificate for the listeners with TLS: {mend}"));
+                let remedy = "add `certificate = { chain = \"chain.pem\", key = \"key.pem\" }`, \"acme\" or \"self-signed\"";
+                faults
+                    .add(place, format!("the site has no certificate for the listeners with TLS: {remedy}"));
             }
             let certificate =
                 certificate.unwrap_or_else(|| Located::at(place, CertificateSource::SelfSigned));
@@ -292,8 +295,8 @@ impl Config {
                 }
                 for (host, place) in draft.hosts.iter().filter(|(host, _)| host.is_wildcard()) {
                     // RFC 8737 §3: the names of TLS-ALPN-01 are no wildcards.
-                    let mend = "list its names, or give files";
-                    faults.add(*place, format!("ACME by TLS-ALPN-01 issues nothing for `{host}`: {mend}"));
+                    let remedy = "list its names, or give files";
+                    faults.add(*place, format!("ACME by TLS-ALPN-01 issues nothing for `{host}`: {remedy}"));
                 }
                 if !has_tls && keys.items("listen", listen::MAX_LISTENERS).len() == self.listen.len() {
                     faults.add(certificate.place, "ACME needs a listener with TLS: add one, at port 443");
@@ -313,11 +316,11 @@ impl Config {
                     if known.contains(&name.value) {
                         return Some(Content::Origin(name.value));
                     }
-                    let mend = match known.is_empty() {
+                    let remedy = match known.is_empty() {
                         true => "give its URL, or add [[origin]]".to_owned(),
                         false => hint(&name.value, known.iter().map(String::as_str)),
                     };
-                    faults.add(name.place, format!("there is no origin `{}`: {mend}", name.value));
+                    faults.add(name.place, format!("there is no origin `{}`: {remedy}", name.value));
                     None
                 }
             });

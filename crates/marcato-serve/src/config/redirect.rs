@@ -27,8 +27,8 @@ impl Redirect {
                 keys.need("to", "give a path, as \"/new\", or a URL, as \"https://example.org\"");
                 let status = keys.whole("status", 100..=999);
                 if let Some(status) = status.filter(|status| !matches!(status, 301 | 302 | 307 | 308)) {
-                    let mend = "use 308 or 301 for good, 307 or 302 for now";
-                    keys.fault("status", format!("`status` is {status}: {mend}"));
+                    let remedy = "use 308 or 301 for good, 307 or 302 for now";
+                    keys.fault("status", format!("`status` is {status}: {remedy}"));
                 }
                 (keys.string("to"), keys.place("to"), status, keys.boolean("keep-path"))
             }
@@ -44,8 +44,8 @@ impl Redirect {
             matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|it| !it.is_empty())
         });
         if !is_path && url.is_none() || HeaderValue::from_str(to).is_err() {
-            let mend = "give a path, as \"/new\", or a URL, as \"https://example.org\"";
-            faults.add(place, format!("{to:?} is no target: {mend}"));
+            let remedy = "give a path, as \"/new\", or a URL, as \"https://example.org\"";
+            faults.add(place, format!("{to:?} is no target: {remedy}"));
             return None;
         }
         let is_host_alone = url.is_some_and(|uri| matches!(uri.path(), "" | "/") && uri.query().is_none());

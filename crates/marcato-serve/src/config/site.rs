@@ -165,8 +165,8 @@ impl RouteDraft {
         keys.need("path", "give the path with which its requests begin, as \"/api\"");
         let path = keys.string("path");
         if let Some(path) = path.filter(|path| !is_path(path)) {
-            let mend = "begin with a slash, and write neither a query nor empty or dot segments";
-            keys.fault("path", format!("{path:?} is no path of a route: {mend}"));
+            let remedy = "begin with a slash, and write neither a query nor empty or dot segments";
+            keys.fault("path", format!("{path:?} is no path of a route: {remedy}"));
         }
         if !["directory", "origin", "redirect"].iter().any(|key| keys.has(key)) {
             faults

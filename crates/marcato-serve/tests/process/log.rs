@@ -1,4 +1,4 @@
-//! What the server tells: of requests, and of faults of its origins.
+//! Lines of the server about requests, and about faults of its origins.
 
 use std::net::SocketAddr;
 use std::thread;

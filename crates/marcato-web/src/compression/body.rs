@@ -122,11 +122,11 @@ pub(super) struct Work {
     held: Option<Held>,
     /// Rest of a piece of the body.
     input: Bytes,
-    /// What the encoder has written and nobody has taken.
+    /// Output of the encoder that nobody has taken.
     output: BytesMut,
     /// True if the encoder has taken something that it may not have written.
     is_dirty: bool,
-    /// What the encoder is doing besides taking input.
+    /// Task of the encoder besides taking input.
     purpose: Purpose,
     /// True if all output is to leave, however little it is.
     is_urgent: bool,

@@ -618,8 +618,7 @@ where
             stream.held = true;
             if credit > 0 || stream.stalled_since.is_none() {
                 stream.stalled_since = Some(now);
-                let stalls = now + self.context.config.limits.stall;
-                self.stall_at = Some(self.stall_at.map_or(stalls, |at| at.min(stalls)));
+                self.stall_at = earliest(self.stall_at, now + self.context.config.limits.stall);
             }
             stream.ring();
             if credit == 0 {
@@ -661,7 +660,7 @@ where
             if stalls <= now {
                 stalled.push(id);
             } else {
-                self.stall_at = Some(self.stall_at.map_or(stalls, |at| at.min(stalls)));
+                self.stall_at = earliest(self.stall_at, stalls);
             }
         }
         for id in stalled {
@@ -803,6 +802,11 @@ fn precedes(response: &Turn, next: &Turn, levels: &LevelTable) -> bool {
         Ordering::Equal => !takes_turns && response.stream < next.stream,
         Ordering::Greater => false,
     }
+}
+
+/// The earlier of two times, of which one may be none.
+fn earliest(one: Option<Instant>, other: Instant) -> Option<Instant> {
+    Some(one.map_or(other, |one| one.min(other)))
 }
 
 /// Levels whose data is urgent.

@@ -1,7 +1,11 @@
 //! Close frames of WebSockets: what a server that ends says to both sides of a tunnel (RFC 6455 §5.5.1).
 
+use std::future::Future;
+use std::io;
+
 use marcato_units::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::ending::Ending;
 
@@ -97,6 +101,27 @@ pub(super) struct Farewell {
 impl Farewell {
     pub(super) fn new(ending: Ending, to: Side) -> Self {
         Self { ending, to, frames: Frames::default(), is_cut: false, is_said: false }
+    }
+
+    /// Waits for what comes next of a direction. If the server ends while a close frame can be sent, it sends that
+    /// and returns `None`.
+    pub(super) async fn or_next<T>(
+        farewell: &mut Option<Self>,
+        to: &mut (impl AsyncWrite + Unpin),
+        next: impl Future<Output = T>,
+    ) -> io::Result<Option<T>> {
+        let Some(farewell) = farewell.as_mut().filter(|farewell| farewell.is_due()) else {
+            return Ok(Some(next.await));
+        };
+        tokio::select! {
+            biased;
+            () = farewell.ending.begun() => {
+                to.write_all(&farewell.say()).await?;
+                to.flush().await?;
+                Ok(None)
+            }
+            next = next => Ok(Some(next)),
+        }
     }
 
     /// True if a close frame can be sent now, once the server ends.

@@ -144,20 +144,8 @@ where
 {
     let mut buffer = vec![0; TUNNEL_BUFFER];
     loop {
-        let len = match farewell.as_mut().filter(|farewell| farewell.is_due()) {
-            Some(farewell) => {
-                tokio::select! {
-                    biased;
-                    () = farewell.ending.begun() => {
-                        to.write_all(&farewell.say()).await?;
-                        to.flush().await?;
-                        continue;
-                    }
-                    len = from.read(&mut buffer) => len?,
-                }
-            }
-            None => from.read(&mut buffer).await?,
-        };
+        let read = from.read(&mut buffer);
+        let Some(len) = Farewell::or_next(&mut farewell, &mut to, read).await?.transpose()? else { continue };
         if len == 0 {
             return to.shutdown().await;
         }

@@ -260,20 +260,7 @@ async fn send(
     mut farewell: Option<Farewell>,
 ) -> io::Result<()> {
     loop {
-        let frame = match farewell.as_mut().filter(|farewell| farewell.is_due()) {
-            Some(farewell) => {
-                tokio::select! {
-                    biased;
-                    () = farewell.ending.begun() => {
-                        to.write_all(&farewell.say()).await?;
-                        to.flush().await?;
-                        continue;
-                    }
-                    frame = from.frame() => frame,
-                }
-            }
-            None => from.frame().await,
-        };
+        let Some(frame) = Farewell::or_next(&mut farewell, &mut to, from.frame()).await? else { continue };
         let Some(frame) = frame else { return to.shutdown().await };
         let Ok(mut data) = frame.map_err(io::Error::other)?.into_data() else { continue };
         if let Some(farewell) = &mut farewell {

@@ -177,6 +177,17 @@ fn unix_sockets_are_served_with_and_without_tls() {
 /// Server that is killed if its test fails.
 struct Process(Child);
 
+impl Process {
+    /// Starts a server of its own. Returns with it the lines that it prints, its address first.
+    fn serving() -> (Self, impl FnMut() -> String) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "listeners::served", "--nocapture"]).env(SERVED, "1");
+        let mut child = Self(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
+        let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        (child, move || lines.find_map(|line| Some(line.split_once("> ")?.1.to_owned())).unwrap())
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -202,11 +213,7 @@ fn served() {
 
 #[test]
 fn the_one_liner_finishes_open_requests_at_sigterm() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "listeners::served", "--nocapture"]).env(SERVED, "1");
-    let mut child = Process(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
-    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut next = || lines.find_map(|line| Some(line.split_once("> ")?.1.to_owned())).unwrap();
+    let (mut child, mut next) = Process::serving();
     let addr = next();
     let mut open = std::net::TcpStream::connect(&addr).unwrap();
     // More than sockets hold.
@@ -224,11 +231,7 @@ fn the_one_liner_finishes_open_requests_at_sigterm() {
 
 #[test]
 fn a_second_signal_ends_open_requests() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "listeners::served", "--nocapture"]).env(SERVED, "1");
-    let mut child = Process(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
-    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut next = || lines.find_map(|line| Some(line.split_once("> ")?.1.to_owned())).unwrap();
+    let (child, mut next) = Process::serving();
     let addr = next();
     let mut open = std::net::TcpStream::connect(&addr).unwrap();
     open.write_all(b"GET /bytes/32000000 HTTP/1.1\r\nhost: a.test\r\n\r\n").unwrap();

@@ -9,12 +9,12 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Channel, Full};
-use marcato_web::{Body, Config, LogFormat, Record, Server};
+use marcato_web::{Body, LogFormat, Record, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::support::{Running, fetch, get, read, run, until};
+use crate::support::{Running, fetch, get, read, recording, run, until};
 
 type Content = BoxBody<Bytes, Infallible>;
 
@@ -26,10 +26,8 @@ struct Kept {
 }
 
 async fn start() -> Kept {
-    let records = Arc::<Mutex<Vec<Record>>>::default();
-    let (kept, more) = (Arc::clone(&records), Arc::<Notify>::default());
-    let mut config = Config::default();
-    config.log = Some(Arc::new(move |record: &Record| kept.lock().unwrap().push(record.clone())));
+    let (config, records) = recording();
+    let more = Arc::<Notify>::default();
     let told = Arc::clone(&more);
     let service = tower::service_fn(move |request: Request<Body>| {
         let told = Arc::clone(&told);

@@ -7,33 +7,15 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use h2::Reason;
 use http::{Request, Response};
-use http_body::Frame;
 use http_body_util::StreamBody;
 use marcato_web::{Body, Config, Server};
 
 use crate::receiver::{
     GOAWAY, PING, Receiver, Terms, chunks_of, ended, pass, run_still, settle, still_until,
 };
-use crate::support::{Running, frame};
-
-/// Body of pieces of 16 KiB, which holds what a handler would: a file, or a connection to an origin.
-struct Pieces(usize, #[expect(dead_code, reason = "it is counted")] Arc<()>);
-
-impl futures_core::Stream for Pieces {
-    type Item = Result<Frame<Bytes>, Infallible>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        let len = self.0.min(16 << 10);
-        self.0 -= len;
-        std::task::Poll::Ready((len > 0).then(|| Ok(Frame::data(vec![b'x'; len].into()))))
-    }
-}
+use crate::support::{Pieces, Running, frame};
 
 /// Server whose paths name lengths, and a count of the bodies that it holds.
 async fn start(config: Config) -> (Running, Arc<()>) {
@@ -41,7 +23,7 @@ async fn start(config: Config) -> (Running, Arc<()>) {
     let counted = Arc::clone(&held);
     let service = tower::service_fn(move |request: Request<Body>| {
         let length = request.uri().path().trim_start_matches('/').parse().unwrap();
-        let body = StreamBody::new(Pieces(length, Arc::clone(&counted)));
+        let body = StreamBody::new(Pieces::holding(length, Arc::clone(&counted)));
         async move { Ok::<_, Infallible>(Response::new(body)) }
     });
     (Running::start(Server::with_config(config), service).await, held)

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,10 +15,12 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
 use marcato_identity::{Identity, ServerIdentity, Trust};
 use marcato_net::rustls::pki_types::ServerName;
-use marcato_web::{Body, Config, Decision, EarlyHints, PeerAddr, Record, Server, Source, Workers};
+use marcato_web::{Body, Config, Decision, EarlyHints, PeerAddr, Server, Source, Workers};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+
+use crate::support::recording;
 
 /// Patience of a test. It ends only those that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -460,10 +462,7 @@ fn reset_responses_return_everything() {
 #[test]
 fn handlers_see_the_decision_and_the_log_has_it() {
     run(async {
-        let records: Arc<Mutex<Vec<Record>>> = Arc::default();
-        let kept = Arc::clone(&records);
-        let mut config = Config::default();
-        config.log = Some(Arc::new(move |record: &Record| kept.lock().unwrap().push(record.clone())));
+        let (config, records) = recording();
         let running = Running::start(Server::with_config(config)).await;
         let client = &mut running.client().await;
         let mut image = get("/priority");
@@ -642,10 +641,7 @@ fn a_request_that_is_reset_before_its_response_ends_its_handler() {
 #[test]
 fn responses_without_content_are_recorded_as_complete() {
     run(async {
-        let records: Arc<Mutex<Vec<Record>>> = Arc::default();
-        let kept = Arc::clone(&records);
-        let mut config = Config::default();
-        config.log = Some(Arc::new(move |record: &Record| kept.lock().unwrap().push(record.clone())));
+        let (config, records) = recording();
         let running = Running::start(Server::with_config(config)).await;
         let client = &mut running.client().await;
         for path in ["/none", "/none-of-five", "/bytes/0"] {

@@ -1,14 +1,19 @@
 //! Server of a test, and clients that speak frame by frame.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::{self, SendRequest};
 use http::{Request, Response};
-use marcato_web::{Server, WebService};
+use http_body::Frame;
+use marcato_web::{Config, Record, Server, WebService};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -31,6 +36,38 @@ pub(crate) fn run_for(patience: Duration, test: impl Future<Output = ()>) {
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Configuration of a server whose records are kept, and these.
+pub(crate) fn recording() -> (Config, Arc<Mutex<Vec<Record>>>) {
+    let records: Arc<Mutex<Vec<Record>>> = Arc::default();
+    let kept = Arc::clone(&records);
+    let mut config = Config::default();
+    config.log = Some(Arc::new(move |record: &Record| kept.lock().unwrap().push(record.clone())));
+    (config, records)
+}
+
+/// Most bytes of a piece that a source has at once: as much as is staged by default.
+pub(crate) const PIECE: usize = 16 << 10;
+
+/// Content whose pieces are there already, as those of a file in the page cache. It holds something as a handler
+/// would hold a file, or a connection to an origin.
+pub(crate) struct Pieces<H>(usize, H);
+
+impl<H> Pieces<H> {
+    pub(crate) const fn holding(length: usize, held: H) -> Self {
+        Self(length, held)
+    }
+}
+
+impl<H: Unpin> futures_core::Stream for Pieces<H> {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let len = self.0.min(PIECE);
+        self.0 -= len;
+        Poll::Ready((len > 0).then(|| Ok(Frame::data(vec![b'x'; len].into()))))
     }
 }
 

@@ -18,31 +18,13 @@ use marcato_web::files::{Files, FilesConfig};
 use marcato_web::{Body, Config, Server, Traces};
 
 use crate::receiver::{Receiver, Terms, chunks_of, pass, run_still, settle, still_until};
-use crate::support::Running;
+use crate::support::{PIECE, Pieces, Running};
 
 type Content = BoxBody<Bytes, Infallible>;
 
-/// Most bytes of a piece that a source has at once: as much as is staged by default.
-const PIECE: usize = 16 << 10;
 /// Bytes of a chunk of one segment at most, and of the largest chunk.
 const SEGMENT: usize = 1000;
 const LARGE: usize = 64 << 10;
-
-/// Pieces that are there already, as those of a file in the page cache.
-struct Pieces(usize);
-
-impl futures_core::Stream for Pieces {
-    type Item = Result<Frame<Bytes>, Infallible>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        let len = self.0.min(PIECE);
-        self.0 -= len;
-        std::task::Poll::Ready((len > 0).then(|| Ok(Frame::data(vec![b'x'; len].into()))))
-    }
-}
 
 /// Service whose paths name a kind of source, a length, and sometimes the priority that the response has.
 async fn answer(request: Request<Body>) -> Result<Response<Content>, Infallible> {
@@ -51,7 +33,7 @@ async fn answer(request: Request<Body>) -> Result<Response<Content>, Infallible>
     let mut response = Response::new(match kind {
         // All of it is in memory.
         "whole" => Full::from(vec![b'x'; length]).boxed(),
-        "pieces" => StreamBody::new(Pieces(length)).boxed(),
+        "pieces" => StreamBody::new(Pieces::holding(length, ())).boxed(),
         // Another task has one piece at a time, as the connection of an origin.
         "task" => {
             let (mut sender, body) = Channel::new(1);
