@@ -142,8 +142,7 @@ async fn unread_background_does_not_stop_urgent_data(engine: Engine) {
                 sending.send(message).await.unwrap();
             }
         });
-        // Each exchange gives the background time to fill what there is.
-        for _ in 0..100 {
+        let exchange = || async {
             let answer = async {
                 let request = server.accept_request().await.unwrap();
                 request.reply(Message::new("!").with_priority(Priority::P0)).await.unwrap();
@@ -151,6 +150,16 @@ async fn unread_background_does_not_stop_urgent_data(engine: Engine) {
             let request = client.request(Message::new("?").with_priority(Priority::P0));
             let (reply, ()) = within(async { tokio::join!(request, answer) }).await;
             reply.unwrap();
+        };
+        // Urgent data passes while the background fills what there is, and after.
+        within(async {
+            while server.stats().received.holds[4] == 0 {
+                exchange().await;
+            }
+        })
+        .await;
+        for _ in 0..100 {
+            exchange().await;
         }
         let received = server.stats().received;
         assert_eq!((received.holds, received.stops), ([0, 0, 0, 0, 1], 0), "{len}");
