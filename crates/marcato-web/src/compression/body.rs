@@ -200,6 +200,8 @@ impl Work {
                 // A step that reads nothing takes its time too.
                 self.turn += step.read.max(ROOM / 4);
                 match self.purpose {
+                    // What was flushed leaves before the body is asked again: one that keeps up with the encoder
+                    // would hold it back otherwise.
                     Purpose::Flush if step.done => {
                         (self.purpose, self.is_dirty) = (Purpose::Process, false);
                         self.is_urgent = true;

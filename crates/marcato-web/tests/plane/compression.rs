@@ -285,7 +285,7 @@ fn head_has_the_fields_of_get_when_compressed() {
         let (page, small) = (text(50_000), text(511));
         let files: [(&str, &[u8]); 4] =
             [("page.html", &page), ("small.html", &small), ("image.png", &page), ("ready.js", &page)];
-        let (running, _, directory) = site(&files).await;
+        let (running, compression, directory) = site(&files).await;
         fs::write(directory.path().join("ready.js.br"), b"brotli").unwrap();
         for over in BOTH {
             for path in ["/page.html", "/small.html", "/image.png", "/ready.js", "/none.html"] {
@@ -304,6 +304,9 @@ fn head_has_the_fields_of_get_when_compressed() {
                 }
             }
         }
+        // HEAD takes no encoder: of each version, one file in three codings, and the other without a ready `.br` in two.
+        let counters = compression.counters();
+        assert_eq!((counters.zstd, counters.brotli, counters.gzip), (4, 2, 4));
     });
 }
 
@@ -459,7 +462,7 @@ fn ranges_are_those_of_the_content_as_it_is() {
     run(async {
         let page = text(20_000);
         let (running, compression, _directory) = site(&[("a.html", &page), ("a.png", &page)]).await;
-        let (gzip, range) = (("accept-encoding", "gzip"), ("range", "bytes=100-199"));
+        let (gzip, range) = (("accept-encoding", "gzip"), ("range", "bytes=100-1099"));
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         for over in BOTH {
             let strong = field(get(&running, over, "/a.html", &[]).await.headers(), "etag").to_owned();
@@ -469,7 +472,7 @@ fn ranges_are_those_of_the_content_as_it_is() {
                 let headers = response.headers();
                 assert_eq!(
                     (response.status(), &response.body()[..]),
-                    (StatusCode::PARTIAL_CONTENT, &page[100..200])
+                    (StatusCode::PARTIAL_CONTENT, &page[100..1100])
                 );
                 assert_eq!(
                     (field(headers, "etag"), field(headers, "content-encoding")),
@@ -477,7 +480,7 @@ fn ranges_are_those_of_the_content_as_it_is() {
                 );
                 assert_eq!(
                     (field(headers, "vary"), field(headers, "content-length")),
-                    ("accept-encoding", "100")
+                    ("accept-encoding", "1000")
                 );
             }
             // Neither tells that the client holds a part of the content as it is.
@@ -493,7 +496,7 @@ fn ranges_are_those_of_the_content_as_it_is() {
             let response = get(&running, over, "/a.html", &[range, ("if-range", modified)]).await;
             assert_eq!(
                 (response.status(), &response.body()[..]),
-                (StatusCode::PARTIAL_CONTENT, &page[100..200])
+                (StatusCode::PARTIAL_CONTENT, &page[100..1100])
             );
             let several = ("range", "bytes=0-1, 4-5");
             let response = get(&running, over, "/a.html", &[gzip, several]).await;
@@ -581,6 +584,54 @@ fn trailers_and_failures_follow_the_compressed_content() {
             assert!(!got.ends_with(b"\r\n0\r\n\r\n"));
         }
     });
+}
+
+#[test]
+fn a_compressed_body_is_over_once_it_has_failed() {
+    for coding in ["zstd", "br", "gzip"] {
+        let compression = Compression::default();
+        // More than a frame is ready when the body fails.
+        let mut frames = vec![Ok(Frame::data(noise(0, 30_000).into())), Err("broken".into())].into_iter();
+        let frames = poll_fn_stream(move |_| Poll::Ready(frames.next()));
+        let mut body = compressed(&compression, coding, UnsyncBoxBody::new(StreamBody::new(frames)));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let failed = loop {
+            match Pin::new(&mut body).poll_frame(&mut cx) {
+                Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+                Poll::Ready(other) => break other,
+            }
+        };
+        assert_eq!(failed.unwrap().unwrap_err().to_string(), "broken");
+        assert!(body.is_end_stream());
+        assert!(matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(None)));
+        let counters = compression.counters();
+        // The failure is that of the body.
+        assert_eq!((counters.encoders, counters.memory, counters.failed), (0, Amount::ZERO, 0));
+    }
+}
+
+#[test]
+fn flushed_output_leaves_before_more_input_is_taken() {
+    for coding in ["zstd", "br", "gzip"] {
+        let compression = Compression::default();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        // A source as fast as the encoder: whenever it is asked a second time, its next piece is ready.
+        let frames = poll_fn_stream(move |cx| match count.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"data: 1\n\n"))))),
+            _ => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        });
+        let mut body = compressed(&compression, coding, UnsyncBoxBody::new(StreamBody::new(frames)));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for pieces in 1..4 {
+            let frame = Pin::new(&mut body).poll_frame(&mut cx);
+            assert!(matches!(frame, Poll::Ready(Some(Ok(_)))), "{coding}");
+            assert_eq!(asked.load(Ordering::Relaxed), 2 * pieces, "{coding}");
+        }
+    }
 }
 
 #[test]

@@ -589,6 +589,28 @@ fn a_variant_older_than_its_file_is_never_served() {
 }
 
 #[test]
+fn a_compressed_file_has_no_variants_of_its_own() {
+    let site = Site::new(&[("x.js.gz", b"gzip"), ("x.js.gz.gz", b"twice"), ("x.js.gz.br", b"twice")]);
+    let response = site.get("/x.js.gz", &[("accept-encoding", "gzip, br")]);
+    assert_eq!((response.body(), field(response.headers(), "content-encoding")), (&"gzip".into(), ""));
+}
+
+#[test]
+fn a_file_that_may_have_changed_without_a_trace_is_read_again() {
+    let site = Site::with(&[("old", b"x")], |config| config.revalidate = Duration::ZERO);
+    // Any change before that time may leave it.
+    let later = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + HOUR;
+    site.write("new", b"y", later);
+    for (path, again) in [("/old", (1, 0)), ("/new", (0, 1))] {
+        site.body(path);
+        let before = site.files.counters();
+        site.body(path);
+        let after = site.files.counters();
+        assert_eq!((after.hits - before.hits, after.misses - before.misses), again, "{path}");
+    }
+}
+
+#[test]
 fn an_escaping_variant_is_ignored() {
     let site = Site::new(&[("x.js", b"identity")]);
     symlink("../secret", site.path("x.js.br")).unwrap();
