@@ -578,4 +578,6 @@ impl<R: Rule> Governor<R> {
 }
 
 #[cfg(test)]
+mod rounds;
+#[cfg(test)]
 mod tests;

@@ -114,6 +114,35 @@ mod tests {
     }
 
     #[test]
+    fn the_faster_rate_is_known_for_twenty_seconds_at_least() {
+        // Wherever the faster time ends within a bucket.
+        for seconds in [5, 19, 21, 39] {
+            let (mut meter, mut at) = (Meter::new(), (0, 0));
+            deliver(&mut meter, &mut at, seconds * 1000, 1000);
+            deliver(&mut meter, &mut at, 4900, 4000);
+            assert_eq!(meter.longest(), Rate::from_mbps(8), "{seconds} s");
+            deliver(&mut meter, &mut at, 5200, 4000);
+            assert_eq!(meter.longest(), Rate::from_mbps(2), "{seconds} s");
+        }
+    }
+
+    #[test]
+    fn packets_that_come_in_groups_are_no_faster_than_their_mean() {
+        // On a path shorter than a group is, of four packets in 16 ms.
+        let (mut meter, mut at) = (Meter::new(), (0, 0));
+        let rtt = Duration::from_millis(1);
+        for packet in 1..=400 {
+            at.0 += if packet % 4 == 0 { 13_000 } else { 1000 };
+            at.1 += 1000;
+            meter.delivered(Time::ZERO + Duration::from_micros(at.0), Bytes::new(at.1), rtt, MSS);
+            if packet > 100 {
+                let rate = meter.rate(rtt, MSS).as_bps();
+                assert!((1_900_000..2_400_000).contains(&rate), "{packet}: {rate}");
+            }
+        }
+    }
+
+    #[test]
     fn before_anything_is_delivered_the_rate_is_zero() {
         assert_eq!((Meter::new().rate(RTT, MSS), Meter::new().longest()), (Rate::ZERO, Rate::ZERO));
     }

@@ -257,6 +257,36 @@ fn beside_a_flow_that_fills_the_queue_the_governor_steps_aside_and_returns() {
 }
 
 #[test]
+fn a_path_that_became_longer_is_known_after_ten_seconds() {
+    let mut path = Path::new(2, 100, 4.0, std::vec![Sender::new(Some(governor()))]);
+    path.run(Duration::from_secs(15));
+    // Three packets more fill the path: at the old cap, the rate is 93 % of the link's.
+    path.base = Duration::from_millis(120);
+    path.run(Duration::from_secs(27));
+    let before = path.senders[0].delivered;
+    path.run(Duration::from_secs(40));
+    let rate = (path.senders[0].delivered - before).get() as f64;
+    let share = rate / path.rate.bytes_in(Duration::from_secs(13)).get() as f64;
+    assert!(share > 0.985, "{share}");
+    assert_eq!(path.senders[0].transitions.len(), 1, "from startup to steady");
+}
+
+#[test]
+fn a_burst_of_others_is_no_reason_to_compete() {
+    for packets in [60, 100, 150] {
+        let mut other = Sender::new(None);
+        other.window = MSS * packets;
+        let begin = Time::from_secs(12);
+        other.active = (begin, begin + Duration::from_millis(10));
+        let mut path = Path::new(10, 40, 8.0, std::vec![Sender::new(Some(governor())), other]);
+        path.run(Duration::from_secs(20));
+        let worst = path.worst_delay(Duration::from_secs(12));
+        assert!(worst > path.rate.transmission_time(MSS * (packets - 10)), "{packets}: {worst:?}");
+        assert_eq!(path.senders[0].transitions.len(), 1, "{packets}: {:?}", path.senders[0].transitions);
+    }
+}
+
+#[test]
 fn urgent_data_may_pass_the_cap_by_two_packets_and_half_of_what_is_acknowledged() {
     let mut path = alone(10, 40, 1.0, governor());
     let sender = &mut path.senders[0];
