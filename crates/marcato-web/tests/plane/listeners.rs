@@ -1,10 +1,11 @@
 //! Connections of any kind: in memory, of Unix sockets, with TLS, and the end of the one-liner.
 #![cfg(feature = "axum")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Path};
@@ -13,12 +14,13 @@ use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use marcato_identity::{Identity, ServerIdentity, Trust};
 use marcato_net::rustls::pki_types::ServerName;
-use marcato_web::{Config, Server};
+use marcato_web::{Config, Listener, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::oneshot;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::support::{fetch, fields, frame, get, read, run};
+use crate::support::{fetch, fields, frame, get, read, recording, run};
 
 /// Variable that makes this binary a server.
 const SERVED: &str = "MARCATO_WEB_TEST_SERVER";
@@ -171,6 +173,141 @@ fn unix_sockets_are_served_with_and_without_tls() {
             drop(end);
             task.await.unwrap();
         }
+    });
+}
+
+/// Listener behind a load balancer that tells each client's address by the PROXY protocol, version 1 or 2.
+///
+/// A task reads the header of each connection: one that is slow to send it delays no other.
+struct Balanced(mpsc::Receiver<(TcpStream, SocketAddr)>);
+
+impl Balanced {
+    fn new(listener: TcpListener) -> Self {
+        let (send, receive) = mpsc::channel(64);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let send = send.clone();
+                tokio::spawn(async move {
+                    let header = tokio::time::timeout(Duration::from_secs(10), client_of(&mut stream));
+                    // A connection without a header is closed: its address would be that of the balancer.
+                    if let Ok(Ok(peer)) = header.await {
+                        _ = send.send((stream, peer)).await;
+                    }
+                });
+            }
+        });
+        Self(receive)
+    }
+}
+
+impl Listener for Balanced {
+    type Io = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.0.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+/// Reads the header of the PROXY protocol, and no byte beyond it.
+async fn client_of(stream: &mut TcpStream) -> io::Result<SocketAddr> {
+    const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+    let fault = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).await?;
+    if start != SIGNATURE {
+        // Version 1: a line of at most 107 bytes, as `PROXY TCP4 192.0.2.1 198.51.100.1 50000 443`.
+        let mut line = start.to_vec();
+        while !line.ends_with(b"\r\n") {
+            if line.len() == 107 {
+                return Err(fault());
+            }
+            line.push(stream.read_u8().await?);
+        }
+        let line = String::from_utf8(line).map_err(|_| fault())?;
+        let words: Vec<&str> = line.trim_end().split(' ').collect();
+        let ["PROXY", "TCP4" | "TCP6", client, _, port, _] = words[..] else { return Err(fault()) };
+        let (client, port) = (client.parse().map_err(|_| fault())?, port.parse().map_err(|_| fault())?);
+        return Ok(SocketAddr::new(client, port));
+    }
+    let (version, family) = (stream.read_u8().await?, stream.read_u8().await?);
+    let mut addresses = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut addresses).await?;
+    let port = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
+    match (version, family) {
+        (0x21, 0x11) if addresses.len() >= 12 => {
+            let client: [u8; 4] = addresses[..4].try_into().map_err(|_| fault())?;
+            Ok(SocketAddr::new(client.into(), port(&addresses[8..])))
+        }
+        (0x21, 0x21) if addresses.len() >= 36 => {
+            let client: [u8; 16] = addresses[..16].try_into().map_err(|_| fault())?;
+            Ok(SocketAddr::new(client.into(), port(&addresses[32..])))
+        }
+        _ => Err(fault()),
+    }
+}
+
+/// Header of version 2 for TCP over IPv6, with something that follows the addresses.
+fn version2(client: SocketAddr) -> Vec<u8> {
+    let SocketAddr::V6(client) = client else { panic!("of IPv6") };
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x00\x29".to_vec();
+    header.extend(client.ip().octets());
+    header.extend([0; 16]);
+    header.extend(client.port().to_be_bytes());
+    header.extend([1, 187]);
+    // PP2_TYPE_NOOP of two bytes.
+    header.extend([4, 0, 2, 0, 0]);
+    header
+}
+
+#[test]
+fn clients_behind_the_proxy_protocol_have_their_address() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (mut config, records) = recording();
+        config.trusted = vec!["2001:db8::/32".parse().unwrap()];
+        let (end, ended) = oneshot::channel::<()>();
+        let balanced = Balanced::new(listener);
+        let served = tokio::spawn(async move {
+            Server::with_config(config).serve_until(balanced, router(), async { _ = ended.await }).await;
+        });
+        // It has not sent its header, and delays nobody.
+        let _silent = TcpStream::connect(addr).await.unwrap();
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream.write_all(b"PROXY TCP4 192.0.2.1 198.51.100.1 50000 443\r\n").await.unwrap();
+        assert!(http1(stream, "/peer").await.ends_with("\r\n\r\n192.0.2.1:50000"));
+        let peer: SocketAddr = "[2001:db8::7]:50001".parse().unwrap();
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        stream.write_all(&version2(peer)).await.unwrap();
+        let client = &mut http2(stream).await;
+        assert_eq!(content(client, "/peer").await, "[2001:db8::7]:50001");
+        // Rules for addresses know it as well: that of the balancer is no trusted gateway.
+        let request = http::Request::get("https://a.test/peer").body(()).unwrap();
+        assert_eq!(fetch(client, request).await.status(), 200);
+        for header in [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], b"PROXY UNKNOWN\r\n", &[b'x'; 200]] {
+            let mut stream = TcpStream::connect(addr).await.unwrap();
+            stream.write_all(header).await.unwrap();
+            let mut rest = Vec::new();
+            _ = stream.read_to_end(&mut rest).await;
+            assert!(rest.is_empty());
+        }
+        drop(end);
+        served.await.unwrap();
+        let peers: Vec<_> = records.lock().unwrap().iter().map(|record| record.peer.0.ip()).collect();
+        assert_eq!(peers, ["192.0.2.1".parse::<IpAddr>().unwrap(), peer.ip(), peer.ip()]);
+    });
+}
+
+#[test]
+fn a_single_connection_has_the_address_of_its_header() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        near.write_all(b"PROXY TCP6 2001:db8::7 ::1 50001 443\r\n").await.unwrap();
+        let peer = client_of(&mut far).await.unwrap();
+        tokio::spawn(async move { Server::new().serve_connection(far, peer, router()).await });
+        assert!(http1(near, "/peer").await.ends_with("\r\n\r\n[2001:db8::7]:50001"));
     });
 }
 
