@@ -1,6 +1,7 @@
 //! Body of a request.
 
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -34,12 +35,67 @@ enum Kind {
     #[default]
     Empty,
     Http1(Incoming),
-    Http2 {
-        stream: RecvStream,
-        /// Bytes that the head has announced and that have not arrived.
-        announced: Option<u64>,
-        data_is_over: bool,
-    },
+    Http2(Upload),
+    /// Bytes that a handler may also take as those of a connection.
+    Shared(SharedUpload),
+}
+
+/// Body of a stream of HTTP/2.
+#[derive(Debug)]
+struct Upload {
+    stream: RecvStream,
+    /// Bytes that the head has announced and that have not arrived.
+    announced: Option<u64>,
+    data_is_over: bool,
+}
+
+impl Upload {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if self.data_is_over {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.stream.poll_data(cx)) {
+            Some(Ok(data)) => {
+                // The window follows the reader.
+                self.stream.flow_control().release_capacity(data.len())?;
+                self.announced = self.announced.map(|left| left.saturating_sub(data.len() as u64));
+                Some(Ok(data))
+            }
+            Some(Err(error)) => Some(Err(error.into())),
+            None => {
+                self.data_is_over = true;
+                None
+            }
+        })
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match ready!(self.poll_data(cx)) {
+            Some(Ok(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
+            // RFC 9113 §8.1: a server may ask a client to stop sending, after its response.
+            Some(Err(BodyError::Http2(error))) if error.reason() == Some(Reason::NO_ERROR) => {
+                return Poll::Ready(None);
+            }
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => {}
+        }
+        let trailers: Option<HeaderMap> = ready!(self.stream.poll_trailers(cx))?;
+        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+}
+
+/// Body of a stream of HTTP/2 that has two readers, of which one reads.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedUpload(Arc<Mutex<Upload>>);
+
+impl SharedUpload {
+    fn locked(&self) -> MutexGuard<'_, Upload> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        self.locked().poll_data(cx)
+    }
 }
 
 impl Body {
@@ -57,7 +113,14 @@ impl Body {
         if stream.is_end_stream() {
             return Self::empty();
         }
-        Self { kind: Kind::Http2 { stream, announced, data_is_over: false } }
+        Self { kind: Kind::Http2(Upload { stream, announced, data_is_over: false }) }
+    }
+
+    /// Creates the body of a stream that may become a tunnel.
+    pub(crate) fn shared(stream: RecvStream) -> (Self, SharedUpload) {
+        let upload = Upload { stream, announced: None, data_is_over: false };
+        let upload = SharedUpload(Arc::new(Mutex::new(upload)));
+        (Self { kind: Kind::Shared(upload.clone()) }, upload)
     }
 }
 
@@ -69,34 +132,20 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let (stream, announced, data_is_over) = match &mut self.kind {
-            Kind::Empty => return Poll::Ready(None),
-            Kind::Http1(incoming) => return Pin::new(incoming).poll_frame(cx).map_err(BodyError::from),
-            Kind::Http2 { stream, announced, data_is_over } => (stream, announced, data_is_over),
-        };
-        if !*data_is_over {
-            match ready!(stream.poll_data(cx)) {
-                Some(Ok(data)) => {
-                    // The window follows the reader.
-                    stream.flow_control().release_capacity(data.len())?;
-                    *announced = announced.map(|left| left.saturating_sub(data.len() as u64));
-                    return Poll::Ready(Some(Ok(Frame::data(data))));
-                }
-                // RFC 9113 §8.1: a server may ask a client to stop sending, after its response.
-                Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-                None => *data_is_over = true,
-            }
+        match &mut self.kind {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BodyError::from),
+            Kind::Http2(upload) => upload.poll_frame(cx),
+            Kind::Shared(upload) => upload.locked().poll_frame(cx),
         }
-        let trailers: Option<HeaderMap> = ready!(stream.poll_trailers(cx))?;
-        Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Empty => true,
             Kind::Http1(incoming) => incoming.is_end_stream(),
-            Kind::Http2 { stream, .. } => stream.is_end_stream(),
+            Kind::Http2(upload) => upload.stream.is_end_stream(),
+            Kind::Shared(upload) => upload.locked().stream.is_end_stream(),
         }
     }
 
@@ -104,7 +153,8 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Http1(incoming) => incoming.size_hint(),
-            Kind::Http2 { announced, .. } => announced.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Kind::Http2(upload) => upload.announced.map_or_else(SizeHint::default, SizeHint::with_exact),
+            Kind::Shared(_) => SizeHint::default(),
         }
     }
 }

@@ -41,8 +41,14 @@ pub struct Config {
     /// Networks whose addresses have no [rates](Limits::request_rate). They are trusted gateways (RFC 9110
     /// §7.4), which may ask for resources of `https` in cleartext.
     pub trusted: Vec<IpNet>,
-    /// Accepts extended CONNECT (RFC 8441), which carries WebSockets over HTTP/2. The service sees
-    /// such a request with the extension `h2::ext::Protocol`.
+    /// Accepts extended CONNECT (RFC 8441), which carries WebSockets over HTTP/2 (true). Requests for other
+    /// protocols are answered with 501.
+    ///
+    /// `WebSocketUpgrade` of axum works over both versions, on a route for any method. Other services see the
+    /// extension `h2::ext::Protocol`. They take the bytes of the client as the body of the request, and give
+    /// theirs as that of the response. Or they take over the stream as over HTTP/1.1: they keep the extension
+    /// [`hyper::upgrade::OnUpgrade`], and answer with 200 and no content. The stream keeps its place in the
+    /// order, and the bounds of memory and of [`stall`](Limits::stall) hold.
     pub extended_connect: bool,
     /// Runs each handler of HTTP/2 in a task of its own from the beginning.
     ///
@@ -144,7 +150,7 @@ impl Default for Config {
             guess: GuessTable::default(),
             limits: Limits::default(),
             trusted: Vec::new(),
-            extended_connect: false,
+            extended_connect: true,
             spawn: false,
             log: None,
             traces: None,

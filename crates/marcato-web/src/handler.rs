@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::body::Body;
 use crate::clock::Dates;
-use crate::h2::Stage;
+use crate::h2::{Stage, Tunnel};
 use crate::place::Place;
 
 /// Error of a handler or of the body of its response.
@@ -70,6 +70,8 @@ pub(crate) struct Handling<S: WebService> {
     stage: Arc<Stage>,
     dates: Arc<Dates>,
     memory: Memory<S>,
+    /// Offer to take over the stream.
+    tunnel: Option<Box<Tunnel>>,
 }
 
 enum State {
@@ -80,6 +82,8 @@ enum State {
     /// The content is put on the stage, from the place for it.
     Answered,
     Over,
+    /// The stream was taken over: the response goes on without the handler.
+    TakenOver,
 }
 
 /// Memory of a handler, which the next one of its connection uses again.
@@ -103,7 +107,14 @@ impl<S: WebService> Handling<S> {
         memory: Memory<S>,
     ) -> Self {
         let method = request.method().clone();
-        Self { state: State::Asked, asked: Some((service, request)), method, stage, dates, memory }
+        let asked = Some((service, request));
+        Self { state: State::Asked, asked, method, stage, dates, memory, tunnel: None }
+    }
+
+    /// Lets the service take over the stream.
+    pub(crate) fn offer(mut self, tunnel: Tunnel) -> Self {
+        self.tunnel = Some(Box::new(tunnel));
+        self
     }
 
     /// Runs the handler until it has to wait. Returns its memory if it has ended, also by a panic; if not,
@@ -152,6 +163,12 @@ impl<S: WebService> Handling<S> {
             parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         let is_end = !has_content || content.is_end_stream();
+        // A service with content of its own has the bytes of the client as the body of the request.
+        if let Some(tunnel) = self.tunnel.take().filter(|_| is_end && parts.status.is_success()) {
+            self.stage.head(Response::from_parts(parts, ()), false);
+            tunnel.open(Arc::clone(&self.stage));
+            return State::TakenOver;
+        }
         self.stage.head(Response::from_parts(parts, ()), is_end);
         if is_end {
             self.stage.announce();
@@ -242,7 +259,7 @@ impl<S: WebService> Future for Handling<S> {
                     this.memory.content.clear();
                     State::Over
                 }
-                State::Over => return Poll::Ready(()),
+                State::Over | State::TakenOver => return Poll::Ready(()),
             };
         }
     }
@@ -251,7 +268,9 @@ impl<S: WebService> Future for Handling<S> {
 impl<S: WebService> Drop for Handling<S> {
     fn drop(&mut self) {
         // Nothing happens if the response is complete. It is not after a panic.
-        self.stage.fail();
+        if !matches!(self.state, State::TakenOver) {
+            self.stage.fail();
+        }
     }
 }
 

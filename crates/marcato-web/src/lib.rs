@@ -23,7 +23,7 @@
 //! | feature | contents |
 //! |---|---|
 //! | `server` (default) | the server and the file service |
-//! | `axum` | `ConnectInfo<SocketAddr>` for handlers of axum |
+//! | `axum` | `ConnectInfo<SocketAddr>` for handlers of axum, `WebSocketUpgrade` over HTTP/2 |
 //! | `compression` | compression of what any service answers |
 //! | `proxy` | a service that passes requests to origins |
 //! | `metrics` | metrics of the server for Prometheus |

@@ -80,6 +80,11 @@ impl Context {
         if head.headers.len() > self.config.limits.fields {
             return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
         }
+        // RFC 9220 §3: the server answers with 501 to protocols that it does not know. RFC 8441 §4 has them
+        // in requests of CONNECT alone.
+        if head.extensions.get::<::h2::ext::Protocol>().is_some_and(|it| it.as_str() != h2::WEBSOCKET) {
+            return Some(StatusCode::NOT_IMPLEMENTED);
+        }
         let scheme = head.uri.scheme()?;
         if *scheme == Scheme::HTTP {
             return None;

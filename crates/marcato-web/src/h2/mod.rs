@@ -10,6 +10,7 @@ mod inbox;
 mod refill;
 mod stage;
 mod stream;
+mod tunnel;
 mod wire;
 
 use std::cmp::Ordering;
@@ -45,6 +46,7 @@ use refill::{Pause, Refills, Supply};
 pub(crate) use stage::Stage;
 use stage::{End, Head};
 use stream::{Sender, Stream};
+pub(crate) use tunnel::{Tunnel, WEBSOCKET};
 pub(crate) use wire::Violation;
 use wire::Wire;
 
@@ -366,7 +368,14 @@ where
             stage.announce();
         } else {
             let announced = content_length(&head.headers);
-            let mut request = Request::from_parts(head, Body::http2(body, announced));
+            let (body, tunnel) = match head.extensions.get::<::h2::ext::Protocol>() {
+                Some(_) => {
+                    let (body, upload) = Body::shared(body);
+                    (body, Tunnel::new(upload))
+                }
+                None => (Body::http2(body, announced), None),
+            };
+            let mut request = Request::from_parts(head, body);
             self.context.introduce(request.extensions_mut());
             request.extensions_mut().insert(decision);
             if request.method() == Method::CONNECT {
@@ -375,7 +384,17 @@ where
             request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
             let dates = Arc::clone(&self.context.dates);
             let memory = std::mem::take(&mut self.memory);
+            let tunnel = tunnel.map(|(tunnel, offer)| {
+                request.extensions_mut().insert(offer);
+                // The name by which handlers for hyper know it.
+                #[cfg(any(feature = "axum", feature = "proxy"))]
+                request.extensions_mut().insert(hyper::ext::Protocol::from_static(WEBSOCKET));
+                tunnel
+            });
             let mut handling = Handling::new(self.service.clone(), request, stage, dates, memory);
+            if let Some(tunnel) = tunnel {
+                handling = handling.offer(tunnel);
+            }
             let ended = if config.spawn { None } else { handling.begin() };
             match ended {
                 Some(memory) => self.memory = memory,

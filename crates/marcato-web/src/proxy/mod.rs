@@ -43,8 +43,8 @@
 //!
 //! # Tunnels
 //!
-//! The server offers extended CONNECT if
-//! [`Config::extended_connect`](crate::Config::extended_connect) is set.
+//! The server offers extended CONNECT unless
+//! [`Config::extended_connect`](crate::Config::extended_connect) is false.
 //!
 //! An upgrade of HTTP/1.1 is passed on if the request has [`hyper::upgrade::OnUpgrade`] as an
 //! extension. Upgrades to HTTP itself are ignored. An extended CONNECT with [`h2::ext::Protocol`]

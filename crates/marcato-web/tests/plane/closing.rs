@@ -54,7 +54,6 @@ async fn switching(protocol: &'static str) -> (Proxy, oneshot::Receiver<TcpStrea
 
 async fn start(proxy: Proxy, grace: Duration) -> Running {
     let mut config = Config::default();
-    config.extended_connect = true;
     config.limits.grace = grace;
     Running::start(Server::with_config(config), proxy).await
 }

@@ -19,4 +19,5 @@ mod soak;
 mod strict;
 mod support;
 mod watch;
+mod websocket;
 mod wire;

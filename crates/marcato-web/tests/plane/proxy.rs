@@ -24,7 +24,7 @@ use marcato_units::Duration;
 use marcato_web::proxy::{
     HealthConfig, PassiveConfig, Proxy, ProxyBody, ProxyConfig, Roots, Upstream, UpstreamState,
 };
-use marcato_web::{Config, PeerAddr, Server};
+use marcato_web::{PeerAddr, Server};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -1036,9 +1036,7 @@ async fn a_future_of_the_proxy_moves_between_threads() {
 /// Connection of HTTP/2 to a server in front of a proxy.
 pub(crate) async fn http2_front(proxy: Proxy) -> h2::client::SendRequest<Bytes> {
     let (listener, address) = listen().await;
-    let mut config = Config::default();
-    config.extended_connect = true;
-    let server = Server::with_config(config);
+    let server = Server::new();
     tokio::spawn(async move { server.serve(listener, proxy).await });
     let stream = TcpStream::connect(address).await.unwrap();
     let (sender, connection) = h2::client::handshake(stream).await.unwrap();
