@@ -188,7 +188,7 @@ keyed! {
     /// number of first segments of a connection that are not paced: 10 in Linux
     "unpaced-segments" => unpaced_segments: Small(0..=1000), or(0);
     /// send bursts of up to this size, as network cards with segmentation offload do (`"64 KiB"` in
-    /// Linux); or `"none"`
+    /// Linux); a writer whose send buffer was full is then woken once a third of it is free; or `"none"`
     "segmentation-offload" => segmentation_offload: Or("none", SomeSize), or(None);
     /// return to the initial window after an idle timeout
     "slow-start-after-idle" => slow_start_after_idle: Flag, or(true);

@@ -19,6 +19,8 @@ pub(crate) struct Sent {
     pub(crate) seq: u64,
     /// One beyond its last byte; a FIN counts one.
     pub(crate) end: u64,
+    /// Bytes that it counts as in the window: its own, or those of a full segment.
+    pub(crate) weight: u64,
     pub(crate) priority: Option<Priority>,
     pub(crate) fin: bool,
     pub(crate) sent_at: Time,
@@ -51,7 +53,7 @@ impl Sent {
 
     /// Returns the bytes that this segment has in the network, by RFC 6675's estimate.
     fn in_pipe(&self) -> u64 {
-        if self.sacked || (self.lost && !self.resent) { 0 } else { self.bytes() }
+        if self.sacked || (self.lost && !self.resent) { 0 } else { self.weight }
     }
 }
 
@@ -104,7 +106,7 @@ impl Scoreboard {
     }
 
     pub(crate) fn push(&mut self, sent: Sent) {
-        self.pipe += sent.bytes();
+        self.pipe += sent.weight;
         self.segments.push_back(sent);
     }
 
@@ -130,14 +132,16 @@ impl Scoreboard {
                 if front.seq < ack {
                     // The acknowledgement ends within a segment: the receiver's window cut it. The
                     // rest keeps its state.
-                    let part = Sent { end: ack, ..front.clone() };
+                    let weight = front.weight.saturating_sub(front.end - ack);
+                    let part = Sent { end: ack, weight, ..front.clone() };
                     if front.in_pipe() > 0 {
-                        self.pipe -= part.bytes();
+                        self.pipe -= part.weight;
                     }
                     if !front.sacked {
                         delivered(&part);
                     }
                     front.seq = ack;
+                    front.weight -= weight;
                 }
                 break;
             }
@@ -212,7 +216,7 @@ impl Scoreboard {
         }
         // `mark_lost` subtracts the segment from the pipe, so it must be in it.
         first.resent = true;
-        self.pipe += first.bytes();
+        self.pipe += first.weight;
         let end = first.end;
         self.sacked.remove_below(end);
         self.mark_lost(0);
@@ -270,7 +274,7 @@ impl Scoreboard {
                 self.losses += 1;
                 segment.lost = true;
                 segment.resent = false;
-                self.lost_bytes += segment.bytes();
+                self.lost_bytes += segment.weight;
                 self.lost.push_back(segment.seq);
             }
             self.edge = segment.end;
@@ -342,7 +346,7 @@ impl Scoreboard {
         self.resent_out -= u64::from(segment.is_resent_out());
         segment.lost = true;
         segment.resent = false;
-        self.lost_bytes += segment.bytes();
+        self.lost_bytes += segment.weight;
         // First transmissions are marked in order. A lost retransmission sorts before segments that
         // still wait.
         let seq = segment.seq;
@@ -373,7 +377,7 @@ impl Scoreboard {
             }
             first = false;
             if !segment.lost || segment.resent {
-                self.lost_bytes += segment.bytes();
+                self.lost_bytes += segment.weight;
             }
             self.losses += u64::from(!segment.lost);
             segment.lost = true;
@@ -447,7 +451,7 @@ impl Scoreboard {
         let segment = self.next_lost()?;
         segment.resend(now, stamp);
         let copy = segment.clone();
-        self.pipe += copy.bytes();
+        self.pipe += copy.weight;
         self.resent_out += 1;
         self.lost.pop_front();
         Some(copy)
@@ -497,6 +501,7 @@ mod tests {
             board.push(Sent {
                 seq: i * len,
                 end: (i + 1) * len,
+                weight: len,
                 priority: None,
                 fin: false,
                 sent_at: Time::ZERO,
@@ -621,7 +626,7 @@ mod tests {
                 match op {
                     0 | 1 => for _ in 0..len {
                         board.push(Sent {
-                            seq: nxt, end: nxt + 10, priority: None, fin: false, sent_at: now, stamp,
+                            seq: nxt, end: nxt + 10, weight: 10, priority: None, fin: false, sent_at: now, stamp,
                             sacked: false, lost: false, resent: false, ambiguous: false,
                         });
                         nxt += 10;

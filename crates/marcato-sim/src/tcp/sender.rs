@@ -99,6 +99,8 @@ pub(crate) struct SenderCounters {
 pub(crate) struct Sender {
     mss: u64,
     send_buffer: u64,
+    /// True if the last write has filled the buffer.
+    is_full: bool,
     notsent_lowat: Option<u64>,
     slow_start_after_idle: bool,
     idle_decay: bool,
@@ -154,6 +156,8 @@ pub(crate) struct Sender {
     small_end: u64,
     congestion: Box<dyn CongestionControl>,
     rate: RateEstimator,
+    /// Bytes delivered in total.
+    delivered: u64,
     min_rtt: Option<Duration>,
     /// Round trip of the last acknowledgement that had one, until taken.
     pub(crate) rtt: Option<Duration>,
@@ -173,6 +177,7 @@ impl Sender {
         Self {
             mss: u64::from(config.mss),
             send_buffer: config.send_buffer.get(),
+            is_full: false,
             notsent_lowat: config.notsent_lowat.map(|lowat| lowat.get().max(1)),
             slow_start_after_idle: config.slow_start_after_idle,
             idle_decay: config.idle_decay,
@@ -213,6 +218,7 @@ impl Sender {
             small_end: 0,
             congestion: congestion::build(config, stream),
             rate: RateEstimator::default(),
+            delivered: 0,
             min_rtt: None,
             rtt: None,
             latest_rtt: None,
@@ -262,6 +268,13 @@ impl Sender {
         self.send_buffer.saturating_sub(self.written - self.una.max(1))
     }
 
+    /// Returns true if the buffer takes data. With bursts, one that was full does so from two thirds down,
+    /// so that there is data for them. Linux, `sk_stream_is_writable`.
+    fn has_room(&self) -> bool {
+        let wakes_late = self.is_full && self.offload.is_some();
+        self.room() >= if wakes_late { self.send_buffer.div_ceil(3) } else { 1 }
+    }
+
     /// Returns the bytes written and never sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.written - self.nxt.min(self.written)
@@ -269,15 +282,17 @@ impl Sender {
 
     /// Returns true if the application is asked for more data.
     pub(crate) fn is_writable(&self) -> bool {
-        !self.closed && self.room() > 0 && self.notsent_lowat.is_none_or(|lowat| self.unsent() < lowat)
+        !self.closed && self.has_room() && self.notsent_lowat.is_none_or(|lowat| self.unsent() < lowat)
     }
 
     /// Buffers `len` bytes, or as many as fit. Returns how many.
     pub(crate) fn write(&mut self, len: u64, priority: Priority) -> u64 {
-        if self.closed {
+        if self.closed || len == 0 {
             return 0;
         }
+        self.note_application_limit();
         let taken = len.min(self.room());
+        self.is_full = self.room() == taken;
         if taken > 0 {
             self.written += taken;
             match self.runs.back_mut() {
@@ -318,6 +333,11 @@ impl Sender {
         }
     }
 
+    /// Returns the bytes that a segment of `len` bytes counts as in the window.
+    fn weight(&self, len: u64) -> u64 {
+        if self.congestion.counts_segments() { self.mss } else { len }
+    }
+
     /// Returns the greatest payload of a new segment.
     fn most(&self) -> u64 {
         self.mss.min(self.chunk)
@@ -353,7 +373,7 @@ impl Sender {
     }
 
     pub(crate) fn delivered(&self) -> u64 {
-        self.rate.delivered
+        self.delivered
     }
 
     /// Returns the window in force: the congestion control's, or that of proportional rate
@@ -441,12 +461,13 @@ impl Sender {
         // Without SACK, what was delivered is a guess.
         let (mut reordering, mss) = (self.reordering.as_mut().filter(|_| self.sack), self.mss);
         let fack = reordering.as_ref().map_or(0, |reordering| reordering.fack());
+        let total = &mut self.delivered;
         if let Some(rack) = rack {
             rack.begin_ack();
         }
         let mut note = |sent: &Sent, timestamp_rtt| {
-            let bytes = sent.end - sent.seq;
-            delivered += bytes;
+            *total += sent.end - sent.seq;
+            delivered += sent.weight;
             original |= !sent.ambiguous && sent.end <= before_timeout;
             if let Some(reordering) = &mut reordering {
                 reordering.on_delivered(sent.end);
@@ -454,7 +475,7 @@ impl Sender {
                     reordering.on_overtaken(sent.seq, fack, mss);
                 }
             }
-            rate.on_delivered(now, bytes, &sent.stamp);
+            rate.on_delivered(now, sent.weight, &sent.stamp);
             if let Some(rack) = rack {
                 rack.on_delivered(now, sent, min_rtt, timestamp_rtt);
             }
@@ -810,7 +831,7 @@ impl Sender {
         if let Some(lost) = self.board.next_lost()
             // With nothing in flight, one segment leaves even if its FIN exceeds the window by a
             // byte.
-            && (urged || pipe == 0 || pipe + (lost.end - lost.seq) <= cwnd)
+            && (urged || pipe == 0 || pipe + lost.weight <= cwnd)
         {
             return Some(Kind::Retransmission);
         }
@@ -830,7 +851,7 @@ impl Sender {
             // RFC 9293 §3.8.6.2.1: a window that would shorten a segment waits, unless nothing is
             // outstanding.
             let silly = len < most && !self.board.is_empty();
-            let fits = len > 0 && !silly && !self.is_held_by_nagle(len) && pipe + len <= cwnd;
+            let fits = len > 0 && !silly && !self.is_held_by_nagle(len) && pipe + self.weight(len) <= cwnd;
             let burst = self.burst(now, cwnd.saturating_sub(pipe)).filter(|_| fits)?;
             return Some(Kind::New { len, burst });
         }
@@ -1004,11 +1025,13 @@ impl Sender {
         if len < self.most() {
             self.small_end = end;
         }
+        let weight = self.weight(end - seq);
         self.fin_sent |= fin;
         self.nxt = end;
         self.board.push(Sent {
             seq,
             end,
+            weight,
             priority,
             fin,
             sent_at: now,
@@ -1037,15 +1060,18 @@ impl Sender {
         urgent
     }
 
+    /// Marks samples as limited by the application if it writes later than the path could have carried
+    /// more. Linux, `tcp_rate_check_app_limited`.
+    fn note_application_limit(&mut self) {
+        if self.unsent() < self.mss && self.board.pipe() < self.cwnd() && !self.board.has_lost() {
+            self.rate.mark_app_limited(self.board.pipe());
+        }
+    }
+
     fn note_send_limit(&mut self, now: Time) {
         let window_edge = self.una + self.peer_window;
-        if self.unsent() == 0 || self.is_held_by_nagle(self.unsent()) {
-            // The path could carry more than the application supplies: samples now measure the
-            // application.
-            if self.board.pipe() < self.cwnd() && !self.board.has_lost() {
-                self.rate.mark_app_limited(self.board.pipe());
-            }
-        } else if window_edge <= self.nxt && self.board.is_empty() && self.persist_at.is_none() {
+        if self.unsent() > 0 && window_edge <= self.nxt && self.board.is_empty() && self.persist_at.is_none()
+        {
             self.persist_at = Some(now + self.rto.rto());
         }
     }

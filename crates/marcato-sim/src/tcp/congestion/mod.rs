@@ -54,7 +54,9 @@ pub enum Signal {
     Ecn,
 }
 
-/// Effects of an acknowledgement, for a congestion control. Counts are in bytes.
+/// Effects of an acknowledgement, for a congestion control. Counts are in bytes. If the control
+/// [counts segments](CongestionControl::counts_segments), each segment delivered, lost or in flight
+/// counts as a full one.
 #[derive(Clone, Copy, Debug)]
 pub struct AckEvent {
     /// Arrival time.
@@ -140,6 +142,11 @@ pub trait CongestionControl: Debug {
     /// [`cwnd`](Self::cwnd) applies in recovery too.
     fn uses_prr(&self) -> bool {
         true
+    }
+    /// Returns true if the control counts segments, so that a short one takes as much of the window as a
+    /// full one.
+    fn counts_segments(&self) -> bool {
+        false
     }
     /// Returns true if the control itself holds the rate down, so that samples count as
     /// application-limited.

@@ -252,6 +252,43 @@ fn the_socket_asks_for_more_when_little_is_unsent() {
     assert!(host.tcp.is_writable());
 }
 
+/// Linux, `sk_stream_is_writable`.
+#[test]
+fn with_bursts_a_full_send_buffer_takes_more_from_two_thirds_down() {
+    let writable = |segmentation_offload| {
+        let config = TcpConfig { send_buffer: Bytes::new(9_000), segmentation_offload, ..config() };
+        let mut host = Host::connected(config);
+        host.write(8_000);
+        assert!(host.tcp.is_writable(), "not full yet");
+        host.write(1_000);
+        let writable = [1_001, 3_000, 3_001].map(|ack| {
+            host.get(&format!("ack {ack}"));
+            host.tcp.is_writable()
+        });
+        host.write(2_000);
+        assert!(host.tcp.is_writable(), "not full again");
+        writable
+    };
+    assert_eq!(writable(Some(Bytes::new(64 << 10))), [false, false, true]);
+    assert_eq!(writable(None), [true; 3]);
+}
+
+/// Linux counts packets (`tcp_packets_in_flight`).
+#[test]
+fn under_bbr_a_short_segment_takes_the_place_of_a_full_one() {
+    let window = |congestion| {
+        let mut host = Host::connected(TcpConfig { congestion, unpaced_segments: 30, ..config() });
+        for _ in 0..20 {
+            host.write(100);
+        }
+        let before = host.sent().len();
+        host.get("ack 201");
+        (before, host.tcp.stats().delivered)
+    };
+    assert_eq!(window(Congestion::Bbr), (10, Bytes::new(200)));
+    assert_eq!(window(Congestion::Reno), (20, Bytes::new(200)));
+}
+
 #[test]
 fn sack_blocks_make_room_for_the_priority_option() {
     let config = TcpConfig { timestamps: true, priority_option: Some(PriorityOption::Rfc6994), ..config() };

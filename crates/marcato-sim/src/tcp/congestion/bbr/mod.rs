@@ -3,7 +3,8 @@
 //! Sources: Cardwell et al., "BBR: Congestion-Based Congestion Control" (CACM 60(2), 2017);
 //! draft-cardwell-iccrg-bbr-congestion-control-00; constants as in Linux. Two later additions of
 //! Linux are included: compensation for aggregated acknowledgements, and the long-term rate of
-//! paths with a policer. Units are bytes where Linux counts packets.
+//! paths with a policer. Units are bytes, but every segment counts as a full one, since Linux counts
+//! packets.
 
 mod long_term;
 #[cfg(test)]
@@ -347,7 +348,8 @@ impl Bbr {
         let expired = ack.now > self.min_rtt_at + MIN_RTT_WINDOW;
         // A single short segment may have waited for a delayed acknowledgement. Its round trip must
         // not become the minimum only because the old one has aged out.
-        let is_single_runt = ack.delivered < self.mss
+        let is_single_runt = ack.newly_acked < self.mss
+            && ack.delivered <= self.mss
             && ack.prior_in_flight == ack.delivered
             && ack.rate.delivered == ack.delivered;
         if let Some(rtt) = ack.rtt
@@ -531,6 +533,10 @@ impl CongestionControl for Bbr {
 
     fn uses_prr(&self) -> bool {
         false
+    }
+
+    fn counts_segments(&self) -> bool {
+        true
     }
 
     fn limits_itself(&self) -> bool {

@@ -136,22 +136,23 @@ fn the_first_pace_comes_from_the_handshake() {
     assert_eq!(path.bbr.pacing_rate, 100_000 * HIGH_GAIN * 99 / (UNIT * 100));
 }
 
-/// Acknowledgement of one segment of `len` bytes, alone in flight, after `rtt`.
+/// Acknowledgement of one segment of `len` bytes, alone in flight, after `rtt`. It counts
+/// as a full one.
 fn single(now: Time, len: u64, rtt: Duration) -> AckEvent {
     AckEvent {
         now,
         una: 0,
         nxt: 0,
         newly_acked: len,
-        delivered: len,
+        delivered: MSS,
         newly_lost: 0,
-        prior_in_flight: len,
-        used: len,
+        prior_in_flight: MSS,
+        used: MSS,
         in_flight: 0,
         rtt: Some(rtt),
         srtt: Some(rtt),
-        rate: RateSample { prior_delivered: 0, delivered: len, interval: Some(rtt), is_app_limited: true },
-        total_delivered: len,
+        rate: RateSample { prior_delivered: 0, delivered: MSS, interval: Some(rtt), is_app_limited: true },
+        total_delivered: MSS,
         total_lost: 0,
         state: LossState::Open,
         next_send: now,
