@@ -237,15 +237,17 @@ pub struct SessionConfig {
     pub max_lanes: u8,
     /// Time without any packet after which the connection is closed.
     pub idle_timeout: Duration,
-    /// Time without an acknowledgement after which a stalled lane is closed, if there is another;
-    /// `None` for never. High lanes close much earlier if they are [reopened](Self::reopen).
+    /// Time without an acknowledgement after which a stalled lane is closed, if something has arrived on
+    /// another since it stalled; `None` for never. High lanes close much earlier if they are [reopened](Self::reopen).
     pub lane_idle_timeout: Option<Duration>,
     /// Schedule by which a client reopens a high lane that was lost; `None` for never. Lanes that
     /// either end has removed stay closed. Low lanes have [their own](LowLanes::retry).
     ///
     /// With a schedule, either end closes a lane that has been silent for twice the time of a
-    /// [stall](Self::stall), and the client reopens it at once: acknowledgements and control frames
-    /// that were lost with it leave by another lane only when its path is closed.
+    /// [stall](Self::stall) if another answers, and the client reopens it at once: acknowledgements and
+    /// control frames that were lost with it leave by another lane only when its path is closed. If both
+    /// ends close different lanes and none is left, the client reopens the last at once, however often it
+    /// failed.
     pub reopen: Option<Retry>,
     /// Interval of keep-alives on a quiet lane; `None` for none.
     pub keep_alive: Option<Duration>,

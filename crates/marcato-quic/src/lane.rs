@@ -419,6 +419,13 @@ impl Lane {
         self.answers = self.is_in_doubt();
     }
 
+    /// Returns whether the lane is in service, and something has arrived on it after `since`.
+    ///
+    /// Acknowledgements of its own packets are no proof: they may return by another lane.
+    pub(crate) fn works_since(&self, since: Time) -> bool {
+        self.state == LaneState::Up && !self.is_in_doubt() && self.heard_at > since
+    }
+
     /// Returns whether the lane is stalled, or used only because the others are.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.state == LaneState::Stalled || self.trials > 0

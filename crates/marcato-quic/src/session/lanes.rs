@@ -208,13 +208,18 @@ impl Session {
         }
     }
 
-    /// Times at which stalled lanes are given up, if another lane works.
+    /// Times at which stalled lanes are given up, if another lane has worked since they stalled.
+    ///
+    /// A lane that merely carried nothing is no proof: its peer may have sent the acknowledgements of the
+    /// stalled one by it. The end that closed the stalled one would have closed the only lane that works,
+    /// while the peer closes the other.
     ///
     /// Where lanes are reopened, that is soon. Frames of the engine are stuck on the lane, at either
     /// end: acknowledgements, credit, notes. They leave by another lane only when the path is closed.
     pub(super) fn given_up_at(&self) -> impl Iterator<Item = (Time, LaneId)> + '_ {
-        let well = self.lanes.iter().any(|lane| lane.state == LaneState::Up && !lane.is_in_doubt());
-        let silent = self.lanes.iter().filter(move |lane| well && lane.state == LaneState::Stalled);
+        let works = |since| self.lanes.iter().any(|lane| lane.works_since(since));
+        let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
+        let silent = silent.filter(move |lane| works(lane.stalled_at));
         silent.filter_map(move |lane| {
             // A lane whose recovery is on hold does answer.
             let replaced = self.config.reopen.is_some() && !lane.managed && lane.recovers_at().is_none();
@@ -272,7 +277,7 @@ impl Session {
     }
 
     /// Closes a lane that has been silent. Returns whether the engine has another path.
-    fn close_silent(&mut self, now: Time, id: LaneId) -> bool {
+    pub(super) fn close_silent(&mut self, now: Time, id: LaneId) -> bool {
         let Some(lane) = self.lanes.get_mut(id) else { return false };
         let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
         if self.conn.close_path(self.clock.instant(now), lane.path, unstable).is_err() {

@@ -111,6 +111,13 @@ impl Session {
             }
             false => self.config.reopen,
         };
+        let lives = |other: &&Lane| other.id != lane.id && other.state != LaneState::Closing;
+        if *reason == LaneLoss::Silent && retry.is_some() && !self.lanes.iter().any(|other| lives(&other)) {
+            // The peer closed this one while this end closed another. The engine waits for a path for three probe
+            // timeouts, and the server can open none (draft-ietf-quic-multipath-21 §3.4).
+            self.keeper.reopen(now, lane.remote);
+            return self.keeper.waits(lane.remote).then_some(now);
+        }
         // A lane that its owner closes was dropped from the keeper beforehand.
         match *reason == LaneLoss::Silent && !lane.managed {
             true => self.keeper.replace(now, lane.remote, retry?),

@@ -757,3 +757,74 @@ fn a_backup_that_the_peer_wants_is_followed_once_it_is_no_echo() {
     spare(&mut pair, Server, false);
     assert!(!is_backup(&mut pair));
 }
+
+/// A silent lane may be the one that works: the acknowledgements of its packets return by the other, which is
+/// dead. Each end judges by what it sends itself, so both may doubt, and close, different lanes.
+#[test]
+fn no_end_closes_the_lane_that_works() {
+    let (mut cases, mut lost) = (0, Vec::new());
+    let directions = [&[Client][..], &[Server], &[Client, Server]];
+    let schedulers = [PathScheduler::RoundRobin, SessionConfig::default().path_scheduler];
+    for (round_trips, dead, reports) in
+        [([10, 2], 0, false), ([80, 5], 0, false), ([5, 80], 1, true), ([10, 2], 0, true)]
+    {
+        for (stopped, senders) in directions.iter().flat_map(|it| directions.iter().map(move |by| (it, by))) {
+            for path_scheduler in schedulers {
+                let config = SessionConfig {
+                    path_scheduler,
+                    reopen: Some(Retry::default()),
+                    ..SessionConfig::default()
+                };
+                let mut pair = pair(&round_trips, &config);
+                if reports {
+                    pair.report_at_once(Server);
+                }
+                let mut sent = Vec::new();
+                for round in 0..40 {
+                    if round == 10 {
+                        pair.pass(Duration::from_millis(50));
+                        stopped.iter().for_each(|who| pair.line(dead, *who).loss = 1.0);
+                    }
+                    for who in *senders {
+                        sent.push((*who, pair.send(*who, message(Priority::P2, 3000).with_receipt())));
+                    }
+                    pair.pass(Duration::from_millis(20));
+                }
+                pair.pass(Duration::from_secs(5));
+                cases += 1;
+                if sent.iter().any(|(who, id)| pair.delivered(*who, *id).is_none()) {
+                    let rule = (path_scheduler == PathScheduler::RoundRobin).then_some("round robin");
+                    lost.push((round_trips, *stopped, *senders, reports, rule));
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{} of {cases}: {lost:?}", lost.len());
+}
+
+/// RFC 9000 §9 leaves paths to the client. Should both ends close another lane at the same moment all the
+/// same, the client opens one again before the server gives up.
+#[test]
+fn a_session_outlives_lanes_that_both_ends_close_at_once() {
+    // Lanes that fail often are reopened late, but not the last.
+    let retry = Retry { first: Duration::from_secs(20), longest: Duration::from_secs(60) };
+    let config = SessionConfig { reopen: Some(retry), ..SessionConfig::default() };
+    for (by_client, round_trips) in [(0, [20, 30]), (1, [20, 30]), (0, [100, 10]), (1, [100, 10])] {
+        let mut pair = pair(&round_trips, &config);
+        let before = pair.send(Client, message(Priority::P2, 100_000));
+        pair.pass(Duration::from_millis(5));
+        let now = pair.now;
+        let lane = |index| LaneId::new(index).unwrap();
+        assert!(pair.session(Client).close_silent(now, lane(by_client)));
+        assert!(pair.session(Server).close_silent(now, lane(1 - by_client)));
+        for id in [before, pair.send(Client, message(Priority::P0, 1000))] {
+            delivery(&mut pair, id);
+        }
+        let back = pair.send(Server, message(Priority::P2, 100_000));
+        pair.run_until(|pair| pair.delivered(Server, back).is_some());
+        assert!(pair.now.since(now) < Duration::from_secs(5), "{:?}", pair.now.since(now));
+        for who in [Client, Server] {
+            assert!(!pair.events(who).any(|event| matches!(event, Event::Closed { .. })), "{who:?}");
+        }
+    }
+}
