@@ -93,7 +93,8 @@ pub struct Limits {
     /// Fields of a request (100).
     pub fields: usize,
     /// Bytes staged for a response before its handler waits (16 KiB). One more piece may follow. A piece stays in memory
-    /// until its last byte has left.
+    /// until its last byte has left. On fast connections a response whose turn it is may stage two chunks more: the
+    /// responses of a connection together at most 256 KiB.
     pub staged: Bytes,
     /// Bytes of a request's body that a client of HTTP/2 may send ahead of its reader (256 KiB). A
     /// connection may send four times as many.

@@ -24,7 +24,7 @@ use ::h2::server::{Connection, SendResponse};
 use ::h2::{Reason, RecvStream};
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
-use marcato_sched::exchange::{Exchange, Grant, LevelTable, Response as Turn};
+use marcato_sched::exchange::{Exchange, Grant, LevelTable, Parameters};
 use marcato_sched::order::StreamId;
 use marcato_sched::streams::StreamMap;
 use marcato_units::{Bytes as Amount, Priority, PrioritySet, Rate, Time};
@@ -42,7 +42,7 @@ use crate::socket::Socket;
 use crate::trace::Outcome;
 use granted::{Books, Granted};
 use inbox::{Bell, Inbox};
-use refill::{Pause, Refills, Supply};
+use refill::{Pace, Pause, Refills, Supply};
 pub(crate) use stage::Stage;
 use stage::{End, Head};
 use stream::{Sender, Stream};
@@ -64,6 +64,8 @@ const MAX_RESETS: u64 = 500;
 /// Levels for which coupled mode keeps the queue empty. A page's large images are P1: not held back, they would
 /// fill the queue before the stylesheet that comes after them.
 const URGENT: PrioritySet = PrioritySet::one(Priority::P0);
+/// Most bytes that a connection stages beyond what each of its responses may.
+const MORE_STAGED: usize = 256 << 10;
 /// Time for the client to end its direction after ours.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -110,6 +112,8 @@ where
         inbox: Arc::default(),
         streams: StreamMap::new(),
         refills: Refills::default(),
+        begins: Pace::default(),
+        enlarged: Vec::new(),
         ending: Vec::new(),
         service,
         memory: Memory::default(),
@@ -162,6 +166,10 @@ struct Driver<S: WebService> {
     streams: StreamMap<Box<Stream>>,
     /// Responses whose stage may be filled in a moment.
     refills: Refills,
+    /// Pace at which the latest response began.
+    begins: Pace,
+    /// Responses whose stages have more than usual, or may. The last one has the turn.
+    enlarged: Vec<StreamId>,
     /// Streams whose end has been granted, and of which bytes may be outstanding.
     ending: Vec<StreamId>,
     service: S,
@@ -398,7 +406,13 @@ where
             let ended = if config.spawn { None } else { handling.begin() };
             match ended {
                 Some(memory) => self.memory = memory,
-                None => stream.spawn(handling),
+                None => {
+                    stream.spawn(handling);
+                    // It may begin in a moment, and less urgent ones then follow it.
+                    let now = Instant::now();
+                    stream.empty_since = Some(now);
+                    self.refills.note(id, now, self.begins);
+                }
             }
         }
         // The first look registers the stream for a reset by the client.
@@ -459,13 +473,22 @@ where
                 return Ok(());
             }
             self.used = self.used.with(self.context.config.levels().level(parameters.urgency));
+            let now = Instant::now();
+            if let Some(since) = stream.empty_since.take() {
+                self.begins = Pace::of(now - since);
+            }
             if progress.bytes == 0 {
                 // What follows a head of an origin is often there already.
-                self.refills.note(id, Instant::now());
+                stream.empty_since = Some(now);
+                self.refills.note(id, now, stream.pace);
             }
         }
         if progress.bytes > 0 {
-            stream.record.supplied(Instant::now());
+            let now = Instant::now();
+            if let Some(since) = stream.empty_since.take() {
+                stream.pace = Pace::of(now - since);
+            }
+            stream.record.supplied(now);
             let _ = self.books.accounts().exchange.supply(id, Amount::new(progress.bytes as u64));
         }
         match progress.end {
@@ -567,9 +590,14 @@ where
             (Some(stream), Some(response)) if response.staged.is_zero() && !response.finished => {
                 if stream.stage.is_filling() { Supply::Filling } else { Supply::Resting }
             }
+            // It has not begun.
+            (Some(_), None) => Supply::Resting,
             _ => Supply::Settled,
         };
-        let precedes = |id| exchange.response(id).is_some_and(|response| precedes(&response, &next, levels));
+        let precedes = |id| {
+            let parameters = streams.get(id).map(|stream| stream.record.decision.parameters);
+            parameters.is_some_and(|own| precedes((id, own), (next.stream, next.parameters), levels))
+        };
         refills.pause(Instant::now(), supply, precedes)
     }
 
@@ -623,6 +651,9 @@ where
 
     /// Gives the library the bytes of a grant, as far as the client has given credit for them.
     fn send(&mut self, grant: Grant) -> Result<(), ::h2::Error> {
+        if self.enlarged.last() != Some(&grant.stream) {
+            self.enlarge(grant.stream);
+        }
         let Some(stream) = self.streams.get_mut(grant.stream) else { return Ok(()) };
         let now = Instant::now();
         let wanted = usize::try_from(grant.len.get()).unwrap_or(usize::MAX);
@@ -657,7 +688,8 @@ where
         }
         let exchange = &self.books.accounts().exchange;
         if !is_last && exchange.response(grant.stream).is_some_and(|response| response.staged.is_zero()) {
-            self.refills.note(grant.stream, now);
+            stream.empty_since = Some(now);
+            self.refills.note(grant.stream, now, stream.pace);
         }
         if is_last {
             if let Some(trailers) = stream.trailers.take() {
@@ -666,6 +698,32 @@ where
             self.ending.push(grant.stream);
         }
         Ok(())
+    }
+
+    /// Lets the response whose turn it is stage two chunks more, so that its source has the time of one for its next
+    /// piece. Those before it keep what they have staged, and get no more than usual. An incremental one does not:
+    /// its turns would become longer while another one's source is asked.
+    fn enlarge(&mut self, id: StreamId) {
+        let usual = self.context.config.staged();
+        let more = usize::try_from(self.chunk.get()).unwrap_or(usize::MAX).saturating_mul(2).min(MORE_STAGED);
+        let streams = &self.streams;
+        let mut beyond = 0;
+        self.enlarged.retain(|enlarged| {
+            let Some(stream) = streams.get(*enlarged) else { return false };
+            stream.stage.set_limit(usual);
+            let staged = stream.stage.staged().saturating_sub(usual);
+            let keeps = *enlarged != id && staged > 0;
+            beyond += if keeps { staged } else { 0 };
+            keeps
+        });
+        if more > usual
+            && beyond + more <= MORE_STAGED
+            && let Some(stream) = streams.get(id)
+            && !stream.record.decision.parameters.incremental
+        {
+            stream.stage.set_limit(usual.saturating_add(more));
+            self.enlarged.push(id);
+        }
     }
 
     /// Resets the responses of which the client takes nothing: it has given no credit for them for too long.
@@ -813,12 +871,16 @@ const fn is_of_ordering_client(source: Source) -> bool {
 }
 
 /// True if a response goes before the one whose turn it is, once it has bytes.
-fn precedes(response: &Turn, next: &Turn, levels: &LevelTable) -> bool {
-    let rank = |turn: &Turn| (levels.level(turn.parameters.urgency), turn.parameters.urgency);
-    let takes_turns = response.parameters.incremental || next.parameters.incremental;
-    match rank(response).cmp(&rank(next)) {
+fn precedes(
+    (stream, own): (StreamId, Parameters),
+    (next, of_next): (StreamId, Parameters),
+    levels: &LevelTable,
+) -> bool {
+    let rank = |parameters: Parameters| (levels.level(parameters.urgency), parameters.urgency);
+    let takes_turns = own.incremental || of_next.incremental;
+    match rank(own).cmp(&rank(of_next)) {
         Ordering::Less => true,
-        Ordering::Equal => !takes_turns && response.stream < next.stream,
+        Ordering::Equal => !takes_turns && stream < next,
         Ordering::Greater => false,
     }
 }

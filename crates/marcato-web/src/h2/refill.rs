@@ -5,30 +5,64 @@ use std::time::Duration;
 use marcato_sched::order::StreamId;
 use tokio::time::Instant;
 
-/// Longest wait for a handler that goes on. A chunk is the data of about this time, so that the kernel
-/// still has some to send.
+/// Longest wait that costs nothing. A chunk is the data of about this time, so that the kernel still has some to send.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// Turns of the runtime in which a handler that waits for its own source may have more. The connection to an
-/// origin takes several: to be told of the wish, to find that something has arrived, to read it, and to pass it on.
+/// Turns of the runtime in which a slow source may have more nevertheless. The connection to an origin takes several:
+/// to be told of the wish, to find that something has arrived, to read it, and to pass it on.
 const TURNS: u8 = 8;
+/// Longest wait beyond [`PATIENCE`] for a handler that goes on, or a source that has been prompt: its thread may have
+/// to wait for a processor, or its file for a disk.
+const RESERVE: Duration = Duration::from_millis(10);
+/// Part of the time that such waits may take: one in so many.
+const SHARE: u32 = 16;
 
 /// Responses whose stage is empty, and for which less urgent ones give way.
 ///
 /// A stage is small, and its handler often fills it within microseconds. If the rest of a budget went to a
 /// less urgent response meanwhile, the two would share the connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Refills {
     refills: Vec<Refill>,
     /// Reason for which the latest grant was put off.
     pause: Option<Pause>,
+    /// Time for which responses may be waited for beyond [`PATIENCE`].
+    reserve: Duration,
+    /// Time up to which the reserve is counted.
+    counted: Option<Instant>,
+    /// True if the latest grant was put off at the cost of the reserve.
+    spends: bool,
+}
+
+impl Default for Refills {
+    fn default() -> Self {
+        Self { refills: Vec::new(), pause: None, reserve: RESERVE, counted: None, spends: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Refill {
     stream: StreamId,
     since: Instant,
+    pace: Pace,
     /// Turns of the runtime since its handler was last seen to go on.
     turns: u8,
+}
+
+/// Pace at which a source has filled an empty stage before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// It took no longer than is waited for anyway, or has not had to.
+    #[default]
+    Prompt,
+    /// It took longer.
+    Slow,
+}
+
+impl Pace {
+    /// Returns the pace of a source that has filled a stage after this time.
+    pub(super) const fn of(time: Duration) -> Self {
+        if time.as_nanos() <= PATIENCE.as_nanos() { Self::Prompt } else { Self::Slow }
+    }
 }
 
 /// Supply of a response whose stage is empty.
@@ -53,14 +87,15 @@ pub(super) enum Pause {
 
 impl Refills {
     /// Notes that the stage of a response is empty, and its end unknown.
-    pub(super) fn note(&mut self, stream: StreamId, now: Instant) {
-        self.forget(stream);
-        self.refills.push(Refill { stream, since: now, turns: 0 });
+    pub(super) fn note(&mut self, stream: StreamId, now: Instant, pace: Pace) {
+        self.refills.retain(|refill| refill.stream != stream);
+        self.refills.push(Refill { stream, since: now, pace, turns: 0 });
     }
 
     /// Forgets a response.
     pub(super) fn forget(&mut self, stream: StreamId) {
         self.refills.retain(|refill| refill.stream != stream);
+        self.spends &= !self.refills.is_empty();
     }
 
     /// True if no response is waited for.
@@ -84,23 +119,29 @@ impl Refills {
         supply: impl Fn(StreamId) -> Supply,
         precedes: impl Fn(StreamId) -> bool,
     ) -> bool {
-        let pause = &mut self.pause;
-        *pause = None;
-        self.refills.retain_mut(|refill| {
-            let reason = match supply(refill.stream) {
-                Supply::Settled => return false,
-                Supply::Filling => {
-                    refill.turns = 0;
-                    let until = refill.since + PATIENCE;
-                    if now >= until {
-                        return false;
+        self.count(now);
+        let Self { refills, pause, reserve, spends, .. } = self;
+        (*pause, *spends) = (None, false);
+        refills.retain_mut(|refill| {
+            let free_until = refill.since + PATIENCE;
+            let reason = match (supply(refill.stream), refill.pace) {
+                (Supply::Settled, _) => return false,
+                (Supply::Resting, Pace::Slow) if refill.turns >= TURNS => return false,
+                (Supply::Resting, Pace::Slow) => Pause::Turn,
+                (Supply::Resting, Pace::Prompt) if refill.turns < TURNS => Pause::Turn,
+                (supply, _) => {
+                    if supply == Supply::Filling {
+                        refill.turns = 0;
                     }
-                    Pause::Until(until)
+                    match (now < free_until, reserve.is_zero()) {
+                        (true, _) => Pause::Until(free_until),
+                        (false, true) => return false,
+                        (false, false) => Pause::Until(now + *reserve),
+                    }
                 }
-                Supply::Resting if refill.turns >= TURNS => return false,
-                Supply::Resting => Pause::Turn,
             };
             if precedes(refill.stream) {
+                *spends |= now >= free_until;
                 *pause = Some(match (*pause, reason) {
                     (Some(Pause::Until(one)), Pause::Until(other)) => Pause::Until(one.min(other)),
                     (Some(Pause::Turn), _) => Pause::Turn,
@@ -110,6 +151,16 @@ impl Refills {
             true
         });
         pause.is_some()
+    }
+
+    /// Counts the reserve up to now.
+    fn count(&mut self, now: Instant) {
+        let time = now.saturating_duration_since(self.counted.replace(now).unwrap_or(now));
+        self.reserve = if self.spends {
+            self.reserve.saturating_sub(time)
+        } else {
+            (self.reserve + time / SHARE).min(RESERVE)
+        };
     }
 
     /// Reason for which the latest grant was put off; `None` if it was not.
@@ -129,47 +180,103 @@ mod tests {
 
     const ONE: StreamId = StreamId(1);
 
-    fn refills(now: Instant) -> Refills {
+    fn refills(now: Instant, pace: Pace) -> Refills {
         let mut refills = Refills::default();
-        refills.note(ONE, now);
+        refills.note(ONE, now, pace);
         refills
+    }
+
+    fn pauses(refills: &mut Refills, now: Instant, supply: Supply) -> bool {
+        refills.pause(now, |_| supply, |_| true)
     }
 
     #[test]
     fn less_urgent_responses_give_way_to_a_handler_that_goes_on() {
         let now = Instant::now();
-        let mut refills = refills(now);
-        let pause = |refills: &mut Refills, after, supply, precedes| {
-            refills.pause(now + after, |_| supply, |_| precedes)
-        };
-        assert!(!pause(&mut refills, Duration::ZERO, Supply::Filling, false));
-        assert!(pause(&mut refills, Duration::ZERO, Supply::Filling, true));
+        let mut refills = refills(now, Pace::Slow);
+        assert!(!refills.pause(now, |_| Supply::Filling, |_| false));
+        assert!(pauses(&mut refills, now, Supply::Filling));
         assert_eq!(refills.reason(), Some(Pause::Until(now + PATIENCE)));
-        assert!(!pause(&mut refills, PATIENCE, Supply::Filling, true), "it takes too long");
+        assert!(pauses(&mut refills, now + PATIENCE, Supply::Filling));
+        assert!(!pauses(&mut refills, now + PATIENCE + RESERVE, Supply::Filling), "it takes too long");
         assert!(refills.is_empty() && refills.reason().is_none());
     }
 
     #[test]
-    fn a_handler_that_waits_for_its_source_has_some_turns() {
+    fn a_slow_source_has_some_turns() {
         let now = Instant::now();
-        let mut refills = refills(now);
+        let mut refills = refills(now, Pace::Slow);
         refills.turn();
-        assert!(refills.pause(now, |_| Supply::Filling, |_| true));
+        assert!(pauses(&mut refills, now, Supply::Filling));
         for _ in 0..TURNS {
-            assert!(refills.pause(now, |_| Supply::Resting, |_| true));
+            assert!(pauses(&mut refills, now, Supply::Resting));
             assert_eq!(refills.reason(), Some(Pause::Turn));
             refills.turn();
         }
-        assert!(!refills.pause(now, |_| Supply::Resting, |_| true));
+        assert!(!pauses(&mut refills, now, Supply::Resting));
         assert!(refills.is_empty());
+    }
+
+    #[test]
+    fn a_prompt_source_may_take_longer_now_and_then() {
+        for supply in [Supply::Filling, Supply::Resting] {
+            let mut now = Instant::now();
+            let mut refills = refills(now, Pace::Prompt);
+            (0..TURNS).for_each(|_| refills.turn());
+            assert!(pauses(&mut refills, now, supply));
+            assert_eq!(refills.reason(), Some(Pause::Until(now + PATIENCE)));
+            now += PATIENCE;
+            assert!(pauses(&mut refills, now, supply));
+            assert_eq!(refills.reason(), Some(Pause::Until(now + RESERVE)));
+            // It has more after half of the longest wait. The other half is left, and a sixteenth of the time since.
+            now += RESERVE / 2;
+            assert!(!pauses(&mut refills, now, Supply::Settled));
+            now += RESERVE;
+            refills.note(ONE, now, Pace::Prompt);
+            (0..TURNS).for_each(|_| refills.turn());
+            assert!(pauses(&mut refills, now, supply));
+            now += PATIENCE;
+            assert!(pauses(&mut refills, now, supply));
+            let left = RESERVE / 2 + (RESERVE + PATIENCE) / SHARE;
+            assert_eq!(refills.reason(), Some(Pause::Until(now + left)));
+            now += left;
+            assert!(!pauses(&mut refills, now, supply), "nothing is left");
+            assert!(refills.is_empty());
+            // In the long run, a sixteenth of the time.
+            now += RESERVE * SHARE * 2;
+            refills.note(ONE, now, Pace::Prompt);
+            (0..TURNS).for_each(|_| refills.turn());
+            now += PATIENCE;
+            assert!(pauses(&mut refills, now, supply));
+            assert_eq!(refills.reason(), Some(Pause::Until(now + RESERVE)));
+        }
+    }
+
+    #[test]
+    fn a_wait_for_a_forgotten_response_costs_no_more() {
+        let now = Instant::now();
+        let mut refills = refills(now, Pace::Prompt);
+        (0..TURNS).for_each(|_| refills.turn());
+        assert!(pauses(&mut refills, now + PATIENCE, Supply::Resting));
+        refills.forget(ONE);
+        let later = now + PATIENCE + RESERVE;
+        refills.note(ONE, later, Pace::Prompt);
+        assert!(pauses(&mut refills, later + PATIENCE, Supply::Filling));
+        assert_eq!(refills.reason(), Some(Pause::Until(later + PATIENCE + RESERVE)));
+    }
+
+    #[test]
+    fn the_pace_is_that_of_the_latest_refill() {
+        assert_eq!([Duration::ZERO, PATIENCE].map(Pace::of), [Pace::Prompt; 2]);
+        assert_eq!(Pace::of(PATIENCE + Duration::from_nanos(1)), Pace::Slow);
     }
 
     #[test]
     fn responses_with_bytes_are_waited_for_no_more() {
         let now = Instant::now();
-        let mut refills = refills(now);
-        refills.note(ONE, now);
-        refills.note(StreamId(3), now);
+        let mut refills = refills(now, Pace::Slow);
+        refills.note(ONE, now, Pace::Slow);
+        refills.note(StreamId(3), now, Pace::Slow);
         assert!(refills.pause(
             now,
             |stream| match stream {

@@ -21,11 +21,12 @@ pub(crate) struct Stage {
     state: Mutex<State>,
     /// Bell of the stream, which the stage rings when it is woken.
     bell: Bell,
-    limit: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Bytes from which on the handler waits.
+    limit: usize,
     interim: VecDeque<Response<()>>,
     head: Option<Head>,
     /// True once the connection may take the head. The first bytes then go with it.
@@ -74,7 +75,7 @@ pub(super) struct Progress {
 
 impl Stage {
     pub(super) fn new(bell: Bell, limit: usize) -> Self {
-        Self { state: Mutex::default(), bell, limit }
+        Self { state: Mutex::new(State { limit, ..State::default() }), bell }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -166,7 +167,7 @@ impl Stage {
         if state.closed {
             return Poll::Ready(false);
         }
-        if state.staged < self.limit {
+        if state.staged < state.limit {
             return Poll::Ready(true);
         }
         state.handler = Some(cx.waker().clone());
@@ -246,13 +247,23 @@ impl Stage {
             }
         };
         state.staged -= taken.len();
-        let handler = if state.staged < self.limit { state.handler.take() } else { None };
+        let handler = if state.staged < state.limit { state.handler.take() } else { None };
         state.rests &= handler.is_none();
         drop(state);
         if let Some(handler) = handler {
             handler.wake();
         }
         taken
+    }
+
+    /// Changes the limit. A handler that waits sees it when bytes are next taken.
+    pub(super) fn set_limit(&self, limit: usize) {
+        self.state().limit = limit;
+    }
+
+    /// Bytes on the stage.
+    pub(super) fn staged(&self) -> usize {
+        self.state().staged
     }
 
     /// Drops everything: the connection takes nothing more.
@@ -295,6 +306,17 @@ mod tests {
         assert_eq!(stage.progress().bytes, 599);
         stage.take(500);
         assert_eq!(has_room(&stage), Poll::Ready(true));
+    }
+
+    #[test]
+    fn a_handler_follows_a_changed_limit() {
+        let (stage, _) = stage(100);
+        stage.push(Bytes::from(vec![1; 150]));
+        assert!(has_room(&stage).is_pending());
+        stage.set_limit(1000);
+        assert_eq!((has_room(&stage), stage.staged()), (Poll::Ready(true), 150));
+        stage.set_limit(100);
+        assert!(has_room(&stage).is_pending());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::granted::Granted;
+use super::refill::Pace;
 use super::stage::Stage;
 use crate::record::Record;
 
@@ -28,6 +29,10 @@ pub(super) struct Stream {
     pub(super) held: bool,
     /// Time since which the client has given no credit for bytes that wait; `None` if none do.
     pub(super) stalled_since: Option<Instant>,
+    /// Time since which its stage is empty; `None` if it is not.
+    pub(super) empty_since: Option<Instant>,
+    /// Pace at which its stage was filled when it was last empty.
+    pub(super) pace: Pace,
     pub(super) record: Record,
 }
 
@@ -49,7 +54,18 @@ impl Drop for Stream {
 impl Stream {
     pub(super) fn new(sender: Sender, stage: Arc<Stage>, record: Record) -> Self {
         let waker = Waker::from(Arc::clone(&stage));
-        Self { sender, stage, waker, handler: None, trailers: None, held: false, stalled_since: None, record }
+        Self {
+            sender,
+            stage,
+            waker,
+            handler: None,
+            trailers: None,
+            held: false,
+            stalled_since: None,
+            empty_since: None,
+            pace: Pace::default(),
+            record,
+        }
     }
 
     /// Lets the handler run in a task of its own.

@@ -5,6 +5,9 @@
 
 use std::convert::Infallible;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +16,8 @@ use http_body::Frame;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody, channel::Channel};
 use marcato_sched::Debt;
-use marcato_sched::exchange::Rules;
+use marcato_sched::exchange::{Exchange, Parameters, Rules, Urgency};
+use marcato_sched::order::StreamId;
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::{Body, Config, Server, Traces};
 
@@ -25,6 +29,8 @@ type Content = BoxBody<Bytes, Infallible>;
 /// Bytes of a chunk of one segment at most, and of the largest chunk.
 const SEGMENT: usize = 1000;
 const LARGE: usize = 64 << 10;
+/// Values of the `priority` field, for urgencies from 0 on.
+const PRIORITIES: [&str; 8] = ["u=0", "u=1", "u=2", "u=3", "u=4", "u=5", "u=6", "u=7"];
 
 /// Service whose paths name a kind of source, a length, and sometimes the priority that the response has.
 async fn answer(request: Request<Body>) -> Result<Response<Content>, Infallible> {
@@ -81,27 +87,6 @@ async fn in_exact_order(running: &Running, path: &str, length: usize) {
     assert_eq!(sizes, expected.map(|stream| (stream, length)), "{path}");
 }
 
-/// Asks as [`in_exact_order`] does, of a source that may begin with any of them. Checks that nothing comes between
-/// the first and the last byte of a response but what is more urgent, and that each ends within a tenth of its ideal
-/// end.
-async fn in_order_once_begun(running: &Running, path: &str, length: usize) {
-    let mut client = Receiver::connect(running.addr, Terms::default()).await;
-    let streams = client.ask([(path, "u=6"), (path, "u=3"), (path, "u=1"), (path, "u=0")]).await;
-    for stream in streams {
-        client.read_until_end(stream).await;
-    }
-    let sizes = client.sizes();
-    for stream in streams {
-        let of_it = |turn: &(u32, usize)| turn.0 == stream;
-        let (first, last) = (sizes.iter().position(of_it).unwrap(), sizes.iter().rposition(of_it).unwrap());
-        // The later a stream, the more urgent.
-        assert!(sizes[first..=last].iter().all(|(between, _)| *between >= stream), "{path}: {sizes:?}");
-    }
-    for (end, files) in client.ends(&streams).into_iter().zip([4, 3, 2, 1]) {
-        assert!(end * 10 <= files * length * 11, "{path}: {sizes:?}");
-    }
-}
-
 #[test]
 fn streamed_files_leave_in_exact_order_at_any_size_of_chunks() {
     run_still(async {
@@ -124,7 +109,7 @@ fn files_of_a_directory_leave_in_exact_order() {
         let files = Files::new(files).unwrap();
         for segments in [1, 60] {
             let running = Running::start(Server::with_config(strict(segments)), files.clone()).await;
-            in_order_once_begun(&running, "/large.bin", 300_000).await;
+            in_exact_order(&running, "/large.bin", 300_000).await;
         }
     });
 }
@@ -139,7 +124,7 @@ fn proxied_bodies_leave_in_exact_order() {
             let proxy = Proxy::new(ProxyConfig::to(format!("{scheme}://{}", origin.addr))).unwrap();
             for segments in [1, 60] {
                 let running = Running::start(Server::with_config(strict(segments)), proxy.clone()).await;
-                in_order_once_begun(&running, "/pieces/300000", 300_000).await;
+                in_exact_order(&running, "/pieces/300000", 300_000).await;
             }
         }
     });
@@ -198,6 +183,12 @@ fn a_source_that_is_slow_delays_no_less_urgent_response() {
         .await;
         let mut client = Receiver::connect(running.addr, Terms::default()).await;
         let [slow, file] = client.ask([("/never", "u=0"), ("/pieces/100000", "u=5")]).await;
+        // The other one waits for a moment: a millisecond, and ten now and then.
+        settle().await;
+        assert!(running.server.counters().granted[3].is_zero());
+        // Timers are as fine as a millisecond.
+        pass(Duration::from_millis(2)).await;
+        pass(Duration::from_millis(11)).await;
         client.read_until_end(file).await;
         assert_eq!((client.turns(), client.bytes()), (vec![slow, file], 100_001));
     });
@@ -418,6 +409,83 @@ fn changes(traces: &Traces) -> usize {
     let ids = traces.ids();
     assert_eq!(ids.len(), 1);
     traces.qlog(ids[0]).unwrap().matches("web:coupled").count()
+}
+
+#[test]
+fn levels_share_a_connection_as_their_debts_say() {
+    run_still(async {
+        const LENGTH: usize = 900_000;
+        let urgencies = [6, 3, 1, 0];
+        let mut config = chunks_of(1);
+        config.exchange.rules = Rules::Fixed(Debt::web());
+        for kind in ["pieces", "task"] {
+            let running = start(config.clone()).await;
+            let mut client = Receiver::connect(running.addr, Terms::default()).await;
+            let path = format!("/{kind}/{LENGTH}");
+            let streams =
+                client.ask(urgencies.map(|urgency| (path.as_str(), PRIORITIES[urgency as usize]))).await;
+            for stream in streams {
+                client.read_until_end(stream).await;
+            }
+            // The same responses in an exchange that has all of them from the beginning, with the same chunks.
+            let chunk = client.content.iter().map(|(_, len)| *len).max().unwrap();
+            let mut whole = Config::default().exchange;
+            (whole.rules, whole.max_staged) = (config.exchange.rules, marcato_units::Bytes::MAX);
+            let mut exchange = Exchange::new(whole).unwrap();
+            for (stream, urgency) in streams.into_iter().zip(urgencies) {
+                let (stream, urgency) = (StreamId(stream.into()), Urgency::new(urgency).unwrap());
+                exchange.open(stream, Parameters::sequential(urgency)).unwrap();
+                exchange.supply(stream, marcato_units::Bytes::new(LENGTH as u64)).unwrap();
+                exchange.finish(stream).unwrap();
+            }
+            let mut sum = 0;
+            while let Some(grant) = exchange.grant(marcato_units::Bytes::new(chunk as u64)) {
+                sum += usize::try_from(grant.len.get()).unwrap();
+                if grant.fin {
+                    let [end] = client.ends(&[u32::try_from(grant.stream.0).unwrap()])[..] else {
+                        unreachable!()
+                    };
+                    assert!(end.abs_diff(sum) <= PIECE, "{kind}: {:?} at {end}, not at {sum}", grant.stream);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn stages_of_a_connection_grow_by_256_kib_at_most() {
+    run_still(async {
+        let produced = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&produced);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let count = Arc::clone(&count);
+            let pieces =
+                StreamBody::new(Pieces::holding(9_000_000, ())).map_frame(move |frame: Frame<Bytes>| {
+                    count.fetch_add(frame.data_ref().map_or(0, Bytes::len), Relaxed);
+                    frame
+                });
+            async { Ok::<_, Infallible>(Response::new(pieces.boxed())) }
+        });
+        let running = Running::start(Server::with_config(strict(60)), service).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let streams = client.ask([("/", "u=7"); 8]).await;
+        let mut most = 0;
+        for _ in 0..2 {
+            for stream in streams {
+                client.update(stream, "u=0").await;
+                for _ in 0..20 {
+                    client.content().await;
+                    settle().await;
+                    let granted: marcato_units::Bytes = running.server.counters().granted.into_iter().sum();
+                    most = most.max(produced.load(Relaxed) - usize::try_from(granted.get()).unwrap());
+                }
+                client.update(stream, "u=7").await;
+            }
+        }
+        // Each has what is staged of it, and a piece more.
+        let usual = streams.len() * 2 * PIECE;
+        assert!((usual + SEGMENT * 60..=usual + (256 << 10)).contains(&most), "{most} bytes of {usual}");
+    });
 }
 
 #[test]
