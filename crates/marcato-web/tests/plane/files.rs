@@ -275,8 +275,15 @@ fn unusable_configurations_are_refused() {
 
 #[test]
 fn listings_are_sorted_escaped_and_without_hidden_names() {
-    let names: [(&str, &[u8]); 5] =
-        [("d/b", b""), ("d/<i>&\"'", b""), ("d/a/x", b""), ("d/.hidden", b""), ("d/c d", b"")];
+    let names: [(&str, &[u8]); 6] = [
+        ("d/b", b""),
+        ("d/<i>&\"'", b""),
+        ("d/a/x", b""),
+        ("d/.hidden", b""),
+        // It is served in the root alone.
+        ("d/.well-known/x", b""),
+        ("d/c d", b""),
+    ];
     let site = Site::with(&names, |config| config.listing = true);
     symlink("../../secret", site.path("d/outside")).unwrap();
     symlink("a", site.path("d/inside")).unwrap();
@@ -586,6 +593,19 @@ fn a_variant_older_than_its_file_is_never_served() {
     let response = get("br, zstd, gzip");
     assert_eq!((response.body(), field(response.headers(), "vary")), (&"identity".into(), ""));
     assert_eq!(site.files.counters().stale, 6);
+}
+
+#[test]
+fn a_file_larger_than_the_cache_is_read_in_chunks() {
+    let large = content(100_000);
+    for (cache, is_held) in [(200_000, true), (99_999, false)] {
+        let site = Site::with(&[("large", &large)], |config| config.cache = Bytes::new(cache));
+        let mut body = site.begin(Method::GET, "/large", &[]).into_body();
+        let first = site.runtime.block_on(body.frame()).unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first.len() == large.len(), is_held, "{} bytes", first.len());
+        let rest = site.runtime.block_on(body.collect()).unwrap().to_bytes();
+        assert_eq!([first, rest].concat(), large);
+    }
 }
 
 #[test]
