@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::proxy::{listen, proof, proxy_to};
+use crate::receiver::{pass, run_still, settle, stand_still, still_until};
 use crate::support::{Running, run};
 
 /// Close frame of a server with the status 1001.
@@ -59,6 +60,7 @@ async fn start(proxy: Proxy, grace: Duration) -> Running {
 }
 
 const GRACE: Duration = Duration::from_secs(3600);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Tunnel over HTTP/1.1: client, origin and the server between them.
 async fn tunnel(protocol: &'static str, grace: Duration) -> (TcpStream, TcpStream, Running) {
@@ -191,6 +193,73 @@ fn tunnels_of_other_protocols_go_on_while_the_server_ends() {
     });
 }
 
+/// Grace that ends before a tunnel is idle for too long.
+const SHORT: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_server_waits_for_tunnels_within_its_grace() {
+    run_still(async {
+        stand_still();
+        for closes in [true, false] {
+            let (mut client, mut origin, running) = tunnel("other", SHORT).await;
+            let server = running.server.clone();
+            let ended = end(running);
+            // The tunnel is no connection of the server any more.
+            still_until(|| server.open_connections() == 0).await;
+            settle().await;
+            pass(SHORT - SECOND).await;
+            assert!(!ended.is_finished());
+            client.write_u8(1).await.unwrap();
+            assert_eq!(read::<1>(&mut origin).await, [1]);
+            if closes {
+                drop((client, origin));
+            } else {
+                pass(SECOND * 2).await;
+            }
+            still_until(|| ended.is_finished()).await;
+        }
+    });
+}
+
+#[test]
+fn a_single_connection_waits_for_its_tunnel() {
+    run_still(async {
+        stand_still();
+        for closes in [true, false] {
+            let (proxy, opened) = switching("other").await;
+            let (mut client, io) = tokio::io::duplex(1000);
+            let peer = "192.0.2.1:50000".parse().unwrap();
+            let (end, ended) = oneshot::channel::<()>();
+            let mut config = Config::default();
+            config.limits.grace = SHORT;
+            let server = Server::with_config(config);
+            let serving = server.clone();
+            let served = tokio::spawn(async move {
+                serving.serve_connection_until(io, peer, proxy, async { _ = ended.await }).await;
+            });
+            let head = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n";
+            client.write_all(head).await.unwrap();
+            let mut origin = opened.await.unwrap();
+            still_until(|| server.open_connections() == 0).await;
+            if !closes {
+                drop(end);
+            }
+            settle().await;
+            pass(SHORT).await;
+            assert!(!served.is_finished());
+            origin.write_u8(1).await.unwrap();
+            while client.read_u8().await.unwrap() != 1 {}
+            if closes {
+                drop((client, origin));
+            } else {
+                // One time of grace for the connection, and one for the tunnel.
+                pass(SHORT).await;
+            }
+            still_until(|| served.is_finished()).await;
+        }
+    });
+}
+
 /// WebSocket over HTTP/2.
 async fn extended(client: &mut SendRequest<Bytes>) -> (RecvStream, SendStream<Bytes>) {
     // The server's settings have arrived with its first response.
@@ -240,5 +309,38 @@ fn a_websocket_of_http2_is_closed_when_the_server_ends() {
         expect_end(&mut origin).await;
         drop((receiver, sender, client));
         ended.await.unwrap();
+    });
+}
+
+#[test]
+fn bytes_in_one_direction_keep_a_tunnel_open() {
+    run_still(async {
+        stand_still();
+        // A tunnel is closed after 300 s without a byte.
+        for from_client in [true, false] {
+            let (mut client, mut origin, _running) = tunnel("other", GRACE).await;
+            for number in 0..4 {
+                pass(SECOND * 200).await;
+                let (from, to) =
+                    if from_client { (&mut client, &mut origin) } else { (&mut origin, &mut client) };
+                from.write_u8(number).await.unwrap();
+                assert_eq!(read::<1>(to).await, [number]);
+            }
+            let (proxy, opened) = switching("websocket").await;
+            let running = start(proxy, GRACE).await;
+            let mut client = running.client().await;
+            let (mut receiver, mut sender) = extended(&mut client).await;
+            let mut origin = opened.await.unwrap();
+            for number in 0..4 {
+                pass(SECOND * 200).await;
+                if from_client {
+                    sender.send_data(Bytes::from_static(&TEXT), false).unwrap();
+                    assert_eq!(read::<9>(&mut origin).await, TEXT);
+                } else {
+                    origin.write_all(&[0x81, 1, number]).await.unwrap();
+                    assert_eq!(data(&mut receiver).await.unwrap()[..], [0x81, 1, number]);
+                }
+            }
+        }
     });
 }

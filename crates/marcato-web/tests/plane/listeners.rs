@@ -72,6 +72,28 @@ fn connections_in_memory_speak_both_versions() {
     });
 }
 
+#[test]
+fn an_ipv4_mapped_gateway_is_trusted_as_its_address() {
+    run(async {
+        let mut config = Config::default();
+        config.trusted = vec!["192.0.2.0/24".parse().unwrap()];
+        let server = Server::with_config(config);
+        for (peer, status) in [
+            ("[::ffff:192.0.2.1]:50000", 200),
+            ("192.0.2.1:50000", 200),
+            ("[::ffff:198.51.100.1]:50000", 421),
+            ("[::192.0.2.1]:50000", 421),
+        ] {
+            let (near, far) = tokio::io::duplex(1000);
+            let (server, peer) = (server.clone(), peer.parse().unwrap());
+            tokio::spawn(async move { server.serve_connection(far, peer, router()).await });
+            // RFC 9110 §7.4: only a gateway may ask for `https` in cleartext.
+            let request = http::Request::get("https://a.test/peer").body(()).unwrap();
+            assert_eq!(fetch(&mut http2(near).await, request).await.status(), status, "{peer}");
+        }
+    });
+}
+
 /// HEADERS of a request with a `priority` field, of a new name (RFC 7541 §6.2.2).
 fn prioritised(stream: u32, path: &str, priority: &str) -> Vec<u8> {
     let length = u8::try_from(priority.len()).unwrap();

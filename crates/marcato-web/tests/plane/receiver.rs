@@ -38,6 +38,15 @@ pub(crate) fn run_still(test: impl Future<Output = ()>) {
     builder.enable_all().start_paused(true).build().unwrap().block_on(test);
 }
 
+/// Keeps the runtime from being idle, so that its time stands still.
+pub(crate) fn stand_still() {
+    tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
 /// Lets time pass for all tasks.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::advance(time).await;
