@@ -11,6 +11,8 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use thiserror::Error;
 
+use crate::patience::Wait;
+
 /// Error of a request's body.
 #[derive(Debug, Error)]
 pub enum BodyError {
@@ -28,6 +30,8 @@ pub enum BodyError {
 #[derive(Debug, Default)]
 pub struct Body {
     kind: Kind,
+    /// Wait of its reader, if that has a bound.
+    wait: Option<Arc<Wait>>,
 }
 
 #[derive(Debug, Default)]
@@ -101,11 +105,11 @@ impl SharedUpload {
 impl Body {
     /// Creates a body without data.
     pub const fn empty() -> Self {
-        Self { kind: Kind::Empty }
+        Self { kind: Kind::Empty, wait: None }
     }
 
     pub(crate) const fn http1(incoming: Incoming) -> Self {
-        Self { kind: Kind::Http1(incoming) }
+        Self { kind: Kind::Http1(incoming), wait: None }
     }
 
     /// Creates the body of a stream. `announced` is its length by the head.
@@ -113,14 +117,55 @@ impl Body {
         if stream.is_end_stream() {
             return Self::empty();
         }
-        Self { kind: Kind::Http2(Upload { stream, announced, data_is_over: false }) }
+        Self { kind: Kind::Http2(Upload { stream, announced, data_is_over: false }), wait: None }
     }
 
     /// Creates the body of a stream that may become a tunnel.
     pub(crate) fn shared(stream: RecvStream) -> (Self, SharedUpload) {
         let upload = Upload { stream, announced: None, data_is_over: false };
         let upload = SharedUpload(Arc::new(Mutex::new(upload)));
-        (Self { kind: Kind::Shared(upload.clone()) }, upload)
+        (Self { kind: Kind::Shared(upload.clone()), wait: None }, upload)
+    }
+
+    /// Lets the server know how long the reader waits; `None` if there is nothing to wait for. A tunnel may be
+    /// silent.
+    pub(crate) fn watched(&mut self) -> Option<Arc<Wait>> {
+        if matches!(self.kind, Kind::Shared(_)) || http_body::Body::is_end_stream(self) {
+            return None;
+        }
+        let wait = Arc::<Wait>::default();
+        self.wait = Some(Arc::clone(&wait));
+        Some(wait)
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(wait) = &self.wait {
+            wait.leave();
+        }
+    }
+}
+
+impl Kind {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self {
+            Self::Empty => Poll::Ready(None),
+            Self::Http1(incoming) => {
+                http_body::Body::poll_frame(Pin::new(incoming), cx).map_err(BodyError::from)
+            }
+            Self::Http2(upload) => upload.poll_frame(cx),
+            Self::Shared(upload) => upload.locked().poll_frame(cx),
+        }
+    }
+}
+
+/// True unless a frame has nothing in it.
+fn is_progress<E>(polled: &Poll<Option<Result<Frame<Bytes>, E>>>) -> bool {
+    match polled {
+        Poll::Ready(Some(Ok(frame))) => frame.data_ref().is_none_or(|data| !data.is_empty()),
+        Poll::Ready(_) => true,
+        Poll::Pending => false,
     }
 }
 
@@ -132,11 +177,14 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match &mut self.kind {
-            Kind::Empty => Poll::Ready(None),
-            Kind::Http1(incoming) => Pin::new(incoming).poll_frame(cx).map_err(BodyError::from),
-            Kind::Http2(upload) => upload.poll_frame(cx),
-            Kind::Shared(upload) => upload.locked().poll_frame(cx),
+        let Self { kind, wait } = &mut *self;
+        match wait {
+            None => kind.poll_frame(cx),
+            Some(wait) => wait.watch(cx, |cx| {
+                let polled = kind.poll_frame(cx);
+                let is_progress = is_progress(&polled);
+                (polled, is_progress)
+            }),
         }
     }
 

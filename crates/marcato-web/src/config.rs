@@ -104,7 +104,8 @@ pub struct Limits {
     /// Time after which a connection without requests ends (75 s).
     pub idle: Duration,
     /// Time for which a client may take nothing of what waits for it (60 s). Its connection then ends. A
-    /// response for which it gives no credit meanwhile is reset.
+    /// response for which it gives no credit meanwhile is reset. A request of whose body nothing comes for that
+    /// long is answered with 408, if its handler waits for it and has not answered.
     pub stall: Duration,
     /// Time for open requests after the server was told to end (30 s).
     pub grace: Duration,

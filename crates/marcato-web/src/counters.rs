@@ -45,6 +45,8 @@ pub struct ServerCounters {
     pub stuck: u64,
     /// Responses reset because the client gave no credit for them for too long.
     pub stalled: u64,
+    /// Requests answered with 408, because nothing of their body came for too long.
+    pub late_bodies: u64,
     /// Connections closed because the head of a request took too long.
     pub slow_heads: u64,
     /// Connections closed because the client violated the protocol by its signals, or reset too many
@@ -73,6 +75,7 @@ pub(crate) struct Counters {
     failed: AtomicU64,
     stuck: AtomicU64,
     stalled: AtomicU64,
+    late_bodies: AtomicU64,
     slow_heads: AtomicU64,
     violations: AtomicU64,
     granted: [AtomicU64; Priority::COUNT],
@@ -150,6 +153,10 @@ impl Counters {
         count(&self.stalled);
     }
 
+    pub(crate) fn late_body(&self) {
+        count(&self.late_bodies);
+    }
+
     pub(crate) fn slow_head(&self) {
         count(&self.slow_heads);
     }
@@ -182,6 +189,7 @@ impl Counters {
             failed: read(&self.failed),
             stuck: read(&self.stuck),
             stalled: read(&self.stalled),
+            late_bodies: read(&self.late_bodies),
             slow_heads: read(&self.slow_heads),
             violations: read(&self.violations),
             granted: std::array::from_fn(|level| Bytes::new(read(&self.granted[level]))),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context as Poller, Poll, ready};
 
 use bytes::Buf as _;
-use http::header::{CONTENT_LENGTH, HOST, HeaderValue, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, UPGRADE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -23,6 +23,7 @@ use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
 use crate::handler::{WebService, call, has_content};
 use crate::head_timer::{HeadTimer, OpenRequest, Timed};
+use crate::patience::Patience;
 use crate::priority::PriorityField;
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
@@ -61,28 +62,48 @@ where
             let (mut head, body) = request.into_parts();
             // The log has the host, and the service the target as HTTP/2 has it.
             head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
-            let mut record = Record::begin(&head, decide(&head.headers), &context);
+            let record = Record::begin(&head, decide(&head.headers), &context);
+            let mut entry = Entry { record, context, _open: open };
             let method = head.method.clone();
-            if let Some(response) = context.refusal(&head) {
-                record.head(response.status(), None);
-                record.complete = true;
-                return Ok(response.map(|()| Logged::new(None, record, context, open)));
+            if let Some(response) = entry.context.refusal(&head) {
+                entry.record.head(response.status(), None);
+                entry.record.complete = true;
+                return Ok(response.map(|()| Logged::new(None, entry)));
             }
             let mut request = Request::from_parts(head, Body::http1(body));
+            let context = &entry.context;
             context.introduce(request.extensions_mut());
-            request.extensions_mut().insert(record.decision);
+            request.extensions_mut().insert(entry.record.decision);
+            let wait = request.body_mut().watched();
+            if let Some(wait) = &wait {
+                request.extensions_mut().insert(Arc::clone(wait));
+            }
+            let mut patience = wait.map(|wait| Patience::new(wait, Arc::clone(context)));
             let is_connect = *request.method() == Method::CONNECT;
             let is_tunnel = is_connect || request.headers().contains_key(UPGRADE);
             if is_tunnel {
                 request.extensions_mut().insert(context.ending.clone());
             }
             request.extensions_mut().insert(EarlyHints::default());
-            let mut response = match call(&mut service, request).await {
-                Ok(response) => response.map(|body| Logged::new(Some(body), record, context, open)),
-                Err(error) => {
+            let mut called = pin!(call(&mut service, request));
+            let answered = poll_fn(|cx| match (called.as_mut().poll(cx), &mut patience) {
+                (Poll::Ready(answered), _) => Poll::Ready(Some(answered)),
+                (Poll::Pending, Some(patience)) => patience.poll(cx).map(|()| None),
+                (Poll::Pending, None) => Poll::Pending,
+            });
+            let mut response = match answered.await {
+                Some(Ok(response)) => response.map(|body| Logged::new(Some(body), entry)),
+                // RFC 9110 §15.5.9: the request was not complete in time. What may follow is no request.
+                None => {
+                    let mut response = Response::new(Logged::new(None, entry));
+                    *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    response
+                }
+                Some(Err(error)) => {
                     tracing::warn!(%error, "the service failed");
-                    context.counters.failed();
-                    let mut response = Response::new(Logged::new(None, record, context, open));
+                    entry.context.counters.failed();
+                    let mut response = Response::new(Logged::new(None, entry));
                     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                     response
                 }
@@ -95,9 +116,9 @@ where
             let announced = response.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
             let announced = announced.and_then(|length| length.parse().ok()).or(length);
             let body = response.body_mut();
-            body.record.head(status, length);
+            body.entry.record.head(status, length);
             // The library asks for no content that it does not send.
-            body.record.complete = !has_content;
+            body.entry.record.complete = !has_content;
             body.announced = announced;
             Ok::<_, Infallible>(response)
         }
@@ -183,21 +204,32 @@ fn absolute(uri: Uri, method: &Method, host: Option<&HeaderValue>, scheme: Schem
     Uri::from_parts(parts).unwrap_or(uri)
 }
 
-/// Body of a response whose end is recorded.
-struct Logged<B> {
-    /// Body of the service; `None` if that failed.
-    body: Option<Pin<Box<B>>>,
+/// Entry of a request in the log, which is written when the request is over: also if its handler is dropped.
+struct Entry {
     record: Record,
-    /// Length of the content, if its head announces one.
-    announced: Option<u64>,
     context: Arc<Context>,
     /// The request is not over.
     _open: OpenRequest,
 }
 
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.context.log(&self.record);
+    }
+}
+
+/// Body of a response whose end is recorded.
+struct Logged<B> {
+    /// Body of the service; `None` if that failed.
+    body: Option<Pin<Box<B>>>,
+    entry: Entry,
+    /// Length of the content, if its head announces one.
+    announced: Option<u64>,
+}
+
 impl<B: HttpBody> Logged<B> {
-    fn new(body: Option<B>, record: Record, context: Arc<Context>, open: OpenRequest) -> Self {
-        Self { body: body.map(Box::pin), record, announced: None, context, _open: open }
+    fn new(body: Option<B>, entry: Entry) -> Self {
+        Self { body: body.map(Box::pin), entry, announced: None }
     }
 }
 
@@ -215,17 +247,17 @@ impl<B: HttpBody> HttpBody for Logged<B> {
         match &frame {
             Some(Ok(frame)) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.remaining());
-                let urgency = self.record.decision.parameters.urgency;
-                let level = self.context.config.levels().level(urgency);
-                self.record.passed(bytes, level);
+                let urgency = self.entry.record.decision.parameters.urgency;
+                let level = self.entry.context.config.levels().level(urgency);
+                self.entry.record.passed(bytes, level);
                 // The library may not ask again after the last byte that was announced.
-                self.record.complete = is_end || self.announced == Some(self.record.bytes.get());
+                self.entry.record.complete = is_end || self.announced == Some(self.entry.record.bytes.get());
             }
             Some(Err(_)) => {
-                self.context.counters.failed();
-                self.record.trace_failure(Outcome::Failed);
+                self.entry.context.counters.failed();
+                self.entry.record.trace_failure(Outcome::Failed);
             }
-            None => self.record.complete = true,
+            None => self.entry.record.complete = true,
         }
         Poll::Ready(frame)
     }
@@ -236,11 +268,5 @@ impl<B: HttpBody> HttpBody for Logged<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.size_hint())
-    }
-}
-
-impl<B> Drop for Logged<B> {
-    fn drop(&mut self) {
-        self.context.log(&self.record);
     }
 }

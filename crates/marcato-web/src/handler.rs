@@ -16,6 +16,7 @@ use tower_service::Service;
 use crate::body::Body;
 use crate::clock::Dates;
 use crate::h2::{Stage, Tunnel};
+use crate::patience::Patience;
 use crate::place::Place;
 
 /// Error of a handler or of the body of its response.
@@ -72,6 +73,8 @@ pub(crate) struct Handling<S: WebService> {
     memory: Memory<S>,
     /// Offer to take over the stream.
     tunnel: Option<Box<Tunnel>>,
+    /// Patience with the body of the request.
+    patience: Option<Patience>,
 }
 
 enum State {
@@ -108,7 +111,13 @@ impl<S: WebService> Handling<S> {
     ) -> Self {
         let method = request.method().clone();
         let asked = Some((service, request));
-        Self { state: State::Asked, asked, method, stage, dates, memory, tunnel: None }
+        Self { state: State::Asked, asked, method, stage, dates, memory, tunnel: None, patience: None }
+    }
+
+    /// Bounds the wait of the service for the body of its request.
+    pub(crate) fn watched(mut self, patience: Option<Patience>) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Lets the service take over the stream.
@@ -137,8 +146,13 @@ impl<S: WebService> Handling<S> {
     /// Answers in place of a service that failed.
     fn apologise(&self, error: &BoxError) {
         tracing::warn!(%error, "the service failed");
+        self.refuse(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    /// Answers in place of the service.
+    fn refuse(&self, status: StatusCode) {
         let mut response = Response::new(());
-        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        *response.status_mut() = status;
         self.dates.stamp(response.headers_mut());
         self.stage.head(response, true);
         self.stage.announce();
@@ -244,11 +258,23 @@ impl<S: WebService> Future for Handling<S> {
                 }
                 State::Called => {
                     let Some(call) = this.memory.call.get() else { return Poll::Ready(()) };
-                    let response = ready!(call.poll(cx));
+                    let response = match call.poll(cx) {
+                        Poll::Ready(response) => Some(response),
+                        Poll::Pending => {
+                            let Some(patience) = &mut this.patience else { return Poll::Pending };
+                            ready!(patience.poll(cx));
+                            None
+                        }
+                    };
                     this.memory.call.clear();
                     match response {
-                        Ok(response) => this.answer(response),
-                        Err(error) => {
+                        Some(Ok(response)) => this.answer(response),
+                        // RFC 9110 §15.5.9: the request was not complete in time.
+                        None => {
+                            this.refuse(StatusCode::REQUEST_TIMEOUT);
+                            State::Over
+                        }
+                        Some(Err(error)) => {
                             this.apologise(&error.into());
                             State::Over
                         }

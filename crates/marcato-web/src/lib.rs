@@ -133,6 +133,8 @@ mod log_format;
 mod metrics;
 mod names;
 #[cfg(feature = "server")]
+mod patience;
+#[cfg(feature = "server")]
 mod peer_addr;
 #[cfg(feature = "server")]
 mod place;

@@ -35,6 +35,7 @@ use crate::decision::{Decision, Source};
 use crate::early_hints::EarlyHints;
 use crate::guess::{RequestHints, ResponseHints};
 use crate::handler::{Handling, Memory, WebService};
+use crate::patience::Patience;
 use crate::record::Record;
 use crate::server::{Context, Shutdown};
 use crate::signals::{Protocol, Signals};
@@ -384,6 +385,11 @@ where
                 None => (Body::http2(body, announced), None),
             };
             let mut request = Request::from_parts(head, body);
+            let wait = request.body_mut().watched();
+            if let Some(wait) = &wait {
+                request.extensions_mut().insert(Arc::clone(wait));
+            }
+            let patience = wait.map(|wait| Patience::new(wait, Arc::clone(&self.context)));
             self.context.introduce(request.extensions_mut());
             request.extensions_mut().insert(decision);
             if request.method() == Method::CONNECT {
@@ -399,7 +405,8 @@ where
                 request.extensions_mut().insert(hyper::ext::Protocol::from_static(WEBSOCKET));
                 tunnel
             });
-            let mut handling = Handling::new(self.service.clone(), request, stage, dates, memory);
+            let handling = Handling::new(self.service.clone(), request, stage, dates, memory);
+            let mut handling = handling.watched(patience);
             if let Some(tunnel) = tunnel {
                 handling = handling.offer(tunnel);
             }
@@ -854,6 +861,13 @@ where
         });
         let _ = tokio::time::timeout(LINGER, read).await;
         result
+    }
+}
+
+impl<S: WebService> Drop for Driver<S> {
+    fn drop(&mut self) {
+        // Requests are over, also if the task of the connection is dropped in their middle.
+        self.close_all();
     }
 }
 

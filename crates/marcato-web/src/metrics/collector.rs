@@ -184,6 +184,11 @@ fn of_servers<'a>(servers: &[ServerCounters]) -> Vec<Group<'a>> {
             "Responses reset because the client gave no credit for them",
             one(|of| of.stalled),
         ),
+        Group::counter(
+            "request_bodies_late",
+            "Requests answered with 408, because nothing of their body came",
+            one(|of| of.late_bodies),
+        ),
         Group::counter("granted", "Content granted over HTTP/2", granted.collect()).bytes(),
         Group::counter(
             "addresses_forgotten",
@@ -380,10 +385,11 @@ mod tests {
             slow_heads: 17,
             violations: 18,
             stalled: 19,
-            granted: [20, 21, 22, 23, 24].map(Bytes::new),
+            late_bodies: 20,
+            granted: [21, 22, 23, 24, 25].map(Bytes::new),
         };
-        assert_eq!(values(of_servers(&[counters])), (1..=24).collect::<Vec<_>>());
-        assert_eq!(values(of_servers(&[counters, counters])), (1..=24).map(|n| 2 * n).collect::<Vec<_>>());
+        assert_eq!(values(of_servers(&[counters])), (1..=25).collect::<Vec<_>>());
+        assert_eq!(values(of_servers(&[counters, counters])), (1..=25).map(|n| 2 * n).collect::<Vec<_>>());
     }
 
     #[test]

@@ -30,6 +30,7 @@ use super::upload::{BoxError, Upload, UploadFault};
 use super::websocket::{self, Download, Handshake};
 use crate::early_hints::EarlyHints;
 use crate::ending::Ending;
+use crate::patience::Wait;
 use crate::peer_addr::PeerAddr;
 
 /// State that all requests share.
@@ -117,6 +118,10 @@ where
         Err(rejection) => return reject(rejection),
     };
     let idle = shared.config.body_idle_timeout;
+    if let Some(wait) = head.extensions.remove::<Arc<Wait>>() {
+        // The proxy has a bound of its own for it.
+        wait.leave();
+    }
     let ending = head.extensions.remove::<Ending>();
     let (kind, upload) = if head.method == Method::CONNECT {
         let protocol = head.extensions.remove::<h2::ext::Protocol>();

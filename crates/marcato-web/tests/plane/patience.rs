@@ -7,15 +7,19 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use h2::Reason;
-use http::{Request, Response};
-use http_body_util::StreamBody;
-use marcato_web::{Body, Config, Server};
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use marcato_web::{Body, BoxError, Config, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::receiver::{
-    GOAWAY, PING, Receiver, Terms, chunks_of, ended, pass, run_still, settle, still_until,
+    GOAWAY, PING, Receiver, Terms, chunks_of, ended, pass, run_still, settle, stand_still, still_until,
 };
-use crate::support::{Pieces, Running, frame};
+use crate::support::{Pieces, Running, fields, frame, recording, run, until};
 
 /// Server whose paths name lengths, and a count of the bodies that it holds.
 async fn start(config: Config) -> (Running, Arc<()>) {
@@ -257,5 +261,206 @@ fn responses_that_end_within_the_grace_end_the_connection() {
         assert_eq!((client.bytes(), server.counters().broken), (300_000, 0));
         drop(client);
         ended(end).await;
+    });
+}
+
+/// Server whose paths name what a handler does with the body of its request.
+async fn uploads(config: Config) -> Running {
+    let service = tower::service_fn(async |request: Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let body = request.into_body();
+        let content: UnsyncBoxBody<Bytes, BoxError> = match path.as_str() {
+            "/read" => {
+                body.collect().await?;
+                UnsyncBoxBody::new(Empty::new().map_err(Into::into))
+            }
+            "/echo" => UnsyncBoxBody::new(body.map_err(Into::into)),
+            _ => std::future::pending().await,
+        };
+        Ok::<_, BoxError>(Response::new(content))
+    });
+    Running::start(Server::with_config(config), service).await
+}
+
+/// HEADERS of a POST whose body follows.
+fn post(stream: u32, path: &str) -> Vec<u8> {
+    let mut block = fields(path);
+    // The second entry of the static table is GET, and the third POST.
+    block[0] = 0x83;
+    frame(1, 4, stream, &block)
+}
+
+#[test]
+fn a_body_that_never_comes_over_http2_is_answered_with_408() {
+    run_still(async {
+        let (config, records) = recording();
+        let running = uploads(config).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        client.send(&[post(1, "/read"), frame(0, 0, 1, b"some")].concat()).await;
+        still_until(|| running.server.open_requests() == 1).await;
+        settle().await;
+        pass(SECOND * 59).await;
+        // A byte is progress; a frame without one is none.
+        client.send(&frame(0, 0, 1, b"x")).await;
+        settle().await;
+        pass(SECOND * 59).await;
+        client.send(&frame(0, 0, 1, b"")).await;
+        settle().await;
+        assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (0, 1));
+        pass(SECOND * 2).await;
+        client.read_until_end(1).await;
+        assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (1, 0));
+        let records = records.lock().unwrap();
+        assert_eq!((records[0].status, records[0].complete), (Some(StatusCode::REQUEST_TIMEOUT), true));
+    });
+}
+
+#[test]
+fn a_body_that_never_comes_over_http1_is_answered_with_408() {
+    run_still(async {
+        stand_still();
+        let running = uploads(Config::default()).await;
+        let mut client = TcpStream::connect(running.addr).await.unwrap();
+        let head = b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nsome";
+        client.write_all(head).await.unwrap();
+        still_until(|| running.server.open_requests() == 1).await;
+        settle().await;
+        pass(SECOND * 59).await;
+        client.write_all(b"x").await.unwrap();
+        settle().await;
+        pass(SECOND * 59).await;
+        assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (0, 1));
+        pass(SECOND * 2).await;
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
+        let response = response.to_lowercase();
+        assert!(response.starts_with("http/1.1 408 ") && response.contains("\r\nconnection: close\r\n"));
+        still_until(|| running.server.open_requests() == 0).await;
+        assert_eq!(running.server.counters().late_bodies, 1);
+    });
+}
+
+#[test]
+fn a_silent_body_ends_no_response_that_has_begun() {
+    run_still(async {
+        let running = uploads(Config::default()).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        // One handler has answered, and the other one does not wait for the body.
+        client.send(&[post(1, "/echo"), post(3, "/busy")].concat()).await;
+        still_until(|| running.server.open_requests() == 2).await;
+        settle().await;
+        pass(SECOND * 1000).await;
+        assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (0, 2));
+        client.send(&frame(0, 1, 1, b"late")).await;
+        client.read_until_end(1).await;
+        assert_eq!(client.bytes(), 4);
+    });
+}
+
+#[cfg(feature = "proxy")]
+#[test]
+fn a_proxied_body_has_the_bound_of_its_proxy() {
+    use marcato_web::proxy::{Proxy, ProxyConfig};
+    run_still(async {
+        stand_still();
+        let origin = uploads(Config::default()).await;
+        let mut config = ProxyConfig::to(format!("http://{}", origin.addr));
+        config.body_idle_timeout = SECOND * 30;
+        let short = Proxy::new(config.clone()).unwrap();
+        config.body_idle_timeout = SECOND * 1000;
+        let long = Proxy::new(config).unwrap();
+        for (proxy, bound) in [(short, 30), (long, 1000)] {
+            let mut server = Config::default();
+            server.limits.stall = SECOND * 100;
+            let front = Running::start(Server::with_config(server), proxy).await;
+            let mut client = TcpStream::connect(front.addr).await.unwrap();
+            // The origin reads nothing of the body.
+            let head = b"POST /busy HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nsome";
+            client.write_all(head).await.unwrap();
+            still_until(|| front.server.open_requests() == 1).await;
+            settle().await;
+            pass(SECOND * (bound - 1)).await;
+            assert_eq!(front.server.open_requests(), 1, "{bound}");
+            pass(SECOND * 2).await;
+            let mut response = [0; 13];
+            client.read_exact(&mut response).await.unwrap();
+            assert_eq!(&response, b"HTTP/1.1 408 ");
+            assert_eq!(front.server.counters().late_bodies, 0);
+        }
+    });
+}
+
+#[test]
+fn a_request_whose_handler_is_dropped_is_over() {
+    run(async {
+        for is_http2 in [false, true] {
+            for is_aborted in [false, true] {
+                let (mut config, records) = recording();
+                config.limits.grace = Duration::from_millis(20);
+                let service = tower::service_fn(async |_: Request<Body>| {
+                    std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>().await
+                });
+                let server = Server::with_config(config);
+                let (mut client, io) = tokio::io::duplex(1000);
+                let peer = "192.0.2.1:50000".parse().unwrap();
+                let (end, ended) = tokio::sync::oneshot::channel::<()>();
+                let serving = server.clone();
+                let task = tokio::spawn(async move {
+                    serving.serve_connection_until(io, peer, service, async { _ = ended.await }).await;
+                });
+                let head = match is_http2 {
+                    false => b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".to_vec(),
+                    true => [
+                        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(),
+                        &frame(4, 0, 0, b""),
+                        &frame(1, 5, 1, &fields("/")),
+                    ]
+                    .concat(),
+                };
+                client.write_all(&head).await.unwrap();
+                until(|| server.open_requests() == 1).await;
+                if is_aborted {
+                    task.abort();
+                } else {
+                    drop(end);
+                }
+                _ = task.await;
+                until(|| server.open_requests() == 0).await;
+                let records = records.lock().unwrap();
+                let seen: Vec<_> = records.iter().map(|record| (record.status, record.complete)).collect();
+                assert_eq!(seen, [(None, false)], "{is_http2} {is_aborted}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_closed_connection_still_takes_what_its_client_sends() {
+    run_still(async {
+        stand_still();
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        // A line that ends with LF alone, and a PING of three bytes.
+        let http1 = b"GET / HTTP/1.1\nhost: a\r\n\r\n".to_vec();
+        let http2 = [&preface[..], &frame(6, 0, 0, b"abc")].concat();
+        for (faulty, leaves) in [(&http1, false), (&http1, true), (&http2, false), (&http2, true)] {
+            let running = uploads(Config::default()).await;
+            let mut client = TcpStream::connect(running.addr).await.unwrap();
+            client.write_all(faulty).await.unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            assert!(!answer.is_empty());
+            // A socket that were closed now would reset the connection, and the answer could be lost.
+            for _ in 0..3 {
+                client.write_all(&[b'x'; 1000]).await.unwrap();
+                settle().await;
+                assert_eq!(running.server.open_connections(), 1);
+            }
+            if leaves {
+                drop(client);
+            } else {
+                pass(SECOND).await;
+            }
+            still_until(|| running.server.open_connections() == 0).await;
+        }
     });
 }
