@@ -9,9 +9,11 @@
 
 mod need;
 mod skip;
+mod timely;
 
 pub use need::Need;
 pub use skip::skip;
+pub use timely::timely;
 
 /// Returns whether something is missing that the calling test needs, and counts the test as skipped if so.
 ///

@@ -7,7 +7,7 @@
 use marcato_lab::{LabOptions, Traces};
 use marcato_scenario::{Experiment, Scenario};
 use marcato_sim::scenario::{Outcome, build};
-use marcato_testing::{Need, absent};
+use marcato_testing::{Need, absent, timely};
 use marcato_units::Time;
 
 fn experiment(text: &str) -> Experiment {
@@ -25,9 +25,17 @@ fn trial(experiment: &Experiment) -> Option<Outcome> {
     }
 }
 
+/// Runs an experiment in a lab, for results that depend on real time; `None` also on a machine that is too busy.
+fn timed(experiment: &Experiment) -> Option<Outcome> {
+    if absent!(Need::Lab) {
+        return None;
+    }
+    timely(env!("CARGO_PKG_NAME"), || trial(experiment)).flatten()
+}
+
 /// Runs an experiment in a lab, and in the simulator.
 fn both(experiment: &Experiment) -> Option<[Outcome; 2]> {
-    let lab = trial(experiment)?;
+    let lab = timed(experiment)?;
     Some([lab, build(experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()])
 }
 
@@ -60,6 +68,11 @@ fn through(queue: &str, kind: &str, keys: &str) -> Experiment {
     ))
 }
 
+/// Share that a time may differ by: the machine wakes threads late, and Linux's first acknowledgements are its own.
+const TIMES: f64 = 0.15;
+/// Share that an amount over the whole run may differ by.
+const AMOUNTS: f64 = 0.05;
+
 fn assert_near(lab: f64, sim: f64, share: f64, what: &str) {
     eprintln!("{what}: {:.3} of the simulator's", lab / sim);
     assert!((lab / sim - 1.0).abs() <= share, "{what}: lab {lab}, simulation {sim}");
@@ -71,9 +84,14 @@ fn a_transfer_takes_as_long_as_in_the_simulator() {
     let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
     assert_eq!(lab_flow.bytes, sim_flow.bytes);
-    assert_near(lab_flow.completions()[0], sim_flow.completions()[0], 0.25, "completion time");
+    assert_near(lab_flow.completions()[0], sim_flow.completions()[0], TIMES, "completion time");
     // Headers and acknowledgements are those of the simulator, byte by byte, but for retransmissions.
-    assert_near(lab.links[0].bytes.get() as f64, sim.links[0].bytes.get() as f64, 0.1, "bytes of the link");
+    assert_near(
+        lab.links[0].bytes.get() as f64,
+        sim.links[0].bytes.get() as f64,
+        AMOUNTS,
+        "bytes of the link",
+    );
     assert!(lab_flow.sent > 1300 && lab_flow.min_rtt.unwrap() > 20.0, "{lab_flow:?}");
     assert_eq!(lab.links[0].drops, lab_flow.losses, "each drop is of this flow");
 }
@@ -89,7 +107,7 @@ fn packets_of_udp_arrive_at_their_rate_and_delay() {
     );
     let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
-    assert_near(lab_flow.goodput, sim_flow.goodput, 0.1, "goodput");
+    assert_near(lab_flow.goodput, sim_flow.goodput, AMOUNTS, "goodput");
     // 528 bytes at 20 Mbit/s take 0.2 ms beyond the 10 ms. Timers may add to that.
     assert!((10.2..20.0).contains(&lab_flow.delay.unwrap()), "{lab_flow:?}");
     assert_eq!(lab_flow.losses, 0);
@@ -100,17 +118,17 @@ fn a_flood_fills_the_link_and_the_rest_is_lost() {
     let experiment = scenario("udp", r#"rate = "30 Mbit/s""#);
     let Some([lab, sim]) = both(&experiment) else { return };
     let [lab_link, sim_link] = [&lab, &sim].map(|outcome| &outcome.links[0]);
-    assert_near(lab_link.throughput, sim_link.throughput, 0.1, "throughput");
+    assert_near(lab_link.throughput, sim_link.throughput, AMOUNTS, "throughput");
     assert!(lab_link.utilisation.unwrap() > 0.9, "{lab_link:?}");
     // The queue is full all the time: 50 kB at 20 Mbit/s.
     assert_near(
         lab_link.queue_delay.unwrap().p50.as_secs_f64(),
         sim_link.queue_delay.unwrap().p50.as_secs_f64(),
-        0.25,
+        AMOUNTS,
         "queue delay",
     );
-    assert_near(lab_link.waiting.mean_bytes, sim_link.waiting.mean_bytes, 0.25, "backlog");
-    assert_near(lab.flows[0].losses as f64, sim.flows[0].losses as f64, 0.25, "losses");
+    assert_near(lab_link.waiting.mean_bytes, sim_link.waiting.mean_bytes, AMOUNTS, "backlog");
+    assert_near(lab.flows[0].losses as f64, sim.flows[0].losses as f64, AMOUNTS, "losses");
 }
 
 #[test]
@@ -129,9 +147,12 @@ fn a_queue_judges_the_kernels_tcp_as_it_does_the_simulators() {
         let [tcp, flood] = [0, 1].map(|flow| outcome.flows[flow].report.unwrap());
         assert!(tcp.scores.cycles > 10 && tcp.responsive().unwrap() > 0.3, "{tcp:?}");
         assert_eq!((flood.responsive(), flood.changes), (None, 0), "{flood:?}");
-        // Bytes are counted by the verdict at their time.
-        let share = outcome.links[0].responsive.unwrap();
-        assert!((0.1..0.9).contains(&share), "{share}");
+        // Bytes are counted by the verdict at their time, which the flow of TCP has for most of the run. Its part of the
+        // link bounds the share.
+        let part = outcome.flows[0].goodput / (outcome.flows[0].goodput + outcome.flows[1].goodput);
+        let share = outcome.links[0].responsive.unwrap() / part;
+        eprintln!("share of TCP's bytes that count as responsive: {share:.3}");
+        assert!((0.4..=1.0).contains(&share), "{share}");
     }
 }
 
@@ -149,7 +170,7 @@ fn requests_are_answered_in_the_sizes_of_the_simulator() {
     let [lab_flow, sim_flow] = [&lab, &sim].map(|outcome| &outcome.flows[0]);
     assert_eq!((lab_flow.bytes, lab_flow.times[0].done.len()), (sim_flow.bytes, 10));
     let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
-    assert_near(mean(&lab_flow.times[0].done), mean(&sim_flow.times[0].done), 0.25, "mean response time");
+    assert_near(mean(&lab_flow.times[0].done), mean(&sim_flow.times[0].done), TIMES, "mean response time");
 }
 
 #[test]
@@ -165,7 +186,7 @@ fn a_process_opens_the_connections_of_the_simulator() {
     let [lab_times, sim_times] = [&lab, &sim].map(|outcome| &outcome.flows[0].times[0]);
     assert_eq!(lab_times.released, sim_times.released);
     assert!(lab_times.done.len() + 3 >= sim_times.done.len(), "{lab_times:?}");
-    assert_near(lab.flows[0].bytes.get() as f64, sim.flows[0].bytes.get() as f64, 0.1, "bytes");
+    assert_near(lab.flows[0].bytes.get() as f64, sim.flows[0].bytes.get() as f64, AMOUNTS, "bytes");
 }
 
 #[test]
@@ -177,7 +198,7 @@ fn urgent_messages_overtake_a_file_over_the_kernels_tcp() {
             sources = [{ period = "100 ms", size = "1 kB", priority = "p0" }]
         "#,
     );
-    let Some(lab) = trial(&experiment) else { return };
+    let Some(lab) = timed(&experiment) else { return };
     let flow = &lab.flows[0];
     assert!(flow.goodput > 15.0, "{flow:?}");
     let source = flow.times.iter().find(|times| times.name == "source-1").unwrap();
@@ -205,7 +226,7 @@ fn a_watermark_of_one_segment_stops_no_stream() {
     let Some([lab, sim]) = both(&experiment) else { return };
     for (lab, sim) in lab.flows[0].times.iter().zip(&sim.flows[0].times) {
         assert_eq!((&lab.name, lab.done.len()), (&sim.name, 1), "{lab:?}");
-        assert_near(lab.done[0], sim.done[0], 0.25, &lab.name);
+        assert_near(lab.done[0], sim.done[0], TIMES, &lab.name);
     }
 }
 
@@ -229,9 +250,9 @@ fn sessions_of_quic_use_both_paths() {
         "#,
     );
     let Some([lab, sim]) = both(&experiment) else { return };
-    assert_near(lab.flows[0].goodput, sim.flows[0].goodput, 0.25, "goodput");
+    assert_near(lab.flows[0].goodput, sim.flows[0].goodput, AMOUNTS, "goodput");
     for (lab, sim) in lab.flows[0].lanes.iter().zip(&sim.flows[0].lanes) {
-        assert_near(lab.bytes.get() as f64, sim.bytes.get() as f64, 0.25, &lab.name);
+        assert_near(lab.bytes.get() as f64, sim.bytes.get() as f64, AMOUNTS, &lab.name);
     }
 }
 
@@ -260,7 +281,7 @@ fn marks_of_a_queue_reach_sessions_of_quic() {
         // Marks without an echo would end ECN, and CoDel would drop.
         assert!(link.marks > 0 && link.drops == 0, "{} marks, {} drops", link.marks, link.drops);
     }
-    assert_near(lab.flows[0].goodput, sim.flows[0].goodput, 0.25, "goodput");
+    assert_near(lab.flows[0].goodput, sim.flows[0].goodput, AMOUNTS, "goodput");
 }
 
 #[test]
