@@ -2,7 +2,8 @@
 
 use marcato_scenario::Scenario;
 use marcato_sim::scenario::{FlowOutcome, Outcome, Traces, build};
-use marcato_units::{Bytes, Time};
+use marcato_sim::{Bulk, LinkConfig, Network, Side, SlowReader, TcpConfig, TcpFlow};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 /// Runs a scenario of this length, with these keys of the whole file, of the link and of the flow `f`.
 fn run(seconds: u64, file: &str, link: &str, flow: &str) -> Outcome {
@@ -194,6 +195,77 @@ fn a_slow_reader_closes_the_window_and_probes_reopen_it() {
     assert_eq!((flow.bytes, flow.timeouts, flow.retransmissions), (Bytes::kb(500), 0, 0));
     let end = flow.finished.unwrap();
     assert!(end > Time::from_millis(5_200) && end < Time::from_secs(12), "{end}");
+}
+
+#[test]
+fn a_stream_ends_when_a_slow_reader_has_read_all_of_it() {
+    const SIZE: Bytes = Bytes::kb(100);
+    let mut net = Network::new(Seed::new(1));
+    let (a, b) = (net.node("a"), net.node("b"));
+    let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(10));
+    net.link(a, b, link(), link());
+    let reader = SlowReader::new(Some(Rate::from_mbps(1)), Duration::ZERO);
+    let flow = net.tcp(TcpFlow::new(a, b, TcpConfig::default(), Bulk::new(SIZE)).server_app(reader)).unwrap();
+    let mut early = 0;
+    for ms in (10..1_000).step_by(10) {
+        net.run_until(Time::from_millis(ms));
+        let reception = net.reception(flow, Side::Server);
+        assert_eq!(reception.finished_at.is_some(), reception.bytes == SIZE, "{ms} ms, {}", reception.bytes);
+        // All has been acknowledged, the end of the stream with it.
+        early += u32::from(net.is_finished(flow, Side::Client) && reception.bytes < SIZE);
+    }
+    assert!(early > 50, "the end came long before it was read: {early}");
+}
+
+/// RFC 9293 §3.8.6.1: the interval between probes grows, although the receiver answers them.
+#[test]
+fn probes_of_a_closed_window_grow_rare_although_answered() {
+    let link = "rate = \"100 Mbit/s\"\ndelay = \"10 ms\"";
+    let flow = "read-after = \"55 s\"\ntcp = { receive-buffer = \"16 KiB\" }";
+    let outcome = run(50, "", link, flow);
+    let probes = one(&outcome).sent - 16 * 1024 / 1448 - 1;
+    // From 0.2 s on, each interval is twice the one before: 0.2, 0.4, …, 25.6 s.
+    assert!((6..=12).contains(&probes), "{probes}");
+}
+
+/// Linux pushes the last segment; RFC 9293 §3.7.4 would have it wait for 100 ms.
+#[test]
+fn nagle_does_not_hold_the_last_segment_before_a_close() {
+    let took = |nagle: &str| {
+        let flow = format!("size = \"1948 B\"\ntcp = {{ nagle = \"{nagle}\" }}");
+        one(&run(2, "", "delay = \"50 ms\"", &flow)).finished.unwrap()
+    };
+    let off = took("off");
+    assert_eq!(off, Time::from_millis(150), "a handshake and a one-way delay");
+    assert_eq!([took("standard"), took("minshall")], [off; 2]);
+}
+
+/// Bytes within 6 s if the round trip grows by 20 ms every 100 ms from this time on, and the link is down from 2 s
+/// to 2.6 s. The receiver's window keeps the link idle in between.
+fn stretched(slow_start: &str, congestion: &str, from_ms: u64) -> Bytes {
+    let mut changes = String::from("{ at = \"2 s\", up = false }, { at = \"2.6 s\", up = true }");
+    for step in 0..10 {
+        let (at, delay) = (from_ms + 100 * step, 60 + 10 * step);
+        changes += &format!(", {{ at = \"{at} ms\", delay = \"{delay} ms\" }}");
+    }
+    let link = format!("rate = \"1 Gbit/s\"\ndelay = \"50 ms\"\nchanges = [{changes}]");
+    let congestion = if congestion == "cubic" { "{ kind = \"cubic\", hystart = false }" } else { "\"reno\"" };
+    let flow = format!(
+        "tcp = {{ congestion = {congestion}, slow-start = \"{slow_start}\", receive-buffer = \"400 kB\" }}"
+    );
+    one(&run(6, "", &link, &flow)).bytes
+}
+
+/// RFC 9406 §4.3.
+#[test]
+fn hystart_plus_plus_leaves_later_slow_starts_alone() {
+    for congestion in ["reno", "cubic"] {
+        let bytes = |from| ["standard", "hystart++"].map(|start| stretched(start, congestion, from));
+        let [standard, plus_plus] = bytes(150);
+        assert!(plus_plus < standard, "{congestion}: the initial slow start: {plus_plus}, {standard}");
+        let [standard, plus_plus] = bytes(2_700);
+        assert_eq!(standard, plus_plus, "{congestion}: after a timeout");
+    }
 }
 
 /// Completion times of messages of 200 B, in ms, whose sender has this rule.

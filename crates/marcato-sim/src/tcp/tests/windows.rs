@@ -1,7 +1,7 @@
 //! Tests of receive windows, delayed acknowledgements, pacing, and application-limited senders.
 
 use super::*;
-use crate::tcp::config::{Cubic, Growth};
+use crate::tcp::config::{Cubic, Growth, Nagle};
 use crate::tcp::congestion::Congestion;
 
 fn delayed() -> TcpConfig {
@@ -87,6 +87,40 @@ fn a_closed_window_is_probed_with_backoff_until_it_opens() {
     // 500 more bytes would fit: silly window avoidance waits for a whole segment.
     host.get("ack 3001 win 3000");
     assert_eq!(host.sent(), ["3001+1000", "4001+1000"]);
+}
+
+/// Linux, `tcp_ack_probe`: only an open window ends the back-off.
+#[test]
+fn an_answer_that_leaves_the_window_closed_keeps_the_backoff() {
+    let mut host = Host::connected(config());
+    host.get("ack 1 win 1000");
+    host.write(5000);
+    host.wait(100);
+    host.get("ack 1001 win 0");
+    host.sent();
+    let mut probes = Vec::new();
+    for _ in 0..40 {
+        host.wait(50);
+        for (at, text) in host.sent_when() {
+            assert_eq!(text, "probe 1000");
+            probes.push(at);
+            host.get("ack 1001 win 0");
+        }
+    }
+    // As without answers: RTO 250 after the acknowledgement at 200, then 500 and 1000 more.
+    assert_eq!(probes, [450, 950, 1_950]);
+}
+
+#[test]
+fn the_last_segment_before_a_close_is_not_held_by_nagle() {
+    for nagle in [Nagle::Standard, Nagle::Minshall] {
+        let mut host = Host::connected(TcpConfig { nagle, ..config() });
+        host.write(100);
+        host.write(500);
+        assert_eq!(host.sent(), ["1+100"], "{nagle:?}");
+        host.close();
+        assert_eq!(host.sent(), ["101+500 fin"], "{nagle:?}");
+    }
 }
 
 #[test]
