@@ -970,6 +970,18 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_an_abandoned_message_are_free_again() {
+        let mut inbound = inbound(|limits| limits.open = Bytes::new(10));
+        for number in 0..3 {
+            inbound.piece(Head::new(MessageNumber(number), P2), b"sixsix", false).unwrap();
+            inbound.give_up(MessageNumber(number), 0);
+        }
+        inbound.piece(Head::new(MessageNumber(3), P2), b"sixsix", false).unwrap();
+        let more = inbound.piece(Head::new(MessageNumber(4), P2), b"fiver", false);
+        assert_eq!(more, Err(Overrun { limit: "open", most: 10 }));
+    }
+
+    #[test]
     fn a_long_message_is_handed_out_in_pieces() {
         let mut inbound = inbound(|limits| {
             limits.max_message = Bytes::new(4);

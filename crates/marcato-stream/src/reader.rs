@@ -325,7 +325,7 @@ mod tests {
 
     use super::*;
     use crate::sender::SLIVER;
-    use crate::{Limits, Message, NotDelivered, Pool};
+    use crate::{Limits, Message, NotDelivered, Pool, SendError};
     use bytes::Bytes as Payload;
     use marcato_sched::conductor::{self, MessageId};
     use marcato_units::{Bytes, Duration, Priority, Time};
@@ -368,6 +368,15 @@ mod tests {
                 reader: Reader::new(),
                 inbound: Inbound::new(Limits::default(), Pool::default()),
             }
+        }
+
+        /// End that has offered messages of these lengths.
+        fn new_with(lens: &[usize]) -> Self {
+            let mut end = Self::new();
+            for len in lens {
+                end.send(NOW, Message::new(vec![0; *len]));
+            }
+            end
         }
 
         fn send(&mut self, now: Time, message: Message) -> (MessageId, Receiver<Result<(), NotDelivered>>) {
@@ -798,5 +807,76 @@ mod tests {
         end.feed(&bytes).unwrap();
         assert_eq!(end.inbound.take().unwrap().bytes, b"xx"[..]);
         assert_eq!(end.chunk(NOW, 100), [3, 0, 3, 0, 3, 0]);
+    }
+
+    /// Frames of messages in a chunk.
+    fn messages(mut chunk: &[u8]) -> Vec<MessageFrame> {
+        let mut frames = Vec::new();
+        while let Decoded::Frame { frame: Frame::Message(frame), len } = Frame::decode(chunk).unwrap() {
+            chunk = &chunk[len + usize::try_from(frame.len.get()).unwrap()..];
+            frames.push(frame);
+        }
+        frames
+    }
+
+    #[test]
+    fn parts_wait_while_as_much_is_queued_as_may_be_streamed() {
+        let mut sender = sender(Limits { streamed: Bytes::new(100), ..Limits::default() });
+        let long = sender.begin_long();
+        let part = |sender: &mut Sender<Slip>, len| {
+            sender.offer_part(NOW, long, &Message::new(vec![7; len]), false, slip().0).map(drop)
+        };
+        assert_eq!([part(&mut sender, 50), part(&mut sender, 50)], [Ok(()), Ok(())]);
+        let busy = Err(SendError::Busy { priority: Message::new("").priority });
+        assert_eq!(part(&mut sender, 1), busy, "100 bytes wait");
+        // With less than the bound, a part of any length is accepted.
+        sender.fill(NOW, 20, &mut Vec::new());
+        assert_eq!([part(&mut sender, 500), part(&mut sender, 1)], [Ok(()), busy]);
+    }
+
+    #[test]
+    fn a_receipt_is_asked_for_with_the_last_part_only() {
+        let mut end = End::new();
+        let long = end.sender.begin_long();
+        for last in [false, false, true] {
+            end.sender.offer_part(NOW, long, &Message::new(vec![7; 50]), last, slip().0).unwrap();
+        }
+        let frames = messages(&end.chunk(NOW, 1000));
+        let asks: Vec<_> = frames.iter().map(|frame| (frame.last, frame.receipt)).collect();
+        assert_eq!(asks, [(false, false), (false, false), (true, true)]);
+    }
+
+    #[test]
+    fn no_frame_begins_with_less_than_a_sliver() {
+        for (left, begins) in [(SLIVER - 1, false), (SLIVER + 4, true)] {
+            let mut end = End::new();
+            end.send(NOW, Message::new(vec![1; 100]));
+            end.send(NOW, Message::new(vec![2; 100]));
+            // The first with its header, and a header, which may be a few bytes shorter than its bound.
+            let whole = messages(&End::new_with(&[100]).chunk(NOW, 1000))[0];
+            let first = 100 + Frame::Message(whole).encoded_len().unwrap();
+            let second = MessageFrame {
+                id: MessageNumber(1),
+                len: Bytes::new(left as u64),
+                last: false,
+                receipt: false,
+                ..whole
+            };
+            let header = Frame::Message(second).encoded_len().unwrap();
+            let frames = messages(&end.chunk(NOW, first + header + left));
+            assert_eq!(frames.len(), if begins { 2 } else { 1 }, "{left}: {frames:?}");
+        }
+    }
+
+    #[test]
+    fn messages_of_both_urgent_levels_end_the_quiet() {
+        let (span, later) = (Duration::from_secs(1), Time::from_millis(999));
+        for level in Priority::ALL {
+            let mut end = End::new();
+            assert!(end.sender.is_quiet(NOW, span));
+            end.send(NOW, Message::new("x").with_priority(level));
+            assert_eq!(end.sender.is_quiet(later, span), level > Priority::P1, "{level}");
+            assert!(end.sender.is_quiet(Time::from_millis(1000), span), "{level}");
+        }
     }
 }
