@@ -234,6 +234,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_has_moved_is_measured_anew() {
+        let mut governed = at_floor(&gated().1);
+        governed.restart();
+        let LaneCoupling { acts, mode, cap, counters } = governed.state();
+        assert_eq!((acts, mode, cap, counters), (true, Mode::Startup, None, Counters::default()));
+        assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
+    }
+
+    #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
         let mut governed = Governed::new(MSS, AnyRule::FAST, CoupledConfig::AIM);
         governed.acked(Duration::from_millis(9), MSS / 2, true);

@@ -1,8 +1,11 @@
 //! Rules of a session, between two ends in virtual time.
 
+use std::num::NonZeroUsize;
+
 use bytes::Bytes as Payload;
 use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::{MessageId, OfferError, Redundancy};
+use marcato_sched::coupled::{Coupling, Mode};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, MessageNumber};
@@ -827,4 +830,102 @@ fn a_session_outlives_lanes_that_both_ends_close_at_once() {
             assert!(!pair.events(who).any(|event| matches!(event, Event::Closed { .. })), "{who:?}");
         }
     }
+}
+
+/// Nothing overtakes a batch. At this rate, a packet takes far longer than a batch may; nothing is more
+/// urgent than P0.
+#[test]
+fn only_the_most_urgent_level_leaves_in_batches_at_a_low_rate() {
+    for level in Priority::ALL {
+        let mut pair = pair(&[100], &SessionConfig::default());
+        pair.send(Client, message(level, 100_000));
+        let (now, most) = (pair.now, NonZeroUsize::new(10).unwrap());
+        let (mut buf, mut packets) = (Vec::new(), Vec::new());
+        while let Some(transmit) = pair.endpoint(Client).poll_transmit(now, most, &mut buf) {
+            packets.push(transmit.len.div_ceil(transmit.segment.unwrap_or(transmit.len)));
+            buf.clear();
+        }
+        assert_eq!(packets.iter().any(|packets| *packets > 1), level == Priority::P0, "{level}: {packets:?}");
+    }
+}
+
+/// Messages of which a report is awaited are bounded. However one ends, its place is free again.
+#[test]
+fn places_of_reports_are_free_again_after_every_end() {
+    let config = SessionConfig { max_unfinished: 1, ..SessionConfig::default() };
+    let mut pair = pair(&[20], &config);
+    pair.report_at_once(Server);
+    // Of this level nothing leaves, so its messages expire.
+    pair.session(Server).hold(Priority::P4, true);
+    pair.pass(Duration::from_millis(100));
+    for round in 0..3 {
+        // A part of it has left when it is cancelled.
+        let cancelled = pair.send(Client, message(Priority::P2, 3_000_000).with_receipt());
+        pair.pass(Duration::from_millis(15));
+        let now = pair.now;
+        pair.session(Client).cancel(now, cancelled).unwrap();
+
+        let brief = message(Priority::P4, 1000).with_receipt().with_lifetime(Duration::from_millis(15));
+        pair.send(Client, brief);
+        pair.pass(Duration::from_millis(30));
+
+        let taken = pair.send(Client, message(Priority::P2, 1000).with_receipt());
+        pair.run_until(|pair| reported(pair).contains(&(Some(taken), Fate::Taken)));
+        assert_eq!(reported(&pair).len(), round + 1);
+        delivery(&mut pair, taken);
+    }
+}
+
+/// Otherwise short packets of new messages would take the room that a full packet of lost data waits for.
+#[test]
+fn new_data_waits_behind_lost_data_of_its_level() {
+    let config = SessionConfig { initial_window: Some(Bytes::new(12_000)), ..SessionConfig::default() };
+    let mut pair = pair(&[40], &config);
+    let first = pair.send(Client, message(Priority::P2, 200_000));
+    pair.line(0, Client).loss = 0.2;
+    let mut seen = 0;
+    while pair.delivered(Client, first).is_none() {
+        for level in [Priority::P2, Priority::P3] {
+            pair.send(Client, message(level, 100));
+        }
+        pair.pass(Duration::from_millis(1));
+        let session = pair.session(Client);
+        if session.send.is_held() && session.send.next_owed().is_some_and(|(level, _)| level == Priority::P2)
+        {
+            let offered = session.offered();
+            let levels = Priority::ALL.map(|level| offered.contains(level));
+            assert_eq!(levels, [true, true, false, false, false]);
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "lost data waited {seen} times");
+}
+
+/// The scheduler sees windows only, and a batch is fed at once.
+#[test]
+fn a_batch_of_urgent_data_ends_where_the_cap_does() {
+    // Flow control bounds the rate, which the governor sees.
+    let server = SessionConfig { stream_window: Bytes::new(60_000), ..SessionConfig::default() };
+    let initial_window = Some(Bytes::new(1_000_000));
+    let client = SessionConfig { coupled: Coupling::On, initial_window, ..SessionConfig::default() };
+    let mut pair = Pair::new(&[40], &client, &server);
+    let bulk = pair.send(Client, message(Priority::P3, 2_000_000));
+    delivery(&mut pair, bulk);
+    pair.pass(Duration::from_millis(100));
+    let state = pair.session(Client).coupling().next().unwrap().1;
+    let cap = state.cap.filter(|_| state.mode == Mode::Steady).unwrap();
+    assert!((Bytes::new(50_000)..Bytes::new(90_000)).contains(&cap), "{cap}");
+    for _ in 0..10 {
+        pair.send(Client, message(Priority::P0, 50_000));
+    }
+    let (now, most) = (pair.now, NonZeroUsize::new(64).unwrap());
+    let (mut buf, mut longest) = (Vec::new(), 0);
+    while let Some(transmit) = pair.endpoint(Client).poll_transmit(now, most, &mut buf) {
+        longest = longest.max(transmit.len.div_ceil(transmit.segment.unwrap_or(transmit.len)));
+        buf.clear();
+    }
+    let view = pair.session(Client).lanes().next().unwrap().0;
+    assert!(longest > 5 && view.cwnd > cap * 4, "{longest} packets, {view:?}");
+    let packet = Bytes::new(1500);
+    assert!(view.in_flight > cap && view.in_flight <= cap + packet * 2, "{} of {cap}", view.in_flight);
 }
