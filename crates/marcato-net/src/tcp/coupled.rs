@@ -251,23 +251,29 @@ impl Acting {
     fn take_sample(&mut self, now: Time, socket: &SockRef<'_>, urgent: bool) {
         let measured = sys::tcp_info(socket).and_then(|info| Ok((info, in_flight(&info, socket)?)));
         // The connection is over. Its last state will do until the driver sees that.
-        let Ok((info, in_flight)) = measured else { return };
+        if let Ok((info, in_flight)) = measured {
+            self.measured(now, &info, in_flight, urgent);
+        }
+    }
+
+    /// Takes note of the kernel's measurements; `urgent` if an urgent chunk is the next.
+    fn measured(&mut self, now: Time, info: &TcpInfo, in_flight: Bytes, urgent: bool) {
         let before = self.sample.delivered;
         // A selective acknowledgement may be withdrawn (RFC 2018 §8).
-        let delivered = delivered(&info).max(before);
+        let delivered = delivered(info).max(before);
         let sample = Sample {
             delivered,
             in_flight,
             rtt: (delivered > before).then(|| {
                 let received = info.segments_in.wrapping_sub(self.segments_in);
-                latest_rtt(&info, self.srtt, delivered - before, received)
+                latest_rtt(info, self.srtt, delivered - before, received)
             }),
             // A loss in a queue that was filled before says nothing about the cap.
             lost: delivered >= self.own && info.retransmitted_segments != self.retransmitted,
             // Urgent data that the kernel has not sent waits as well.
             urgent: urgent || self.written < self.urgent_until + info.unsent,
         };
-        self.window = window(&info);
+        self.window = window(info);
         (self.srtt, self.segments_in) = (info.srtt, info.segments_in);
         self.retransmitted = info.retransmitted_segments;
         (self.sample, self.sampled_at) = (sample, now);
@@ -369,6 +375,75 @@ mod tests {
         };
         assert_eq!(window(&info), Bytes::new(2500));
         assert_eq!(window(&TcpInfo { in_flight_segments: 20, ..info }), Bytes::ZERO);
+    }
+
+    /// State of coupled mode on a connection of segments of 1000 bytes, 20 kB of which were written before.
+    #[cfg(target_os = "linux")]
+    fn acting() -> Acting {
+        let [near, _far] = connected();
+        let mut coupled = Coupled::new(Coupling::On);
+        coupled.begin(Time::ZERO, &SockRef::from(&near), set(&[Priority::P0, Priority::P4]));
+        let mut acting = coupled.acting.unwrap();
+        acting.sample = Sample { delivered: Bytes::ZERO, in_flight: Bytes::kb(20), ..acting.sample };
+        (acting.mss, acting.own) = (Bytes::kb(1), Bytes::kb(20));
+        (acting.segments_in, acting.retransmitted) = (0, 0);
+        acting
+    }
+
+    /// What the kernel tells after so many kB were acknowledged, and so many segments retransmitted.
+    #[cfg(target_os = "linux")]
+    fn told(acked: u64, retransmitted: u32) -> TcpInfo {
+        TcpInfo {
+            mss: Bytes::kb(1),
+            acked: Bytes::kb(acked),
+            retransmitted_segments: retransmitted,
+            segments_in: u32::try_from(acked).unwrap(),
+            srtt: Duration::from_millis(40),
+            min_rtt: Duration::from_millis(40),
+            ..TcpInfo::default()
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn losses_of_data_from_before_the_mode_are_none_of_the_caps() {
+        let mut acting = acting();
+        let mut lost = |acked, retransmitted| {
+            let now = Time::from_millis(acked + u64::from(retransmitted));
+            acting.measured(now, &told(acked, retransmitted), Bytes::kb(20), false);
+            acting.sample.lost
+        };
+        assert_eq!([lost(5, 1), lost(19, 2)], [false; 2], "the queue was filled before");
+        assert_eq!([lost(20, 3), lost(21, 3), lost(22, 4)], [true, false, true]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn urgent_data_counts_until_the_kernel_has_sent_it() {
+        let mut acting = acting();
+        // An urgent chunk of 8 kB, and 4 kB of background behind it.
+        (acting.written, acting.urgent_until) = (Bytes::kb(12), Bytes::kb(8));
+        let mut urgent = |unsent, next| {
+            let info = TcpInfo { unsent: Bytes::new(unsent), ..told(5, 0) };
+            acting.measured(Time::from_millis(5), &info, Bytes::kb(20), next);
+            acting.sample.urgent
+        };
+        assert_eq!([urgent(12_000, false), urgent(4001, false), urgent(4000, false)], [true, true, false]);
+        assert!(urgent(0, true), "an urgent chunk is the next");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_news_of_arrivals_have_a_round_trip() {
+        let mut acting = acting();
+        let mut rtt = |acked| {
+            acting.measured(Time::from_millis(acked), &told(acked, 0), Bytes::kb(20), false);
+            (acting.sample.delivered, acting.sample.rtt.is_some())
+        };
+        assert_eq!(rtt(5), (Bytes::kb(5), true));
+        assert_eq!(rtt(5), (Bytes::kb(5), false));
+        // RFC 2018 §8: a selective acknowledgement may be withdrawn.
+        assert_eq!(rtt(4), (Bytes::kb(5), false));
     }
 
     #[cfg(target_os = "linux")]
