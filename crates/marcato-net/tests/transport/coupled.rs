@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use crate::common::{close, for_both_engines, localhost, pair, server_at, with_a_bare_peer, within};
-use marcato_net::marcato_sched::coupled::Mode;
 use marcato_net::{
     Config, Connection, Coupling, Endpoint, Engine, LaneConfig, LaneStats, Message, Metrics, Priority,
 };
@@ -42,9 +41,6 @@ async fn by_default_it_acts_once_messages_of_both_kinds_have_come(engine: Engine
     let stats = client.stats();
     let coupled = stats.coupled.unwrap();
     assert_eq!(stats.lanes.iter().map(|lane| lane.coupled).collect::<Vec<_>>(), [Some(coupled)]);
-    if engine == Engine::Tcp {
-        assert_eq!((coupled.mode, coupled.counters.transitions), (Mode::Startup, 0));
-    }
     assert_eq!(server.stats().coupled, None, "it has sent nothing");
     close(client, server).await;
 }

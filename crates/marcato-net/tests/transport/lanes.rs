@@ -342,28 +342,34 @@ async fn one_flag_at_both_ends_opens_a_low_lane_at_the_port_after() {
         layers.sort_unstable();
         assert_eq!(layers, [Layer::High, Layer::Low]);
     }
-    // In both directions, more than a window.
-    for (from, to) in [(&client, &accepted), (&accepted, &client)] {
-        let (from, to) = (from.clone(), to.clone());
-        let sender = tokio::spawn(async move {
-            for number in 0..COUNT {
-                from.send(Message::new(body(number, 200_000))).await.unwrap();
-            }
-        });
-        let mut seen = BTreeSet::new();
-        for _ in 0..COUNT {
-            let message = within(to.recv()).await.unwrap();
-            let number = number_of(&message.bytes);
-            assert_eq!(message.bytes, body(number, 200_000));
-            assert!(seen.insert(number), "{number} came twice");
-        }
-        within(sender).await.unwrap();
-    }
     let carried = |connection: &Connection, layer| {
         connection.stats().lanes.iter().filter(|lane| lane.layer == layer).map(|lane| lane.sent).sum::<u64>()
     };
-    for connection in [&client, &accepted] {
-        assert!(carried(connection, Layer::High) > 0 && carried(connection, Layer::Low) > 0);
+    // In both directions more than a window, and for as long as the low lane has carried nothing.
+    for (from, to) in [(&client, &accepted), (&accepted, &client)] {
+        let both = || carried(from, Layer::High) > 0 && carried(from, Layer::Low) > 0;
+        let mut first = 0;
+        within(async {
+            while first == 0 || !both() {
+                let sending = from.clone();
+                let sender = tokio::spawn(async move {
+                    for number in first..first + COUNT {
+                        sending.send(Message::new(body(number, 200_000))).await.unwrap();
+                    }
+                });
+                let mut seen = BTreeSet::new();
+                for _ in 0..COUNT {
+                    let message = to.recv().await.unwrap();
+                    let number = number_of(&message.bytes);
+                    assert_eq!(message.bytes, body(number, 200_000));
+                    assert!(seen.insert(number), "{number} came twice");
+                }
+                assert!(seen.into_iter().eq(first..first + COUNT));
+                sender.await.unwrap();
+                first += COUNT;
+            }
+        })
+        .await;
     }
     close(client, accepted).await;
 }
