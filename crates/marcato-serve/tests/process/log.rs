@@ -197,3 +197,30 @@ fn logs_have_the_common_formats_too() {
     let line = &lines_of(&running.path("combined.log"), 1)[0];
     assert!(line.ends_with(" \"GET /?q HTTP/1.1\" 200 6 \"-\" \"a \\\"b\\\"\""), "{line}");
 }
+
+#[test]
+fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
+    let text = format!("access-log = {{ file = 'pipe' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n");
+    let dir = directory(&text);
+    let path = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Nobody waits for the other end once this one has both.
+    let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let reader = std::fs::File::open(&path).unwrap();
+    let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
+    drop(both);
+    // Far more than a pipe holds.
+    const REQUESTS: usize = 100;
+    let target = format!("/?{}", "x".repeat(4000));
+    let mut stream = TcpStream::connect(&running.addrs[0]).unwrap();
+    for _ in 0..REQUESTS {
+        assert_eq!(ask(&mut stream, &get("a.test", &target)).1, "site a");
+    }
+    drop(stream);
+    running.signal(Signal::TERM);
+    assert!(running.line().starts_with("ending: "));
+    // One byte at a time: a server that did not wait for its lines would be gone before.
+    let text: Vec<u8> = reader.bytes().map(Result::unwrap).collect();
+    assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), REQUESTS);
+    assert_eq!(running.line(), format!("served {REQUESTS} requests on 1 connections"));
+}

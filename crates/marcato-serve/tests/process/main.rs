@@ -414,6 +414,39 @@ fn a_certificate_whose_file_changes_is_presented() {
 }
 
 #[test]
+fn a_certificate_that_stays_damaged_is_told_of_once() {
+    let site = |name: &str| {
+        format!(
+            "[[site]]\nhosts = '{name}.test'\ndirectory = '{name}'\ncertificate = {{ chain = '{name}.both', key = '{name}.both' }}\n"
+        )
+    };
+    let dir = directory(&format!("certificate-check = '1 s'\n{TLS}{}{}", site("a"), site("b")));
+    // A file with the certificate and its key changes at once.
+    let renew = |dir: &Path, name: &str| {
+        certify(dir, name, &[&format!("{name}.test")]);
+        let read = |kind: &str| std::fs::read_to_string(dir.join(format!("{name}.{kind}"))).unwrap();
+        std::fs::write(dir.join("next"), read("pem") + &read("key")).unwrap();
+        std::fs::rename(dir.join("next"), dir.join(format!("{name}.both"))).unwrap();
+    };
+    renew(dir.path(), "a");
+    renew(dir.path(), "b");
+    let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
+    std::fs::write(running.path("a.both"), "damaged").unwrap();
+    assert!(running.line().starts_with("certificate not reloaded: "));
+    // The rest of the complaint shows the line of the file.
+    for _ in 0..2 {
+        running.line();
+    }
+    // The look that finds this one finds the other still damaged.
+    renew(running.dir.path(), "b");
+    assert_eq!(running.line(), "certificate reloaded");
+    assert_eq!(ask(&mut running.tls("b.test", "b").unwrap(), &get("b.test", "/")).1, "site b");
+    // Another fault is told of.
+    std::fs::remove_file(running.path("a.both")).unwrap();
+    assert!(running.line().starts_with("certificate not reloaded: "));
+}
+
+#[test]
 fn limits_of_a_reload_count_for_new_connections() {
     let text = |limit: &str| format!("{PLAIN}[limits]\nheader-list = '{limit}'\n[[site]]\ndirectory = 'a'\n");
     let mut running = Running::start(&text("64 KiB"));
