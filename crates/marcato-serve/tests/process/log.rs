@@ -220,7 +220,7 @@ fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
     running.signal(Signal::TERM);
     assert!(running.line().starts_with("ending: "));
     // One byte at a time: a server that did not wait for its lines would be gone before.
-    let text: Vec<u8> = reader.bytes().map(Result::unwrap).collect();
+    let text: Vec<u8> = BufReader::with_capacity(1, reader).bytes().map(Result::unwrap).collect();
     assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), REQUESTS);
     assert_eq!(running.line(), format!("served {REQUESTS} requests on 1 connections"));
 }
