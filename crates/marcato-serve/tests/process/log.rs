@@ -224,3 +224,78 @@ fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
     assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), REQUESTS);
     assert_eq!(running.line(), format!("served {REQUESTS} requests on 1 connections"));
 }
+
+#[test]
+fn lines_that_nobody_reads_are_counted() {
+    let text = format!("access-log = {{ file = 'pipe' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n");
+    let dir = directory(&text);
+    let path = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let reader = std::fs::File::open(&path).unwrap();
+    let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
+    drop(both);
+    // More than 10 000 lines wait, and what the pipe and a batch hold.
+    const REQUESTS: usize = 12_000;
+    const AT_ONCE: usize = 100;
+    let mut stream = BufReader::new(TcpStream::connect(&running.addrs[0]).unwrap());
+    let requests = get("a.test", "/").repeat(AT_ONCE);
+    for _ in 0..REQUESTS / AT_ONCE {
+        stream.get_mut().write_all(requests.as_bytes()).unwrap();
+        for _ in 0..AT_ONCE {
+            assert_eq!(response(&mut stream).1, "site a");
+        }
+    }
+    drop(stream);
+    running.signal(Signal::TERM);
+    assert!(running.line().starts_with("ending: "));
+    let read = BufReader::new(reader).lines().count();
+    assert!(read < REQUESTS);
+    let missing = REQUESTS - read;
+    assert_eq!(
+        running.line(),
+        format!(
+            "served {REQUESTS} requests on 1 connections; {missing} lines of the log are missing, because they were not read in time"
+        )
+    );
+}
+
+/// Origin of HTTP/1.1 over TLS that answers all requests with 200.
+fn secure(identity: &Identity) -> SocketAddr {
+    let (chain, key) = identity.parts();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let config = Arc::new(config);
+    origin(move |stream| {
+        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read == 1) {
+            head.push(byte[0]);
+        }
+        // A client that does not accept the certificate has gone.
+        _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
+    })
+}
+
+#[test]
+fn a_reload_reads_the_authority_of_an_origin_again() {
+    let dir = tempfile::tempdir().unwrap();
+    certify(dir.path(), "origin", &["localhost"]);
+    let path = |kind: &str| dir.path().join(format!("origin.{kind}"));
+    let port = secure(&Identity::from_pem_files(path("pem"), path("key")).unwrap()).port();
+    let text = format!(
+        "{PLAIN}[[origin]]\nname = 'o'\nto = 'https://localhost:{port}'\nretries = 0\nca = 'ca.pem'\n[[site]]\norigin = 'o'\n"
+    );
+    let served = directory(&text);
+    std::fs::copy(served.path().join("b.pem"), served.path().join("ca.pem")).unwrap();
+    let mut running = Running::of(command(served.path()).spawn().unwrap(), served);
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).0, 502);
+    std::fs::copy(path("pem"), running.path("ca.pem")).unwrap();
+    assert_eq!(running.reload(&text), "configuration reloaded");
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).2, "ok");
+}

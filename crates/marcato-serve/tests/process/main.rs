@@ -19,7 +19,7 @@ use marcato_serve::{Diagnostics, LogLevel, Source};
 use marcato_web::Identity;
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use tempfile::TempDir;
 
 /// Variable that makes this binary a server of that file.
@@ -154,16 +154,26 @@ impl Running {
 
     /// Opens a connection with TLS, for a name of a certificate.
     fn tls(&self, name: &str, certificate: &str) -> Result<Tls, std::io::Error> {
+        self.tls_of(name, &self.trusting(&[certificate]).into())
+    }
+
+    /// Client that accepts these certificates.
+    fn trusting(&self, certificates: &[&str]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate(certificate)).unwrap();
+        for certificate in certificates {
+            roots.add(self.certificate(certificate)).unwrap();
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_no_client_auth()
+    }
+
+    fn tls_of(&self, name: &str, config: &Arc<ClientConfig>) -> Result<Tls, std::io::Error> {
         let name = ServerName::try_from(name.to_owned()).unwrap();
-        let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let mut stream = StreamOwned::new(connection, TcpStream::connect(&self.addrs[0]).unwrap());
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
@@ -196,6 +206,14 @@ fn certify(dir: &Path, file: &str, names: &[&str]) {
     );
     std::fs::write(dir.join(format!("{file}.key")), identity.key_pem()).unwrap();
     std::fs::write(dir.join(format!("{file}.pem")), identity.chain_pem()).unwrap();
+}
+
+/// Replaces a file that has a certificate and its key, at once.
+fn renew(dir: &Path, name: &str) {
+    certify(dir, name, &[&format!("{name}.test")]);
+    let read = |kind: &str| std::fs::read_to_string(dir.join(format!("{name}.{kind}"))).unwrap();
+    std::fs::write(dir.join("next"), read("pem") + &read("key")).unwrap();
+    std::fs::rename(dir.join("next"), dir.join(format!("{name}.both"))).unwrap();
 }
 
 /// Sends a request on a connection, and returns the head and the content of its response.
@@ -391,6 +409,12 @@ fn listeners_that_stay_are_kept_and_others_end() {
     // The connection ends in order: nothing more comes.
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
     assert_eq!(ask(&mut kept, &get("a.test", "/")).1, "site a");
+    // The same socket is for TLS from now on, and for cleartext again.
+    let site = site.replace("'self-signed'", "{ chain = 'a.pem', key = 'a.key' }");
+    assert_eq!(running.reload(&format!("{TLS}{site}")), "configuration reloaded");
+    assert_eq!(ask(&mut running.tls("a.test", "a").unwrap(), &get("a.test", "/")).1, "site a");
+    assert_eq!(running.reload(&format!("{PLAIN}{site}")), "configuration reloaded");
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).2, "site a");
 }
 
 #[test]
@@ -421,13 +445,6 @@ fn a_certificate_that_stays_damaged_is_told_of_once() {
         )
     };
     let dir = directory(&format!("certificate-check = '1 s'\n{TLS}{}{}", site("a"), site("b")));
-    // A file with the certificate and its key changes at once.
-    let renew = |dir: &Path, name: &str| {
-        certify(dir, name, &[&format!("{name}.test")]);
-        let read = |kind: &str| std::fs::read_to_string(dir.join(format!("{name}.{kind}"))).unwrap();
-        std::fs::write(dir.join("next"), read("pem") + &read("key")).unwrap();
-        std::fs::rename(dir.join("next"), dir.join(format!("{name}.both"))).unwrap();
-    };
     renew(dir.path(), "a");
     renew(dir.path(), "b");
     let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
@@ -437,6 +454,8 @@ fn a_certificate_that_stays_damaged_is_told_of_once() {
     for _ in 0..2 {
         running.line();
     }
+    // The one before stays.
+    assert_eq!(ask(&mut running.tls("a.test", "a").unwrap(), &get("a.test", "/")).1, "site a");
     // The look that finds this one finds the other still damaged.
     renew(running.dir.path(), "b");
     assert_eq!(running.line(), "certificate reloaded");
@@ -444,6 +463,62 @@ fn a_certificate_that_stays_damaged_is_told_of_once() {
     // Another fault is told of.
     std::fs::remove_file(running.path("a.both")).unwrap();
     assert!(running.line().starts_with("certificate not reloaded: "));
+}
+
+#[test]
+fn sessions_of_a_replaced_certificate_are_not_resumed() {
+    let mut running = Running::start(&format!(
+        "{TLS}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = {{ chain = 'a.pem', key = 'a.key' }}\n"
+    ));
+    certify(running.dir.path(), "next", &["a.test"]);
+    let config = Arc::new(running.trusting(&["a", "next"]));
+    let kind = |running: &Running| {
+        let mut stream = running.tls_of("a.test", &config).unwrap();
+        // The session comes before the response.
+        assert_eq!(ask(&mut stream, &get("a.test", "/")).1, "site a");
+        stream.conn.handshake_kind().unwrap()
+    };
+    assert_eq!(kind(&running), HandshakeKind::Full);
+    assert_eq!(kind(&running), HandshakeKind::Resumed);
+    let text = running.text();
+    assert_eq!(running.reload(&text), "configuration reloaded");
+    assert_eq!(kind(&running), HandshakeKind::Resumed);
+    for file in ["pem", "key"] {
+        std::fs::rename(running.path(&format!("next.{file}")), running.path(&format!("a.{file}"))).unwrap();
+    }
+    assert_eq!(running.reload(&text), "configuration reloaded");
+    assert_eq!(kind(&running), HandshakeKind::Full);
+}
+
+#[test]
+fn only_an_authority_alone_gets_its_own_certificate() {
+    let running = Running::start(&format!(
+        "{TLS}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = {{ chain = 'a.pem', key = 'a.key' }}\n"
+    ));
+    let mut config = running.trusting(&["a"]);
+    // RFC 8737 §3: a client that offers more is none.
+    config.alpn_protocols = vec![b"acme-tls/1".to_vec(), b"http/1.1".to_vec()];
+    let mut stream = running.tls_of("a.test", &config.clone().into()).unwrap();
+    assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+    assert_eq!(ask(&mut stream, &get("a.test", "/")).1, "site a");
+    config.alpn_protocols.truncate(1);
+    // No name is being checked.
+    running.tls_of("a.test", &config.into()).unwrap_err();
+}
+
+#[test]
+fn a_reload_changes_when_certificates_are_looked_at() {
+    let text = |check: &str| {
+        format!(
+            "certificate-check = '{check}'\n{TLS}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = {{ chain = 'a.both', key = 'a.both' }}\n"
+        )
+    };
+    let dir = directory(&text("1 h"));
+    renew(dir.path(), "a");
+    let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
+    assert_eq!(running.reload(&text("1 s")), "configuration reloaded");
+    renew(running.dir.path(), "a");
+    assert_eq!(running.line(), "certificate reloaded");
 }
 
 #[test]
@@ -511,6 +586,11 @@ fn metrics_name_directories_and_origins_also_after_a_reload() {
     ] {
         assert!(shown.lines().any(|other| other == line), "{line}: {shown}");
     }
+    // The directory goes on, with its files in memory.
+    assert_eq!(running.reload(&text("directory = 'a'\nhsts = true")), "configuration reloaded");
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).0, 200);
+    let (shown, hit) = (metrics(), format!("marcato_web_files_hits_total{{directory=\"{directory}\"}} 1"));
+    assert!(shown.lines().any(|other| other == hit), "{shown}");
     assert_eq!(running.reload(&text("origin = 'http://127.0.0.1:9'")), "configuration reloaded");
     let shown = metrics();
     let line =

@@ -143,6 +143,44 @@ fn a_route_has_whole_segments_only() {
 }
 
 #[test]
+fn a_path_without_a_route_has_the_fields_of_its_site() {
+    let running = Running::start(&format!(
+        "{PLAIN}[[site]]\nhosts = 'a.test'\nheaders = {{ X-Site = 'a' }}\n[[site.route]]\npath = '/b'\ndirectory = 'b'\n"
+    ));
+    let (status, head, content) = got(&running.addrs[0], &get("a.test", "/"));
+    assert!(status == 404 && head.contains("\r\nx-site: a\r\n"), "{head}");
+    assert_eq!(content, "this site has nothing here\n");
+}
+
+#[test]
+fn a_stripped_path_keeps_its_query() {
+    let running = Running::start(&format!(
+        "{PLAIN}[[site]]\n[[site.route]]\npath = '/b'\nstrip-prefix = true\ndirectory = 'b'\n"
+    ));
+    std::fs::create_dir(running.path("b/sub")).unwrap();
+    // The redirect of a directory has the query of its request.
+    let (status, head, _) = got(&running.addrs[0], &get("a.test", "/b/sub?x=1&y"));
+    assert!(status == 308 && head.contains("\r\nlocation: ./sub/?x=1&y\r\n"), "{head}");
+}
+
+#[test]
+fn websockets_over_http2_are_offered_by_origins_alone() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for (content, is_offered) in [("directory = 'a'", false), ("origin = 'http://127.0.0.1:9'", true)] {
+        let running = Running::start(&format!("{PLAIN}[[site]]\n{content}\n"));
+        runtime.block_on(async {
+            let stream = tokio::net::TcpStream::connect(&running.addrs[0]).await.unwrap();
+            let (mut send, connection) = h2::client::handshake(stream).await.unwrap();
+            tokio::spawn(async move { _ = connection.await });
+            // The server's settings come before its first response.
+            let request = Request::get("http://a.test/").body(()).unwrap();
+            send.send_request(request, true).unwrap().0.await.unwrap();
+            assert_eq!(send.is_extended_connect_protocol_enabled(), is_offered, "{content}");
+        });
+    }
+}
+
+#[test]
 fn requests_of_http2_name_one_host() {
     let running = Running::start(&format!(
         "{PLAIN}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\n[[site]]\nhosts = 'b.test'\ndirectory = 'b'\n"
