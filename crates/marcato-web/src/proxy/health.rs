@@ -110,6 +110,20 @@ mod tests {
     }
 
     #[test]
+    fn checks_that_pass_end_the_rest_of_an_upstream() {
+        let (mut health, now) = (health(), Instant::now());
+        health.failure(now);
+        health.failure(now);
+        for verdict in [None, None, Some(false)] {
+            assert_eq!(health.check(false, now), verdict);
+        }
+        assert_eq!(health.check(true, now), None);
+        assert!(!health.is_healthy(now));
+        assert_eq!(health.check(true, now), Some(true));
+        assert!(health.is_healthy(now), "the rest is over");
+    }
+
+    #[test]
     fn one_failure_after_a_rest_rests_it_again() {
         let (mut health, now) = (health(), Instant::now());
         health.failure(now);

@@ -464,3 +464,23 @@ fn a_closed_connection_still_takes_what_its_client_sends() {
         }
     });
 }
+
+#[test]
+fn a_preface_of_http2_may_come_in_pieces() {
+    run_still(async {
+        stand_still();
+        let running = uploads(Config::default()).await;
+        let mut client = TcpStream::connect(running.addr).await.unwrap();
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        for piece in preface.chunks(5) {
+            client.write_all(piece).await.unwrap();
+            settle().await;
+            // The server looks again after some milliseconds.
+            pass(Duration::from_millis(10)).await;
+        }
+        let mut header = [0; 9];
+        client.read_exact(&mut header).await.unwrap();
+        assert_eq!(header[3], 4, "SETTINGS");
+        assert_eq!(running.server.counters().connections, [1, 0]);
+    });
+}

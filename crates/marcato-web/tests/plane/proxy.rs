@@ -942,6 +942,39 @@ async fn a_websocket_of_http2_becomes_an_upgrade() {
 }
 
 #[tokio::test]
+async fn an_upgrade_for_a_websocket_announces_no_content() {
+    let address = origin(Speaks::Http1, |request| async {
+        let fields = ["content-length", "transfer-encoding"];
+        if fields.iter().any(|name| request.headers().contains_key(*name)) {
+            return Response::builder().status(StatusCode::BAD_REQUEST).body(full("content")).unwrap();
+        }
+        switch(request).await
+    })
+    .await;
+    let (_sender, body) = Channel::<Bytes, BoxError>::new(4);
+    let mut request = connect(Some("websocket"), body.boxed_unsync());
+    request.headers_mut().insert("content-length", "3".parse().unwrap());
+    assert_eq!(call(&proxy_to(address), request).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_endless_answer_to_a_health_check_is_not_read() {
+    let (listener, address) = listen().await;
+    let health = HealthConfig {
+        interval: Duration::from_secs(3600),
+        timeout: Duration::from_secs(3600),
+        ..HealthConfig::default()
+    };
+    let config = ProxyConfig { health: Some(health), ..ProxyConfig::to(format!("http://{address}")) };
+    let proxy = Proxy::new(config).unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+    // The connection is closed after 64 KiB of it.
+    while stream.write_all(&[b'x'; 1 << 16]).await.is_ok() {}
+    assert!(proxy.counters().upstreams[0].healthy);
+}
+
+#[tokio::test]
 async fn a_websocket_that_is_not_accepted_is_no_tunnel() {
     // 200 would open the tunnel of HTTP/2.
     let proxy = proxy_to(origin(Speaks::Http1, echo).await);
