@@ -929,3 +929,46 @@ fn a_batch_of_urgent_data_ends_where_the_cap_does() {
     let packet = Bytes::new(1500);
     assert!(view.in_flight > cap && view.in_flight <= cap + packet * 2, "{} of {cap}", view.in_flight);
 }
+
+/// Of a retransmission by the engine, the session knows no bytes. All that was lost before is sent again.
+#[test]
+fn data_that_was_lost_twice_is_repaired_by_another_lane() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    for cut in 0..12 {
+        let mut pair = pair(&[40, 40], &config);
+        for lane in 0..2 {
+            pair.line(lane, Client).loss = 0.3;
+        }
+        let all: Vec<_> = (0..10).map(|_| pair.send(Client, message(Priority::P2, 20_000))).collect();
+        pair.pass(Duration::from_millis(60 + 5 * cut));
+        pair.kill(1);
+        pair.line(0, Client).loss = 0.0;
+        let dead = pair.now;
+        pair.run_until(|pair| all.iter().all(|id| pair.delivered(Client, *id).is_some()));
+        let took = pair.now.since(dead);
+        let repairs: u64 = pair.session(Client).lanes().map(|(_, _, stats)| stats.repairs).sum();
+        assert!(repairs > 0 && took < Duration::from_secs(1), "cut {cut}: {repairs} repairs, {took:?}");
+    }
+}
+
+/// A repair may be lost as well, with a lane that dies soon after the first.
+#[test]
+fn lanes_that_die_one_after_the_other_lose_nothing() {
+    // With little room, a repair waits for long in the midst of its stream.
+    let initial_window = Some(Bytes::new(5000));
+    let path_scheduler = PathScheduler::RoundRobin;
+    let reopen = Some(Retry::default());
+    let config = SessionConfig { path_scheduler, initial_window, reopen, ..SessionConfig::default() };
+    for cut in 0..40 {
+        let mut pair = pair(&[40, 40, 60], &config);
+        let all: Vec<_> = (0..10).map(|_| pair.send(Client, message(Priority::P2, 30_000))).collect();
+        pair.pass(Duration::from_millis(15));
+        pair.kill(1);
+        pair.pass(Duration::from_millis(80 + 3 * cut));
+        pair.kill(0);
+        let dead = pair.now;
+        pair.run_until(|pair| all.iter().all(|id| pair.delivered(Client, *id).is_some()));
+        assert!(pair.now.since(dead) < Duration::from_secs(2), "cut {cut}: {:?}", pair.now.since(dead));
+        assert!(pair.received(Server).iter().all(|message| message.body == body(30_000)), "cut {cut}");
+    }
+}
