@@ -191,6 +191,7 @@ fn directory(text: &str) -> TempDir {
         std::fs::write(dir.path().join(name).join("index.html"), format!("site {name}")).unwrap();
         certify(dir.path(), name, &[&format!("{name}.test")]);
     }
+    certify(dir.path(), "c", &["*.b.test"]);
     std::fs::write(dir.path().join("serve.toml"), text).unwrap();
     dir
 }
@@ -297,10 +298,12 @@ directory = 'b'
     assert!(status == 301 && head.contains("\r\nlocation: /new/page?x=1\r\n"), "{head}");
     let (status, head, _) = got(at, &get("a.test", "/b/exact"));
     assert!(status == 308 && head.contains("\r\nlocation: https://b.test/\r\n"), "{head}");
+    assert_eq!(got(at, &get("a.test", "/b/exact/")).0, 308);
     assert_eq!(got(at, &get("a.test", "/b/exact/more")).0, 404);
     // HTTP/1.0 needs no host (RFC 9112 §3.2).
     assert_eq!(got(at, "GET / HTTP/1.0\r\n\r\n").2, "site b");
     assert_eq!(got(at, "GET / HTTP/1.1\r\n\r\n").0, 400);
+    assert_eq!(got(at, "GET / HTTP/1.1\r\nhost: :80\r\n\r\n").0, 400);
     assert_eq!(got(at, "GET / HTTP/1.1\r\nhost: a.test\r\nhost: b.test\r\n\r\n").0, 400);
     assert_eq!(got(at, "GET http://a.test/ HTTP/1.1\r\nhost: b.test\r\n\r\n").2, "site a");
 }
@@ -403,6 +406,9 @@ fn listeners_that_stay_are_kept_and_others_end() {
     assert_eq!(running.reload(&format!("{PLAIN}{redirect}{site}")), "configuration reloaded");
     let (status, head, _) = got(&free.to_string(), &get("a.test:80", "/x?y"));
     assert!(status == 308 && head.contains("\r\nlocation: https://a.test:8443/x?y\r\n"), "{head}");
+    // RFC 9112 §3.2.4: the whole server has no path.
+    let (status, head, _) = got(&free.to_string(), "OPTIONS * HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    assert!(status == 308 && head.contains("\r\nlocation: https://a.test:8443/\r\n"), "{head}");
     let mut idle = TcpStream::connect(free).unwrap();
     ask(&mut idle, &get("a.test", "/"));
     assert_eq!(running.reload(&format!("{PLAIN}{site}")), "configuration reloaded");
@@ -597,6 +603,10 @@ fn metrics_name_directories_and_origins_also_after_a_reload() {
         "marcato_web_upstream_healthy{origin=\"http://127.0.0.1:9\",upstream=\"http://127.0.0.1:9\"} 1";
     assert!(shown.lines().any(|other| other == line) && !shown.contains(&directory), "{shown}");
     let said = running.reload(&format!("{PLAIN}[[site]]\ndefault = true\ndirectory = 'a'\n"));
+    assert!(said.ends_with("`metrics` and `watch` change when the server is started again"), "{said}");
+    running.reload(&text("directory = 'a'"));
+    assert_eq!(running.reload(&text("directory = 'b'")), "configuration reloaded");
+    let said = running.reload(&format!("watch = true\n{}", text("directory = 'b'")));
     assert!(said.ends_with("`metrics` and `watch` change when the server is started again"), "{said}");
     // What serves has them in use, so that another server cannot.
     let again = said_at_the_start(&text("directory = 'a'"));

@@ -143,6 +143,35 @@ fn a_route_has_whole_segments_only() {
 }
 
 #[test]
+fn the_certificate_of_a_wildcard_is_for_all_names_below() {
+    let running = Running::start(&format!(
+        "{TLS}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = {{ chain = 'a.pem', key = 'a.key' }}\n[[site]]\nhosts = '*.b.test'\ndirectory = 'b'\ncertificate = {{ chain = 'c.pem', key = 'c.key' }}\n"
+    ));
+    let mut www = running.tls("www.b.test", "c").unwrap();
+    assert_eq!(ask(&mut www, &get("www.b.test", "/")).1, "site b");
+    running.tls("b.test", "c").unwrap_err();
+    running.tls("x.www.b.test", "c").unwrap_err();
+}
+
+#[test]
+fn a_certificate_that_was_made_at_the_start_stays() {
+    let site = "[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = 'self-signed'\n";
+    let mut running = Running::start(&format!("{TLS}{site}"));
+    let presented = |running: &Running| {
+        let mut stream = running.blind("a.test");
+        assert_eq!(ask(&mut stream, &get("a.test", "/")).1, "site a");
+        stream.conn.peer_certificates().unwrap()[0].clone().into_owned()
+    };
+    let before = presented(&running);
+    assert_eq!(running.reload(&format!("{TLS}{site}hsts = true\n")), "configuration reloaded");
+    assert_eq!(presented(&running), before);
+    // Other names need another one.
+    let more = site.replace("'a.test'", "['a.test', 'c.test']");
+    assert_eq!(running.reload(&format!("{TLS}{more}")), "configuration reloaded");
+    assert_ne!(presented(&running), before);
+}
+
+#[test]
 fn a_path_without_a_route_has_the_fields_of_its_site() {
     let running = Running::start(&format!(
         "{PLAIN}[[site]]\nhosts = 'a.test'\nheaders = {{ X-Site = 'a' }}\n[[site.route]]\npath = '/b'\ndirectory = 'b'\n"
