@@ -574,7 +574,7 @@ fn a_piece_arrives_before_the_next_one_is_made() {
                     // A flush of what does not compress takes several steps.
                     let piece = match number % 2 {
                         0 => text(number * 1000 + 1),
-                        _ => noise(0, number * 2000 + 1),
+                        _ => noise(u8::try_from(number).unwrap(), number * 2000 + 1),
                     };
                     expected.extend_from_slice(&piece);
                     sender.send_data(piece.into()).await.unwrap();

@@ -609,6 +609,18 @@ fn a_file_larger_than_the_cache_is_read_in_chunks() {
 }
 
 #[test]
+fn only_regular_files_are_served() {
+    let site = Site::with(&[("a", b"x")], |config| config.listing = true);
+    let made = std::process::Command::new("mkfifo").arg(site.path("pipe")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::net::UnixListener::bind(site.path("socket")).unwrap();
+    symlink("/dev/null", site.path("device")).unwrap();
+    assert_eq!(["/a", "/pipe", "/socket", "/device"].map(|path| site.status(path)), [200, 404, 404, 404]);
+    let listing = String::from_utf8(site.body("/").to_vec()).unwrap();
+    assert_eq!(listing.matches("<li>").count(), 1, "{listing}");
+}
+
+#[test]
 fn a_compressed_file_has_no_variants_of_its_own() {
     let site = Site::new(&[("x.js.gz", b"gzip"), ("x.js.gz.gz", b"twice"), ("x.js.gz.br", b"twice")]);
     let response = site.get("/x.js.gz", &[("accept-encoding", "gzip, br")]);

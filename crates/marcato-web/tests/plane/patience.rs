@@ -484,3 +484,25 @@ fn a_preface_of_http2_may_come_in_pieces() {
         assert_eq!(running.server.counters().connections, [1, 0]);
     });
 }
+
+#[test]
+fn a_client_that_says_nothing_is_closed_and_counted() {
+    run_still(async {
+        stand_still();
+        let running = uploads(Config::default()).await;
+        let mut silent = TcpStream::connect(running.addr).await.unwrap();
+        let mut slow = TcpStream::connect(running.addr).await.unwrap();
+        slow.write_all(b"PRI * ").await.unwrap();
+        still_until(|| running.server.open_connections() == 2).await;
+        settle().await;
+        pass(SECOND * 9).await;
+        assert_eq!((running.server.counters().failed_handshakes, running.server.open_connections()), (0, 2));
+        pass(SECOND * 2).await;
+        for client in [&mut silent, &mut slow] {
+            // A reset is an end as well.
+            assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
+        }
+        still_until(|| running.server.open_connections() == 0).await;
+        assert_eq!(running.server.counters().failed_handshakes, 2);
+    });
+}

@@ -942,6 +942,20 @@ async fn a_websocket_of_http2_becomes_an_upgrade() {
 }
 
 #[tokio::test]
+async fn only_options_asks_for_the_whole_server() {
+    let proxy = proxy_to(origin(Speaks::Http1, echo).await);
+    for (method, status) in [(Method::OPTIONS, StatusCode::OK), (Method::GET, StatusCode::BAD_REQUEST)] {
+        let mut request = get(&[("host", "site.example")]);
+        (*request.method_mut(), *request.uri_mut()) = (method, "*".parse().unwrap());
+        let response = call(&proxy, request).await;
+        assert_eq!(response.status(), status);
+        if status == StatusCode::OK {
+            assert!(text(response).await.starts_with("OPTIONS *\n"));
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_upgrade_for_a_websocket_announces_no_content() {
     let address = origin(Speaks::Http1, |request| async {
         let fields = ["content-length", "transfer-encoding"];
