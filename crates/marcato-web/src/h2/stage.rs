@@ -191,11 +191,6 @@ impl Stage {
         self.bell.ring();
     }
 
-    /// Notes that the handler goes on in a task of its own.
-    pub(super) fn resume(&self) {
-        self.state().rests = false;
-    }
-
     /// True if more of the response is about to come: the handler has not said that it waits, or the
     /// connection has not taken all that it was given.
     pub(super) fn is_filling(&self) -> bool {
@@ -342,8 +337,8 @@ mod tests {
         assert!(stage.is_filling(), "the handler was woken");
         stage.rest();
         assert!(!stage.is_filling(), "the handler waits for its source");
-        stage.resume();
-        assert!(stage.is_filling(), "the handler goes on in its own task");
+        stage.push(Bytes::from_static(b"x"));
+        assert!(stage.is_filling(), "its source had more");
         stage.complete(None);
         assert!(stage.is_filling(), "the end is not taken");
         stage.progress();

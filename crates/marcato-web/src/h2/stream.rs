@@ -70,7 +70,6 @@ impl Stream {
 
     /// Lets the handler run in a task of its own.
     pub(super) fn spawn(&mut self, handler: impl Future<Output = ()> + Send + 'static) {
-        self.stage.resume();
         self.handler = Some(tokio::spawn(handler).abort_handle());
     }
 

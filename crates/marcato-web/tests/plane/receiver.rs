@@ -228,6 +228,25 @@ impl Receiver {
         }
     }
 
+    /// Reads all frames that come while time stands still.
+    pub(crate) async fn drain(&mut self) {
+        let mut idle = 0;
+        while idle < SETTLED {
+            let mut part = vec![0; self.wanted()];
+            match self.stream.try_read(&mut part) {
+                Ok(read @ 1..) => {
+                    self.unread.extend(&part[..read]);
+                    self.take();
+                    idle = 0;
+                }
+                Ok(0) | Err(_) => {
+                    idle += 1;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+
     /// Returns the bytes of other streams that come before the next content of a stream.
     pub(crate) async fn ahead_of(&mut self, stream: u32) -> usize {
         let before = self.bytes();

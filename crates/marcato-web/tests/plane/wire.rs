@@ -489,6 +489,90 @@ fn stages_of_a_connection_grow_by_256_kib_at_most() {
 }
 
 #[test]
+fn few_bytes_wait_for_the_next_chunk() {
+    run_still(async {
+        let running = start(strict(1)).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        // The rest of the chunk in which the first response ends takes many lengths.
+        for length in (860..=980).step_by(10) {
+            let path = format!("/whole/{length}");
+            let [_, second] = client.ask([(&path, "u=0"), ("/whole/3000", "u=5")]).await;
+            client.read_until_end(second).await;
+            let frames: Vec<usize> =
+                client.content.iter().filter(|(of, _)| *of == second).map(|(_, len)| *len).collect();
+            let (_, before_last) = frames.split_last().unwrap();
+            assert!(before_last.iter().all(|len| *len >= 64), "after {length} bytes: {frames:?}");
+        }
+    });
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_answered_no_further() {
+    run_still(async {
+        let large = "x".repeat(60_000);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let head = Response::builder().header("large", &large).body(Full::new(Bytes::new())).unwrap();
+            async { Ok::<_, Infallible>(head) }
+        });
+        let running = Running::start(Server::with_config(strict(1)), service).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        settle().await;
+        for _ in 0..250 {
+            client.ask([("/", ""); 4]).await;
+            settle().await;
+        }
+        // As many as are open at once may wait, and the kernel holds some megabytes.
+        let answered = running.server.counters().requests;
+        assert!((1..500).contains(&answered), "{answered} requests");
+    });
+}
+
+/// Configuration with coupled mode from the beginning.
+fn coupled() -> Config {
+    let mut config = strict(1);
+    config.coupled = marcato_net::Coupling::On;
+    config
+}
+
+#[test]
+fn coupled_mode_holds_background_back_but_nothing_urgent() {
+    run_still(async {
+        let running = start(coupled()).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        // As far as the server knows, nothing arrives while time stands still.
+        client.ask([("/pieces/3000000", "u=5")]).await;
+        client.drain().await;
+        let held = client.bytes();
+        assert!(held < 200_000, "{held} bytes without an acknowledgement");
+        let [urgent] = client.ask([("/whole/500", "u=0")]).await;
+        client.read_until_end(urgent).await;
+        // It looks for acknowledgements, and goes on.
+        while client.bytes() < held + 300_000 {
+            pass(Duration::from_millis(1)).await;
+            client.drain().await;
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_was_held_back_can_be_stuck_later() {
+    run_still(async {
+        let running = start(coupled()).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        client.ask([("/pieces/3000000", "u=5")]).await;
+        client.drain().await;
+        for _ in 0..100 {
+            pass(Duration::from_millis(1)).await;
+        }
+        assert_eq!((running.server.counters().stuck, running.server.open_connections()), (0, 1));
+        // The client reads nothing any more.
+        pass(Duration::from_secs(61)).await;
+        still_until(|| running.server.open_connections() == 0).await;
+        assert_eq!(running.server.counters().stuck, 1);
+    });
+}
+
+#[test]
 fn coupled_mode_begins_with_the_first_request_of_a_client_that_orders() {
     for (priority, begins) in [("u=5", true), ("", false)] {
         run_still(async {
