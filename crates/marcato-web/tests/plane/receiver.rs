@@ -8,6 +8,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use h2::Reason;
@@ -58,6 +59,21 @@ pub(crate) async fn settle() {
     for _ in 0..SETTLED {
         tokio::task::yield_now().await;
     }
+}
+
+/// Waits until all tasks wait for something else than time, or for a later time than the next tenth of a second. Fails
+/// the test if one goes on for ever.
+pub(crate) async fn rest() {
+    let (_ends, ended) = mpsc::channel::<()>();
+    let (tell, late) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            _ = tell.send(());
+        }
+    });
+    // The runtime moves its clock only when it has nothing to do.
+    let rest = tokio::time::timeout(Duration::from_millis(100), late).await;
+    assert!(rest.is_err(), "a task never rests");
 }
 
 /// Lets all tasks run until a condition holds.

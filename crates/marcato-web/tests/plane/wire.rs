@@ -21,8 +21,8 @@ use marcato_sched::order::StreamId;
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::{Body, Config, Server, Traces};
 
-use crate::receiver::{Receiver, Terms, chunks_of, pass, run_still, settle, still_until};
-use crate::support::{PIECE, Pieces, Running};
+use crate::receiver::{Receiver, Terms, chunks_of, pass, rest, run_still, settle, still_until};
+use crate::support::{PIECE, Pieces, Running, frame};
 
 type Content = BoxBody<Bytes, Infallible>;
 
@@ -569,6 +569,24 @@ fn a_connection_that_was_held_back_can_be_stuck_later() {
         pass(Duration::from_secs(61)).await;
         still_until(|| running.server.open_connections() == 0).await;
         assert_eq!(running.server.counters().stuck, 1);
+    });
+}
+
+#[test]
+fn a_connection_rests_once_nothing_is_held_back() {
+    run_still(async {
+        let running = start(coupled()).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [stream] = client.ask([("/pieces/3000000", "u=5")]).await;
+        client.drain().await;
+        let before = running.server.counters().granted;
+        settle().await;
+        assert_eq!(running.server.counters().granted, before, "it is held back");
+        // RST_STREAM with CANCEL.
+        client.send(&frame(3, 0, stream, &8_u32.to_be_bytes())).await;
+        still_until(|| running.server.open_requests() == 0).await;
+        pass(Duration::from_millis(1)).await;
+        rest().await;
     });
 }
 
