@@ -105,6 +105,23 @@ fn a_response_whose_window_is_used_up_is_reset_after_the_stall() {
 }
 
 #[test]
+fn a_response_that_has_all_the_credit_it_wants_has_not_stalled() {
+    run_still(async {
+        let (running, _) = start(chunks_of(1)).await;
+        let terms = Terms { stream_window: 1000, ..Terms::default() };
+        let mut client = Receiver::connect(running.addr, terms).await;
+        let [stream] = client.ask([("/1000000", "u=3")]).await;
+        client.read_bytes(1000).await;
+        pass(SECOND * 40).await;
+        client.credit(stream, 0x7fff_0000).await;
+        client.read_bytes(100_000).await;
+        pass(SECOND * 40).await;
+        client.read_until_end(stream).await;
+        assert_eq!(running.server.counters().stalled, 0);
+    });
+}
+
+#[test]
 fn credit_of_single_bytes_is_enough_to_go_on() {
     run_still(async {
         let (running, _) = start(chunks_of(1)).await;

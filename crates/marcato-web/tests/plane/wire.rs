@@ -194,6 +194,92 @@ fn a_source_that_is_slow_delays_no_less_urgent_response() {
     });
 }
 
+#[test]
+fn incremental_responses_wait_for_none_of_their_urgency() {
+    run_still(async {
+        let (_source, bodies) = sources();
+        let running = Running::start(Server::with_config(strict(60)), bodies).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [_, file] = client.ask([("/source", "u=3, i"), ("/pieces/100000", "u=3, i")]).await;
+        client.read_until_end(file).await;
+    });
+}
+
+#[test]
+fn a_response_waits_once_for_a_source_that_turns_out_slow() {
+    run_still(async {
+        let (source, bodies) = sources();
+        let running = Running::start(Server::with_config(strict(60)), bodies).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [slow, file] = client.ask([("/source", "u=0"), ("/pieces/3000000", "u=5")]).await;
+        settle().await;
+        assert!(running.server.counters().granted[3].is_zero(), "the source may be prompt");
+        pass(Duration::from_millis(2)).await;
+        pass(Duration::from_millis(11)).await;
+        client.read_bytes(1000).await;
+        assert_eq!(client.turns(), [slow, file]);
+        // A piece comes late. Nothing waits for the next one, though no time passes.
+        source.send(()).unwrap();
+        client.drain().await;
+        assert_eq!((client.turns(), client.ended), (vec![slow, file, slow, file], vec![file]));
+    });
+}
+
+#[test]
+fn a_request_after_one_that_began_late_delays_nothing() {
+    run_still(async {
+        let (begin, begins) = tokio::sync::watch::channel(0);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let mut begins = begins.clone();
+            async move {
+                if let Some(after) = request.uri().path().strip_prefix("/late/") {
+                    let after: i32 = after.parse().unwrap();
+                    begins.wait_for(|begun| *begun >= after).await.unwrap();
+                    return Ok::<_, Infallible>(Response::new(Full::from("late").boxed()));
+                }
+                answer(request).await
+            }
+        });
+        let running = Running::start(Server::with_config(strict(60)), service).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [late, file] = client.ask([("/late/1", "u=0"), ("/pieces/100000", "u=5")]).await;
+        settle().await;
+        assert!(running.server.counters().granted[3].is_zero(), "it may begin in a moment");
+        pass(Duration::from_millis(2)).await;
+        pass(Duration::from_millis(11)).await;
+        client.read_until_end(file).await;
+        begin.send(1).unwrap();
+        client.read_until_end(late).await;
+        let [_, file] = client.ask([("/late/2", "u=0"), ("/pieces/100000", "u=5")]).await;
+        client.read_until_end(file).await;
+    });
+}
+
+/// Service whose path `/source` has a byte at once, and one more for each message; others are as [`answer`] has them.
+fn sources() -> (tokio::sync::broadcast::Sender<()>, impl marcato_web::WebService) {
+    let (source, _) = tokio::sync::broadcast::channel(8);
+    let told = source.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let mut told = told.subscribe();
+        async move {
+            if request.uri().path() != "/source" {
+                return answer(request).await;
+            }
+            let (mut sender, body) = Channel::new(1);
+            sender.try_send(Frame::data(Bytes::from_static(b"x"))).unwrap();
+            tokio::spawn(async move {
+                while told.recv().await.is_ok() {
+                    if sender.send_data(Bytes::from_static(b"x")).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            Ok(Response::new(body.boxed()))
+        }
+    });
+    (source, service)
+}
+
 /// Reads content for a while, and returns the most that was ahead of the receiver at any time.
 async fn most_ahead(client: &mut Receiver, server: &Server, frames: usize) -> usize {
     let mut most = 0;
