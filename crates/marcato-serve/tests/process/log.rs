@@ -1,6 +1,5 @@
 //! Lines of the server about requests, and about faults of its origins.
 
-use std::net::SocketAddr;
 use std::thread;
 
 use rustls::{ServerConfig, ServerConnection};
@@ -53,18 +52,14 @@ fn presenting() -> SocketAddr {
     })
 }
 
-/// Address at which nothing listens.
-fn closed() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 #[test]
 fn each_fault_of_an_origin_is_told_with_its_reason() {
     // They are kept, so that their connections stay open.
     // Connections that stay open, without a word.
     let mut kept = Vec::new();
+    let (refusing, _reserved) = reserved();
     let faults = [
-        ("refused", format!("http://{}", closed()), 502, "Connection refused"),
+        ("refused", format!("http://{refusing}"), 502, "Connection refused"),
         ("unknown", format!("https://localhost:{}", presenting().port()), 502, "UnknownIssuer"),
         ("malformed", format!("http://{}", saying(b"nonsense\r\n\r\n")), 502, "response is malformed"),
         (
@@ -101,7 +96,8 @@ fn each_fault_of_an_origin_is_told_with_its_reason() {
 
 #[test]
 fn a_flood_of_faults_is_told_in_few_lines_and_counted() {
-    let url = format!("http://{}", closed());
+    let (refusing, _reserved) = reserved();
+    let url = format!("http://{refusing}");
     // Every request fails: none finds the upstream at rest.
     let passive = "passive = { failures = 1000000, rest = '1 s' }";
     let text = format!(

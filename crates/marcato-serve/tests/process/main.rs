@@ -8,7 +8,7 @@ mod log;
 mod names;
 
 use std::io::{BufRead as _, BufReader, Lines, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 /// Variable that makes this binary a server of that file.
 const SERVED: &str = "MARCATO_SERVE_TEST_FILE";
@@ -207,6 +208,15 @@ fn certify(dir: &Path, file: &str, names: &[&str]) {
     );
     std::fs::write(dir.join(format!("{file}.key")), identity.key_pem()).unwrap();
     std::fs::write(dir.join(format!("{file}.pem")), identity.chain_pem()).unwrap();
+}
+
+/// Address at which nothing listens. As long as its socket is kept, only one who names it can listen there:
+/// no other test has it by chance.
+fn reserved() -> (SocketAddr, TcpSocket) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    (socket.local_addr().unwrap(), socket)
 }
 
 /// Replaces a file that has a certificate and its key, at once.
@@ -397,8 +407,7 @@ fn listeners_that_stay_are_kept_and_others_end() {
     let mut running = Running::start(&format!("{PLAIN}{site}"));
     let mut kept = TcpStream::connect(&running.addrs[0]).unwrap();
     ask(&mut kept, &get("a.test", "/"));
-    // An address that is free: another listener has had it.
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (free, _reserved) = reserved();
     let second = format!("[[listen]]\naddress = '{free}'\nplaintext = true\n");
     assert_eq!(running.reload(&format!("{PLAIN}{second}{site}")), "configuration reloaded");
     assert_eq!(got(&free.to_string(), &get("a.test", "/")).2, "site a");
@@ -579,7 +588,7 @@ fn sockets_of_a_supervisor_are_used_and_it_is_told() {
 
 #[test]
 fn metrics_name_directories_and_origins_also_after_a_reload() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (free, _reserved) = reserved();
     let text = |rest: &str| format!("metrics = '{free}'\n{PLAIN}[[site]]\ndefault = true\n{rest}\n");
     let mut running = Running::start(&text("directory = 'a'"));
     let metrics = || got(&free.to_string(), &get("localhost", "/metrics")).2;
