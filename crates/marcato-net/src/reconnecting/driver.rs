@@ -298,8 +298,8 @@ mod tests {
         tokio::time::timeout(LIMIT, work).await.expect("it takes far too long")
     }
 
-    #[tokio::test]
-    async fn outcomes_of_an_earlier_connection_change_nothing() {
+    /// Client, and the server that it connects to.
+    async fn client() -> (Reconnecting, Endpoint) {
         let config = Config::new(Engine::Tcp);
         let identity = Identity::self_signed("site.test").unwrap();
         let trust = Trust::Certificate(identity.certificate().unwrap().clone());
@@ -307,7 +307,38 @@ mod tests {
         let endpoint = Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await.unwrap();
         let remote = Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting("site.test", trust));
         let settings = ReconnectConfig { first: Duration::from_millis(1), ..ReconnectConfig::default() };
-        let client = Reconnecting::new(&config, remote, &settings).unwrap();
+        (Reconnecting::new(&config, remote, &settings).unwrap(), endpoint)
+    }
+
+    /// Far more than are processed at once wait when the client learns of the loss.
+    #[tokio::test]
+    async fn outcomes_from_before_a_loss_still_count() {
+        let (client, endpoint) = client().await;
+        let _first = within(endpoint.accept()).await.unwrap();
+        let mut all = Vec::new();
+        for _ in 0..12_000 {
+            all.push(client.send(Message::new("taken").with_receipt()).await.unwrap());
+        }
+        for delivery in &mut all {
+            within(delivery.acknowledged()).await.unwrap();
+        }
+        for delivery in &all {
+            let mut ticket = Ticket::for_client(&client.client().settled, 1, delivery.id, true);
+            ticket.receipt().unwrap().settle(Ok(()));
+        }
+        client.connection().unwrap().abort();
+        for delivery in &mut all {
+            within(delivery.received()).await.unwrap();
+        }
+        let second = within(endpoint.accept()).await.unwrap();
+        within(client.close()).await.unwrap();
+        assert!(within(second.recv()).await.is_err(), "nothing comes again");
+        assert_eq!(client.stats().offered_again, 0);
+    }
+
+    #[tokio::test]
+    async fn outcomes_of_an_earlier_connection_change_nothing() {
+        let (client, endpoint) = client().await;
         within(endpoint.accept()).await.unwrap().abort();
         let second = within(endpoint.accept()).await.unwrap();
         let mut all = Vec::new();
