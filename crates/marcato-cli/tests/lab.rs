@@ -260,7 +260,8 @@ fn a_comparison_has_every_number_of_both() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (file, out) = (directory.path().join("transfer.toml"), directory.path().join("out"));
-    std::fs::write(&file, TRANSFER).unwrap();
+    // However busy the machine is, the transfer ends within the run: the lab's time is real.
+    std::fs::write(&file, TRANSFER.replace("duration = \"1 s\"", "duration = \"5 s\"")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
     let ended = command.args(["lab", "compare"]).arg(&file).arg("--out").arg(&out).output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
@@ -273,7 +274,7 @@ fn a_comparison_has_every_number_of_both() {
     let times: Vec<f64> =
         row("flow.file.transfer.completion_p50_ms")[2..4].iter().map(|cell| cell.parse().unwrap()).collect();
     // At 20 Mbit/s the data alone take 80 ms.
-    assert!(times.iter().all(|time| (80.0..1000.0).contains(time)), "{times:?}");
+    assert!(times.iter().all(|time| (80.0..5000.0).contains(time)), "{times:?}");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("link, simulated") && page.contains("link, lab"), "both lines of the queue");
     for world in ["simulation", "lab"] {
@@ -313,9 +314,15 @@ fn an_interrupted_trial_ends_at_once_with_status_130() {
     command.args(["lab", "trial"]).arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped());
     let trial = command.spawn().unwrap();
     let process = rustix::process::Pid::from_child(&trial);
-    // Before its handler is installed, the signal would end it as any other program.
-    let devices = format!("/proc/{}/task", trial.id());
-    while std::fs::read_dir(&devices).unwrap().count() < 4 {
+    // The lab runs, by threads of its own, and the handler is installed: without it, the signal would end the
+    // trial as any other program. SIGINT is bit 1 of the signals that are caught.
+    let (tasks, status) = (format!("/proc/{}/task", trial.id()), format!("/proc/{}/status", trial.id()));
+    let is_caught = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+        u64::from_str_radix(caught, 16).unwrap() & 0b10 != 0
+    };
+    while std::fs::read_dir(&tasks).unwrap().count() < 4 || !is_caught() {
         std::thread::yield_now();
     }
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
