@@ -85,7 +85,8 @@ fn two_flows_share_the_link() {
     let share = (got[0] - before[0]) as f64 / (got[0] - before[0] + got[1] - before[1]) as f64;
     println!("two BBR flows: busy {busy:.4}, share of the first {share:.4}");
     assert!(busy > 0.95, "{busy}");
-    assert!((0.35..=0.65).contains(&share), "{share}");
+    // Equal round trips and equal rules: half each, but for the phases of their probes.
+    assert!((0.47..=0.53).contains(&share), "{share}");
 }
 
 /// BBR does not take loss for congestion: at 1 % it still fills the link, where Reno would reach an
