@@ -613,6 +613,22 @@ fn a_client_that_reads_nothing_is_answered_no_further() {
     });
 }
 
+#[test]
+fn each_request_allows_more_signals() {
+    run_still(async {
+        let running = start(strict(60)).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        for _ in 0..3 {
+            let [stream] = client.ask([("/pieces/100000", "u=3")]).await;
+            for _ in 0..600 {
+                client.update(stream, "u=4").await;
+            }
+            client.read_until_end(stream).await;
+        }
+        assert_eq!(running.server.counters().violations, 0);
+    });
+}
+
 /// Configuration with coupled mode from the beginning.
 fn coupled() -> Config {
     let mut config = strict(1);
