@@ -614,6 +614,22 @@ fn a_client_that_reads_nothing_is_answered_no_further() {
 }
 
 #[test]
+fn responses_without_signals_are_ordered_by_their_types() {
+    run_still(async {
+        let service = tower::service_fn(async |request: Request<Body>| {
+            let of = if request.uri().path() == "/film" { "video/mp4" } else { "text/css" };
+            let body = StreamBody::new(Pieces::holding(100_000, ())).boxed();
+            Ok::<_, Infallible>(Response::builder().header("content-type", of).body(body).unwrap())
+        });
+        let running = Running::start(Server::with_config(strict(60)), service).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [film, style] = client.ask([("/film", ""), ("/style", "")]).await;
+        client.read_until_end(film).await;
+        assert_eq!(client.turns(), [style, film]);
+    });
+}
+
+#[test]
 fn each_request_allows_more_signals() {
     run_still(async {
         let running = start(strict(60)).await;
