@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 /// Server that is killed if a test fails.
 struct Running {
@@ -205,11 +206,21 @@ fn what_cannot_be_served_is_named() {
     }
 }
 
+/// Socket whose address nothing listens at. As long as it is kept, only one who names the address can listen
+/// there: no other test has it by chance.
+fn reserved() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
+}
+
 #[test]
 fn addresses_need_neither_scheme_nor_number() {
     let origin = Running::start(&["--plaintext"]);
     let to = format!("--to={}", origin.addr);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let reserved = reserved();
+    let port = reserved.local_addr().unwrap().port();
     for listen in [format!(":{port}"), "localhost:0".to_owned(), ":0".to_owned()] {
         let arguments = ["--listen", &listen, &to, "--plaintext", "--quiet"];
         let proxy = Running::with(&arguments, tempfile::tempdir().unwrap());
@@ -239,7 +250,8 @@ fn a_command_without_a_source_says_which_there_are() {
 
 #[test]
 fn the_reason_of_a_502_is_on_standard_error_as_asked() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let reserved = reserved();
+    let port = reserved.local_addr().unwrap().port();
     let said = |arguments: &[&str]| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_marcato"))
             .args(["serve", "--listen=127.0.0.1:0", "--plaintext", &format!("--to=localhost:{port}")])
