@@ -163,6 +163,14 @@ mod tests {
     }
 
     #[test]
+    fn the_first_packet_meets_either_state_as_often_as_later_ones() {
+        let wire = GilbertElliott::bursts(0.3, 20.0).unwrap();
+        let lost = (0..20_000u32).filter(|&seed| run(wire, u64::from(seed), 1).0 > 0.0).count();
+        // Four standard deviations of 20 000 draws.
+        assert!((lost as f64 / 20_000.0 - 0.3).abs() < 0.013, "{lost}");
+    }
+
+    #[test]
     fn the_loss_and_the_bursts_are_what_was_asked_for() {
         let n = 4_000_000;
         for (seed, mean_loss, mean_burst) in [(1, 0.01, 5.0), (2, 0.05, 2.0), (3, 0.3, 20.0), (4, 0.002, 1.0)]

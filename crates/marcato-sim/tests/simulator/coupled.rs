@@ -102,8 +102,13 @@ fn beside_another_flow_the_governor_steps_aside() {
     let traffic = "bulk = 'p3'\ncoupled = 'fast'";
     let outcome = run(traffic, other);
     let share = outcome.flows[0].coupled.unwrap().share(Mode::Compete).unwrap();
-    assert!(share > 0.5, "{share} of the time in compete");
-    assert!(outcome.flows[0].goodput > 2.5, "{} Mbit/s beside CUBIC", outcome.flows[0].goodput);
+    assert!(share > 0.9, "{share} of the time in compete");
+    // Two flows of CUBIC share 9.66 Mbit/s; this one began alone, and steps back where it tests for others.
+    assert!(
+        (3.8..4.9).contains(&outcome.flows[0].goodput),
+        "{} Mbit/s beside CUBIC",
+        outcome.flows[0].goodput
+    );
 }
 
 #[test]

@@ -278,7 +278,8 @@ fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
     let points: Vec<f64> = outcome.series[0].points.iter().map(|point| point.1.unwrap()).collect();
     assert!(points.is_sorted() && points[9] < points[14] && points[14] < points[19], "{points:?}");
     let responsive = outcome.links[0].responsive.unwrap();
-    assert!((0.5..=1.0).contains(&responsive), "{responsive}");
+    // Of the bytes under CRQ all but those before a verdict, at the start and after the change.
+    assert!((0.87..=0.95).contains(&responsive), "{responsive}");
 }
 
 #[test]

@@ -61,6 +61,20 @@ fn a_mark_is_echoed_until_the_sender_confirms_its_reduction() {
     assert_eq!(host.sent(), ["ack 1001 ece", "ack 2001 ece", "ack 3001", "ack 4001 ece"]);
 }
 
+/// RFC 3168 §6.1.2: the timeout has answered for the whole window.
+#[test]
+fn an_echo_of_the_window_of_a_timeout_reduces_nothing_more() {
+    let mut host = connected(TcpConfig { undo: false, ..ecn() });
+    host.write(2_000);
+    host.wait(400);
+    assert_eq!((host.tcp.stats().timeouts, host.tcp.stats().reductions), (1, 0));
+    host.get("ack 2001 ece");
+    assert_eq!(host.tcp.stats().reductions, 0);
+    host.write(1_000);
+    host.get("ack 3001 ece");
+    assert_eq!(host.tcp.stats().reductions, 1, "of the next window");
+}
+
 #[test]
 fn ece_halves_the_window_once_per_window_without_retransmitting() {
     let mut host = connected(ecn());

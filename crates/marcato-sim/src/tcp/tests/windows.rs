@@ -111,6 +111,20 @@ fn an_answer_that_leaves_the_window_closed_keeps_the_backoff() {
     assert_eq!(probes, [450, 950, 1_950]);
 }
 
+/// RFC 8985 §7.3.
+#[test]
+fn a_tail_probe_stays_within_the_other_ends_window() {
+    for (window, probe) in [(2_000, "1001+1000"), (3_000, "2001+1000")] {
+        let mut host =
+            Host::connected(TcpConfig { loss_detection: LossDetection::Rack, initial_window: 2, ..config() });
+        host.get(&format!("ack 1 win {window}"));
+        host.write(5_000);
+        assert_eq!(host.sent(), ["1+1000", "1001+1000"]);
+        host.wait(240);
+        assert_eq!(host.sent(), [probe], "{window}");
+    }
+}
+
 #[test]
 fn the_last_segment_before_a_close_is_not_held_by_nagle() {
     for nagle in [Nagle::Standard, Nagle::Minshall] {

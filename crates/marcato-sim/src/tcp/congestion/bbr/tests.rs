@@ -170,6 +170,18 @@ fn a_late_connection_without_an_rtt_does_not_enter_probe_rtt() {
     assert_eq!(bbr.min_rtt, Some(RTT));
 }
 
+/// Linux, `bbr_update_min_rtt`: the queue has drained while nothing was sent.
+#[test]
+fn the_first_acknowledgement_after_a_long_pause_probes_nothing() {
+    for (paused, mode) in [(true, Mode::Startup), (false, Mode::ProbeRtt)] {
+        let mut bbr = Bbr::new(MSS, 10 * MSS, Seed::new(1).stream("bbr"));
+        bbr.on_established(Time::ZERO, Some(RTT));
+        bbr.on_idle_restart(Time::from_secs(11), paused, false);
+        bbr.on_ack(&single(Time::from_secs(11) + RTT, MSS, RTT));
+        assert_eq!(bbr.mode, mode, "{paused}");
+    }
+}
+
 #[test]
 fn a_single_runt_does_not_renew_the_least_round_trip() {
     let delayed = RTT + Duration::from_millis(40);
