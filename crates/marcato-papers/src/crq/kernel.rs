@@ -332,6 +332,8 @@ pub(super) fn answer(options: &RunOptions, progress: &mut dyn Progress) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use marcato_testing::skip;
+
     use super::*;
 
     /// Outcomes without and with CRQ.
@@ -349,8 +351,7 @@ mod tests {
     fn transfers_beside_a_flood_are_judged_by_the_kernels_own_queues() {
         let missing = missing();
         if !missing.is_empty() {
-            eprintln!("SKIPPED: this system lacks {}", missing.join("; "));
-            return;
+            return skip(env!("CARGO_PKG_NAME"), &format!("this system lacks {}", missing.join("; ")));
         }
         for kind in kinds().unwrap() {
             let [baseline, crq] = both(kind);

@@ -165,6 +165,8 @@ fn rows_of(
 
 #[cfg(test)]
 mod tests {
+    use marcato_testing::{Need, absent};
+
     use super::*;
 
     /// Runs a case of three loads on the first link; `None` where there can be no lab.
@@ -173,13 +175,7 @@ mod tests {
     }
 
     fn case_on(link: &Link, kind: Kind, delay: u64) -> Option<Case> {
-        match measure(kind, link, "cubic", delay, &[Signalled::Both; 3], 1) {
-            Err(SimulationError::Lab(problem)) if problem.contains("run as root") => {
-                eprintln!("SKIPPED: {problem}");
-                None
-            }
-            case => Some(case.unwrap()),
-        }
+        (!absent!(Need::Lab)).then(|| measure(kind, link, "cubic", delay, &[Signalled::Both; 3], 1).unwrap())
     }
 
     #[test]

@@ -158,6 +158,8 @@ fn film(measured: &[Measured]) -> Figure {
 
 #[cfg(test)]
 mod tests {
+    use marcato_testing::{Need, absent, skip};
+
     use super::*;
 
     fn measured(kind: Kind, first: u64) -> Measured {
@@ -183,25 +185,19 @@ mod tests {
 
     #[test]
     fn a_browser_loads_the_page_no_faster_than_the_link() {
-        let mut all = [Measured { kind: Kind::Marcato, loads: vec![], film: None }];
-        match (Browser::program(), measure(&mut all, 1, true, 1, &mut crate::Silent)) {
-            (None, _) => eprintln!("SKIPPED: there is no browser"),
-            (_, Err(SimulationError::Lab(problem))) if problem.contains("run as root") => {
-                eprintln!("SKIPPED: {problem}");
-            }
-            (_, measured) => {
-                measured.unwrap();
-                let bytes: usize = page().files().iter().map(|file| file.content.len()).sum();
-                // Three round trips until the first byte of the page, and 4 µs for each byte.
-                let limit =
-                    Duration::from_millis(300) + Duration::from_micros(4) * u32::try_from(bytes).unwrap();
-                let [Measured { loads, film, .. }] = &all;
-                assert!(
-                    loads[0].load >= limit && loads[0].first < loads[0].load,
-                    "{loads:?} below {limit:?}"
-                );
-                assert!(film.as_ref().is_some_and(|film| !film.film.is_empty()));
-            }
+        if absent!(Need::Lab) {
+            return;
         }
+        if Browser::program().is_none() {
+            return skip(env!("CARGO_PKG_NAME"), "needs a browser: install Chromium");
+        }
+        let mut all = [Measured { kind: Kind::Marcato, loads: vec![], film: None }];
+        measure(&mut all, 1, true, 1, &mut crate::Silent).unwrap();
+        let bytes: usize = page().files().iter().map(|file| file.content.len()).sum();
+        // Three round trips until the first byte of the page, and 4 µs for each byte.
+        let limit = Duration::from_millis(300) + Duration::from_micros(4) * u32::try_from(bytes).unwrap();
+        let [Measured { loads, film, .. }] = &all;
+        assert!(loads[0].load >= limit && loads[0].first < loads[0].load, "{loads:?} below {limit:?}");
+        assert!(film.as_ref().is_some_and(|film| !film.film.is_empty()));
     }
 }
