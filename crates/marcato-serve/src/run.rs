@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use marcato_sched::Debt;
+use marcato_sched::exchange::Rules;
 use marcato_web::{Server, Workers};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -106,6 +108,9 @@ impl Drop for Running {
 fn web(config: &Config, access: &Access, monitor: &Monitor) -> marcato_web::Config {
     let mut web = marcato_web::Config::default();
     web.coupled = config.coupled;
+    if !config.debts {
+        web.exchange.rules = Rules::Fixed(Debt::strict());
+    }
     web.guess = config.guess.clone();
     web.limits = config.limits;
     web.trusted.clone_from(&config.trusted);
@@ -429,5 +434,25 @@ impl Signals {
             _ = self.hang_up.recv() => Event::Reload,
             _ = self.user.recv() => Event::Reopen,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_debts_has_the_exact_order_at_every_rate() {
+        let rules = |debts: &str| {
+            let text = format!(
+                "{debts}[[listen]]\naddress = \"127.0.0.1:0\"\nplaintext = true\n[[site]]\nhosts = [\"localhost\"]\ndefault = true\n\
+                 directory = \"/\"\n"
+            );
+            let config = Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+            let (access, _lines) = Access::new();
+            web(&config, &access, &Monitor::new(&config).unwrap()).exchange.rules
+        };
+        assert_eq!(rules("debts = false\n"), Rules::Fixed(Debt::strict()));
+        assert_eq!((rules("debts = true\n"), rules("")), (Rules::FollowRate, Rules::FollowRate));
     }
 }

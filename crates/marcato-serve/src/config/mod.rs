@@ -59,7 +59,7 @@ const MAX_SITES: usize = 1000;
 const MAX_ORIGINS: usize = 1000;
 
 /// Keys of the whole file.
-pub(crate) const ROOT: [&str; 13] = [
+pub(crate) const ROOT: [&str; 14] = [
     "listen",
     "site",
     "origin",
@@ -68,6 +68,7 @@ pub(crate) const ROOT: [&str; 13] = [
     "rates",
     "guess",
     "coupled",
+    "debts",
     "compression",
     "access-log",
     "certificate-check",
@@ -118,6 +119,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Coupled mode.
     pub coupled: Coupling,
+    /// True if debts bound the order of urgency (true). Without them, the most urgent response has all of a connection.
+    pub debts: bool,
     /// Compression of responses.
     pub compression: Compress,
     /// Line for each request; `None` for no log.
@@ -146,6 +149,7 @@ impl Default for Config {
             trusted: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
+            debts: true,
             compression: Compress::default(),
             access_log: Some(AccessLog::default()),
             certificate_check: Duration::from_secs(60),
@@ -239,6 +243,7 @@ impl Config {
         }
         let coupled = [("auto", Coupling::Auto), ("on", Coupling::On), ("off", Coupling::Off)];
         limits::set(&mut config.coupled, keys.word("coupled", &coupled));
+        limits::set(&mut config.debts, keys.boolean("debts"));
         config.access_log = AccessLog::read(keys);
         let check = Duration::from_secs(1)..=Duration::from_secs(86_400);
         limits::set(&mut config.certificate_check, keys.span("certificate-check", check));
