@@ -1,13 +1,13 @@
 //! Tests of BBR over simulated paths.
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
-use marcato_scenario::Scenario;
-use marcato_sim::scenario::{Outcome, Traces, build};
 use marcato_sim::{
     App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, Network, NodeId, Side, Socket, Tag, TcpConfig,
     TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
+
+use crate::outcome::outcome;
 
 const MSS: u64 = 1448;
 /// 20 Mbit/s and 40 ms: 100 kB, 69 segments.
@@ -156,12 +156,6 @@ fn the_first_window_leaves_at_the_pace_of_the_handshake() {
     assert_eq!(reception.last_at.unwrap() - reception.first_at.unwrap(), spacing * 9);
 }
 
-/// Results of a scenario in virtual time.
-fn outcome(text: &str) -> Outcome {
-    let experiment = Scenario::parse("test.toml", text).unwrap().run(0).unwrap().experiment;
-    build(&experiment, &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()
-}
-
 /// TCP as Linux has it.
 const LINUX: &str = "segmentation-offload = \"64 KiB\", unpaced-segments = 10, idle-decay = true, \
     usage-by-round = true, reduce-window = true, safe-ack = true, rto-margin = \"200 ms\", \
@@ -249,7 +243,7 @@ fn with_a_full_send_buffer_bbr_leaves_startup() {
     assert!(drops < 500, "{drops}");
 }
 
-/// Where nothing is lost, every wake of the writer finds all sent. BBR then stays in startup: 145 ms over Linux 6.18,
+/// BBR stays in startup where nothing is lost, since every wake of the writer finds all sent: 145 ms over Linux 6.18,
 /// against 12 if the rate is known to be the link's.
 #[test]
 fn with_a_full_send_buffer_and_no_loss_it_does_not() {

@@ -1,10 +1,11 @@
 //! Tests of coupled mode over a simulated TCP: urgent data that comes late finds the bottleneck's queue empty.
 
-use marcato_scenario::Scenario;
 use marcato_scenario::record::{FlowMetric, Series};
 use marcato_sched::coupled::Mode;
-use marcato_sim::scenario::{Outcome, build};
-use marcato_units::{Duration, Time};
+use marcato_sim::scenario::Outcome;
+use marcato_units::Duration;
+
+use crate::outcome::outcome;
 
 /// One-way delay of 40 ms, the wire time of 20 kB in 14 segments at 10 Mbit/s, and that of a packet, in ms.
 const LIMIT: f64 = 40.0 + (20_000.0 + 14.0 * 52.0 + 1500.0) * 8.0 / 10e3;
@@ -36,8 +37,7 @@ fn run(keys: &str, tables: &str) -> Outcome {
         {tables}
         "#
     );
-    let experiment = Scenario::parse("late.toml", &text).unwrap().run(0).unwrap().experiment;
-    build(&experiment, &Default::default()).unwrap().run(&mut |_: Time| ()).unwrap()
+    outcome(&text)
 }
 
 /// Late messages of 20 kB beside endless background data, with these keys.
@@ -164,8 +164,7 @@ fn session(paths: usize, keys: &str) -> Outcome {
         series = ["flow.ours.cap", "flow.ours.mode"]
         "#
     );
-    let experiment = Scenario::parse("late.toml", &text).unwrap().run(0).unwrap().experiment;
-    build(&experiment, &Default::default()).unwrap().run(&mut |_: Time| ()).unwrap()
+    outcome(&text)
 }
 
 /// Last value of a series.

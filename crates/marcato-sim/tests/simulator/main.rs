@@ -8,6 +8,7 @@ mod datagrams;
 mod framed;
 mod links;
 mod observe;
+mod outcome;
 mod plt;
 mod processes;
 mod properties;

@@ -1,9 +1,10 @@
 //! Tests of scenarios as a file has them, between two nodes `a` and `b` on one link.
 
-use marcato_scenario::Scenario;
-use marcato_sim::scenario::{FlowOutcome, Outcome, Traces, build};
+use marcato_sim::scenario::{FlowOutcome, Outcome};
 use marcato_sim::{Bulk, LinkConfig, Network, Side, SlowReader, TcpConfig, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+
+use crate::outcome::outcome;
 
 /// Runs a scenario of this length, with these keys of the whole file, of the link and of the flow `f`.
 fn run(seconds: u64, file: &str, link: &str, flow: &str) -> Outcome {
@@ -12,8 +13,7 @@ fn run(seconds: u64, file: &str, link: &str, flow: &str) -> Outcome {
          [[link]]\nname = \"l\"\nbetween = [\"a\", \"b\"]\n{link}\n\
          [[flow]]\nname = \"f\"\nkind = \"tcp\"\nfrom = \"a\"\nto = \"b\"\n{flow}\n"
     );
-    let scenario = Scenario::parse("written.toml", &text).unwrap();
-    build(scenario.experiment(), &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap()
+    outcome(&text)
 }
 
 fn one(outcome: &Outcome) -> &FlowOutcome {
@@ -130,8 +130,7 @@ fn lost_syn_acks_restrict_the_window_of_the_answering_end() {
         )
     };
     let took = |link: &str| {
-        let scenario = Scenario::parse("w.toml", &text(link)).unwrap();
-        let outcome = build(scenario.experiment(), &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap();
+        let outcome = outcome(&text(link));
         (outcome.flows[0].times[0].done[0], outcome.flows[0].timeouts)
     };
     // Ten segments in one round trip of 40 ms, or 1, 2, 4 and 3 in four. The request adds half of one.
@@ -258,8 +257,7 @@ fn second_response(slow_start: &str, congestion: &str, outage: bool) -> f64 {
          think = \"2 s\"\nrequests = 2\n\
          tcp = {{ congestion = {congestion}, slow-start = \"{slow_start}\", delayed-ack = {{ every = 1 }} }}"
     );
-    let scenario = Scenario::parse("w.toml", &text).unwrap();
-    let outcome = build(scenario.experiment(), &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap();
+    let outcome = outcome(&text);
     assert_eq!(outcome.flows[0].losses > 0, outage);
     outcome.flows[0].times[0].done[1]
 }
@@ -284,8 +282,7 @@ fn small_messages(nagle: &str) -> Vec<f64> {
          [[flow]]\nname = \"f\"\nkind = \"messages\"\nfeeder = \"fifo\"\nfrom = \"a\"\nto = \"b\"\ntcp = {{ nagle = \"{nagle}\" }}\n\
          sources = [{{ period = \"30 ms\", first = \"1 s\", size = \"200 B\" }}]"
     );
-    let scenario = Scenario::parse("w.toml", &text).unwrap();
-    let outcome = build(scenario.experiment(), &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap();
+    let outcome = outcome(&text);
     outcome.flows[0].times[0].done.clone()
 }
 
@@ -309,8 +306,7 @@ fn minshall_holds_a_write_only_behind_a_small_segment() {
              [[flow]]\nname = \"f\"\nkind = \"request-response\"\nfrom = \"a\"\nto = \"b\"\nrequest = \"2000 B\"\nresponse = \"100 B\"\n\
              think = \"1 s\"\nrequests = 3\ntcp = {{ nagle = \"{nagle}\", delayed-ack = {{ every = 1 }} }}"
         );
-        let scenario = Scenario::parse("w.toml", &text).unwrap();
-        let outcome = build(scenario.experiment(), &Traces::new()).unwrap().run(&mut |_: Time| ()).unwrap();
+        let outcome = outcome(&text);
         outcome.flows[0].times[0].done[1]
     };
     // 1448 B leave at once, and 552 B with them, or after their acknowledgement.
