@@ -4,6 +4,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -17,6 +18,28 @@ use marcato_sched::reserve::{Source, SourceKey};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
+
+/// Sends messages of 200 kB with these numbers, in a task.
+fn send_numbered(connection: &Connection, numbers: Range<u64>) -> JoinHandle<()> {
+    let connection = connection.clone();
+    tokio::spawn(async move {
+        for number in numbers {
+            connection.send(Message::new(body(number, 200_000))).await.unwrap();
+        }
+    })
+}
+
+/// Receives so many of these messages, each once and unchanged. Returns their numbers.
+async fn receive_numbered(connection: &Connection, count: u64) -> BTreeSet<u64> {
+    let mut seen = BTreeSet::new();
+    for _ in 0..count {
+        let message = connection.recv().await.unwrap();
+        let number = number_of(&message.bytes);
+        assert_eq!(message.bytes, body(number, 200_000));
+        assert!(seen.insert(number), "{number} came twice");
+    }
+    seen
+}
 
 /// Relay that forwards datagrams between clients and a server, except while it is cut.
 struct Relay {
@@ -213,21 +236,10 @@ async fn lanes_come_and_go_while_messages_flow() {
     let there = accepted.add_lane(LaneConfig::new(addrs[1])).unwrap_err();
     assert!(matches!(there, AddLaneError::Session(LaneError::NotAClient)), "{there}");
 
-    let sending = client.clone();
-    let sender = tokio::spawn(async move {
-        for number in 0..COUNT {
-            sending.send(Message::new(body(number, 200_000))).await.unwrap();
-        }
-    });
+    let sender = send_numbered(&client, 0..COUNT);
     let receiving = accepted.clone();
     let receiver = tokio::spawn(async move {
-        let mut seen = BTreeSet::new();
-        for _ in 0..COUNT {
-            let message = receiving.recv().await.unwrap();
-            let number = number_of(&message.bytes);
-            assert_eq!(message.bytes, body(number, 200_000));
-            assert!(seen.insert(number), "{number} came twice");
-        }
+        receive_numbered(&receiving, COUNT).await;
     });
     // More rounds than a connection has room for sockets of closed lanes.
     let mut gone = 0;
@@ -351,19 +363,8 @@ async fn one_flag_at_both_ends_opens_a_low_lane_at_the_port_after() {
         let mut first = 0;
         within(async {
             while first == 0 || !both() {
-                let sending = from.clone();
-                let sender = tokio::spawn(async move {
-                    for number in first..first + COUNT {
-                        sending.send(Message::new(body(number, 200_000))).await.unwrap();
-                    }
-                });
-                let mut seen = BTreeSet::new();
-                for _ in 0..COUNT {
-                    let message = to.recv().await.unwrap();
-                    let number = number_of(&message.bytes);
-                    assert_eq!(message.bytes, body(number, 200_000));
-                    assert!(seen.insert(number), "{number} came twice");
-                }
+                let sender = send_numbered(from, first..first + COUNT);
+                let seen = receive_numbered(to, COUNT).await;
                 assert!(seen.into_iter().eq(first..first + COUNT));
                 sender.await.unwrap();
                 first += COUNT;

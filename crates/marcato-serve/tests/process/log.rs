@@ -194,8 +194,8 @@ fn logs_have_the_common_formats_too() {
     assert!(line.ends_with(" \"GET /?q HTTP/1.1\" 200 6 \"-\" \"a \\\"b\\\"\""), "{line}");
 }
 
-#[test]
-fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
+/// Server whose log is a pipe, and the end of the pipe that is read.
+fn logging_to_a_pipe() -> (Running, std::fs::File) {
     let text = format!("access-log = {{ file = 'pipe' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n");
     let dir = directory(&text);
     let path = dir.path().join("pipe");
@@ -203,8 +203,14 @@ fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
     // Nobody waits for the other end once this one has both.
     let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let reader = std::fs::File::open(&path).unwrap();
-    let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
+    let running = Running::of(command(dir.path()).spawn().unwrap(), dir);
     drop(both);
+    (running, reader)
+}
+
+#[test]
+fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
+    let (mut running, reader) = logging_to_a_pipe();
     // Far more than a pipe holds.
     const REQUESTS: usize = 100;
     let target = format!("/?{}", "x".repeat(4000));
@@ -223,14 +229,7 @@ fn lines_that_wait_for_a_slow_file_are_written_at_the_end() {
 
 #[test]
 fn lines_that_nobody_reads_are_counted() {
-    let text = format!("access-log = {{ file = 'pipe' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n");
-    let dir = directory(&text);
-    let path = dir.path().join("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
-    let reader = std::fs::File::open(&path).unwrap();
-    let mut running = Running::of(command(dir.path()).spawn().unwrap(), dir);
-    drop(both);
+    let (mut running, reader) = logging_to_a_pipe();
     // More than 10 000 lines wait, and what the pipe and a batch hold.
     const REQUESTS: usize = 12_000;
     const AT_ONCE: usize = 100;
