@@ -74,11 +74,7 @@ where
             let context = &entry.context;
             context.introduce(request.extensions_mut());
             request.extensions_mut().insert(entry.record.decision);
-            let wait = request.body_mut().watched();
-            if let Some(wait) = &wait {
-                request.extensions_mut().insert(Arc::clone(wait));
-            }
-            let mut patience = wait.map(|wait| Patience::new(wait, Arc::clone(context)));
+            let mut patience = Patience::with(&mut request, context);
             let is_connect = *request.method() == Method::CONNECT;
             let is_tunnel = is_connect || request.headers().contains_key(UPGRADE);
             if is_tunnel {

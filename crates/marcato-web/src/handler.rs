@@ -121,8 +121,8 @@ impl<S: WebService> Handling<S> {
     }
 
     /// Lets the service take over the stream.
-    pub(crate) fn offer(mut self, tunnel: Tunnel) -> Self {
-        self.tunnel = Some(Box::new(tunnel));
+    pub(crate) fn offer(mut self, tunnel: Option<Tunnel>) -> Self {
+        self.tunnel = tunnel.map(Box::new);
         self
     }
 

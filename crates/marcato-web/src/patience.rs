@@ -5,8 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Poller, Poll, Wake, Waker, ready};
 
+use http::Request;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::body::Body;
 use crate::server::Context;
 
 /// Wait of a handler for the next bytes of a body.
@@ -92,8 +94,11 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub(crate) const fn new(wait: Arc<Wait>, context: Arc<Context>) -> Self {
-        Self { wait, context, timer: None }
+    /// Watches the body of a request, which gets its wait as an extension; `None` if there is nothing to wait for.
+    pub(crate) fn with(request: &mut Request<Body>, context: &Arc<Context>) -> Option<Self> {
+        let wait = request.body_mut().watched()?;
+        request.extensions_mut().insert(Arc::clone(&wait));
+        Some(Self { wait, context: Arc::clone(context), timer: None })
     }
 
     /// Ends, and is counted, once nothing of the body has come for too long.

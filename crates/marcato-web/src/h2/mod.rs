@@ -385,11 +385,7 @@ where
                 None => (Body::http2(body, announced), None),
             };
             let mut request = Request::from_parts(head, body);
-            let wait = request.body_mut().watched();
-            if let Some(wait) = &wait {
-                request.extensions_mut().insert(Arc::clone(wait));
-            }
-            let patience = wait.map(|wait| Patience::new(wait, Arc::clone(&self.context)));
+            let patience = Patience::with(&mut request, &self.context);
             self.context.introduce(request.extensions_mut());
             request.extensions_mut().insert(decision);
             if request.method() == Method::CONNECT {
@@ -406,10 +402,7 @@ where
                 tunnel
             });
             let handling = Handling::new(self.service.clone(), request, stage, dates, memory);
-            let mut handling = handling.watched(patience);
-            if let Some(tunnel) = tunnel {
-                handling = handling.offer(tunnel);
-            }
+            let mut handling = handling.watched(patience).offer(tunnel);
             let ended = if config.spawn { None } else { handling.begin() };
             match ended {
                 Some(memory) => self.memory = memory,
