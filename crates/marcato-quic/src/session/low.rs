@@ -111,8 +111,9 @@ impl Session {
             }
             false => self.config.reopen,
         };
-        let lives = |other: &&Lane| other.id != lane.id && other.state != LaneState::Closing;
-        if *reason == LaneLoss::Silent && retry.is_some() && !self.lanes.iter().any(|other| lives(&other)) {
+        let mut others = self.lanes.iter().filter(|other| other.id != lane.id);
+        let is_last = others.all(|other| other.state == LaneState::Closing);
+        if *reason == LaneLoss::Silent && retry.is_some() && is_last {
             // The peer closed this one while this end closed another. The engine waits for a path for three probe
             // timeouts, and the server can open none (draft-ietf-quic-multipath-21 §3.4).
             self.keeper.reopen(now, lane.remote);
