@@ -7,11 +7,6 @@ use crate::skip::skip;
 
 /// Time that a thread of the meter sleeps.
 const STEP: Duration = Duration::from_millis(1);
-/// Lateness that 99 % of the wake-ups stay within on a machine that keeps time: a round trip of 20 ms then lasts at most a
-/// tenth longer.
-const LATE: Duration = Duration::from_millis(2);
-/// Lateness of the latest wake-up on such a machine: a time of 30 ms is then off by a sixth at most, for one pause.
-const PAUSE: Duration = Duration::from_millis(5);
 /// Measurements before a machine counts as too busy.
 const ATTEMPTS: usize = 5;
 
@@ -22,9 +17,10 @@ static CLOCK: Mutex<()> = Mutex::new(());
 /// skipped, if several were disturbed.
 ///
 /// A thread sleeps for a millisecond, again and again, while `measure` runs. If it is often woken late, then so were
-/// threads that were measured: what they did says nothing about the code, and is measured again.
+/// threads that were measured: what they did says nothing about the code, and is measured again. `pause` is the longest
+/// lateness that the test's bounds allow for once. 99 % of the wake-ups stay within two fifths of it.
 #[track_caller]
-pub fn timely<T>(package: &str, mut measure: impl FnMut() -> T) -> Option<T> {
+pub fn timely<T>(package: &str, pause: Duration, mut measure: impl FnMut() -> T) -> Option<T> {
     // A test that failed while it measured disturbs no other.
     let _alone = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let mut said = String::new();
@@ -35,7 +31,7 @@ pub fn timely<T>(package: &str, mut measure: impl FnMut() -> T) -> Option<T> {
         let [usual, longest] = [late.usual, late.longest].map(|late| late.as_secs_f64() * 1e3);
         said = format!("threads woke up to {longest:.1} ms late, and 1 of 100 times {usual:.1} ms or more");
         eprintln!("{said}");
-        if late.usual <= LATE && late.longest <= PAUSE {
+        if late.usual <= pause * 2 / 5 && late.longest <= pause {
             return Some(measured);
         }
     }

@@ -103,7 +103,7 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use marcato_testing::{Need, absent};
+    use marcato_testing::{Need, absent, timely};
 
     use super::*;
     use crate::plan::Setup as _;
@@ -116,11 +116,13 @@ mod tests {
         if absent!(Need::Lab) {
             return;
         }
-        let outcome = setup.run(1).unwrap();
+        // Half of the time between two messages.
+        let pause = std::time::Duration::from_millis(25);
+        let Some(outcome) = timely(env!("CARGO_PKG_NAME"), pause, || setup.run(1).unwrap()) else { return };
         let mcts: Vec<f64> = outcome.mcts(0).collect();
-        // Half of a round trip of 50 ms is the least. Twenty are released in a second, and fewer on a busy machine.
+        // Half of a round trip of 50 ms is the least.
         assert!(
-            (1..=11).contains(&mcts.len()) && mcts.iter().all(|&ms| ms >= 25.0 && ms.is_finite()),
+            (9..=11).contains(&mcts.len()) && mcts.iter().all(|&ms| ms >= 25.0 && ms.is_finite()),
             "{mcts:?}"
         );
         assert!(outcome.lanes.iter().all(|lane| lane.wire.get() > 100_000), "{:?}", outcome.lanes);
