@@ -390,7 +390,7 @@ mod tests {
         acting
     }
 
-    /// What the kernel tells after so many kB were acknowledged, and so many segments retransmitted.
+    /// State that the kernel tells after it has seen so many kB acknowledged, and sent so many segments again.
     #[cfg(target_os = "linux")]
     fn told(acked: u64, retransmitted: u32) -> TcpInfo {
         TcpInfo {
