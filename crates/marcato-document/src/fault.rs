@@ -24,8 +24,20 @@ pub struct Fault {
 /// Number of characters shown of a line.
 const SHOWN: usize = 120;
 
+impl Fault {
+    /// Creates a fault of a whole file, without a position. It may even lack a file: an option of a
+    /// command line has neither.
+    pub fn whole(file: &str, problem: impl Into<String>) -> Self {
+        let (file, problem, text) = (file.to_owned(), problem.into(), String::new());
+        Self { file, line: 0, column: 0, problem, text, width: 1 }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.file.is_empty() {
+            return writeln!(f, "{}", self.problem);
+        }
         if self.line == 0 {
             return writeln!(f, "{}: {}", self.file, self.problem);
         }
@@ -52,12 +64,10 @@ impl fmt::Display for Fault {
 pub struct Sources(pub Vec<(String, String)>);
 
 impl Sources {
-    /// Returns the fault at a place.
-    ///
-    /// # Panics
-    /// If the place is of a text that is not here.
+    /// Returns the fault at a place. If the place is of a text that is not here, the fault has no
+    /// position.
     pub fn locate(&self, place: Place, problem: String) -> Fault {
-        let (file, text) = &self.0[place.source];
+        let Some((file, text)) = self.0.get(place.source) else { return Fault::whole("", problem) };
         let boundary =
             |at: usize| (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));

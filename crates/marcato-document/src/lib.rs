@@ -3,7 +3,12 @@
 //! | module | contents |
 //! |---|---|
 //! | `document` | the tree of a text: [`Table`], [`Item`], [`Value`] and their [`Place`] |
-//! | `fault` | an error with its line, as people see it: [`Fault`] |
+//! | `fault`, `faults` | an error with its line, as people see it: [`Fault`]; all of a text: [`Faults`], [`Report`] |
+//! | `keyed` | tables whose keys are declared once: [`keyed!`] |
+//! | [`form`] | forms of values: how each is read and written |
+//! | `keys` | strict reading of a table: [`Keys`] |
+//! | `pairs` | a table that is written: [`Pairs`] |
+//! | [`schema`] | the keys of a table, their meanings and defaults, for the reference |
 //! | [`nearest`] | suggestions for mistyped words |
 //! | [`quantity`] | numbers with units: `20 ms`, `64 KiB` |
 //!
@@ -24,10 +29,20 @@
 
 mod document;
 mod fault;
+mod faults;
+pub mod form;
+mod keyed;
+mod keys;
 pub mod nearest;
+mod pairs;
 pub mod quantity;
+pub mod schema;
 mod text;
 
 pub use document::{Item, Key, Origin, Place, Table, Value, float, parse, parse_value, quote};
 pub use fault::{Fault, Sources};
+pub use faults::{AddedKinds, Faults, Format, MAX_FAULTS, Report};
+pub use keyed::{Form, Keyed, Worded, WriteForm, WriteKeyed, written};
+pub use keys::{Keys, Word, integer_of, no_table, quantity_of};
+pub use pairs::{Pairs, array, strings};
 pub use text::{NoText, text};

@@ -1,12 +1,10 @@
 //! Capacities and thresholds of queues: packets, bytes, or the bytes that a link carries in a span.
 
+use marcato_document::form::Single;
 use marcato_document::quantity::{Of, is_of, size};
-use marcato_document::{Value, quote};
+use marcato_document::{Keys, Value, quantity_of, quote};
 use marcato_queue::Limit;
 use marcato_units::{Bytes, Duration, Rate};
-
-use crate::form::Single;
-use crate::keys::{Keys, quantity_of};
 
 /// Transmitter behind a queue.
 #[derive(Clone, Copy, Debug)]

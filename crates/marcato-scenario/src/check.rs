@@ -2,16 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use marcato_document::quantity;
-use marcato_document::{Place, Table};
+use marcato_document::{Faults, Place, Table, quantity};
 use marcato_units::{Bytes, Duration, Time};
 
 use crate::experiment::Experiment;
-use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind, Listed, Payload};
-use crate::keys::check_known;
 use crate::limit::{MAX_CONNECTIONS, MAX_FLOWS, MAX_LINKS, MAX_NODES};
 use crate::link::Capacity;
+use crate::names::check_known;
 use crate::path::{Map, Route};
 use crate::tcp::Tcp;
 
@@ -40,7 +38,7 @@ pub(crate) fn check(experiment: &Experiment, root: &Table, end: Duration, faults
     }
     // Without nodes, every reference would be an unknown name. Only the missing nodes are reported.
     if experiment.nodes.is_empty() {
-        faults.forget_nodes();
+        faults.forget_names("node");
     }
     let joined = links(experiment, root, faults);
     flows(experiment, root, joined, end, faults);

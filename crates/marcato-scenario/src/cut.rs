@@ -4,12 +4,11 @@
 //! sets it, the file was written for another duration, so such events are removed and reported as
 //! notes.
 
-use marcato_document::Table;
 use marcato_document::quantity::span;
+use marcato_document::{Faults, Table};
 use marcato_units::{Duration, Time};
 
 use crate::experiment::Experiment;
-use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
 use crate::record::Series;
 

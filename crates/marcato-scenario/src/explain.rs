@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use marcato_document::Pairs;
 use marcato_document::quantity::{rate, size, span};
 use marcato_queue::CodelConfig;
 use marcato_units::{Bytes, Duration, Layer, Rate, Time};
@@ -9,11 +10,10 @@ use marcato_units::{Bytes, Duration, Layer, Rate, Time};
 use crate::amount::{Transmitter, limit_text};
 use crate::experiment::Experiment;
 use crate::flow::{Feeder, Flow, FlowKind, Listed, PacketArrivals, Payload, TcpEnds};
-use crate::keyed::Kinded as _;
+use crate::kinded::Kinded as _;
 use crate::link::{
     Added, Capacity, Direction, Jitter, Link, Loss, PeriodicLoss, RandomLoss, ScriptedLoss, Way,
 };
-use crate::pairs::Pairs;
 use crate::path::{Map, Route};
 use crate::plugin::{Parameter, Plugin};
 use crate::queue::{Limit, Queue, Sharing, Standard, Strict, threshold_text, thresholds_text};

@@ -1,20 +1,21 @@
 //! Traffic from one node to another.
 
-use marcato_document::quantity::{rate, size, span};
-use marcato_document::{Key, Table, quote};
-use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
-
-use crate::form::{
+use marcato_document::form::{
     Class, Elsewhere, Instant, Single, Small, SomeRate, SomeSize, Span, Urgency, Whole, one_of, table_of,
 };
-use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
-use crate::keys::{Keys, check_name};
+use marcato_document::quantity::{rate, size, span};
+use marcato_document::schema::{self, Entry, Schema, Usual};
+use marcato_document::{Form, Key, Keyed, Keys, Pairs, Table, WriteForm, WriteKeyed, keyed, quote, words};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
+
+use crate::kinded::{Kinded as _, kinds};
 use crate::limit::MAX_FLOWS;
-use crate::pairs::Pairs;
+use crate::names::check_name;
 use crate::quic::{Ends, Path, Quic};
 use crate::read::overlay;
-use crate::read::traffic::{ListedSizes, Order, Pauses, Sizes, UdpPayload, UdpSizes, frequency, udp_sizes};
-use crate::schema::{self, Entry, Schema, Usual};
+use crate::read::traffic::{
+    BothOrNeither, ListedSizes, Order, Pauses, Sizes, UdpPayload, UdpSizes, frequency, udp_sizes,
+};
 use crate::sizes::SizeList;
 use crate::tcp::Tcp;
 use crate::traffic::{Arrivals, CHUNK, Coupling, Messaging, OnOff, Pause, Preset, Size};
@@ -261,7 +262,9 @@ impl Keyed for TcpEnds {
         }
         Some(Self { from, to })
     }
+}
 
+impl WriteKeyed for TcpEnds {
     fn write(&self, pairs: &mut Pairs) {
         let tcp = |tcp: &Tcp| Single::<()>::toml(&table_of::<Tcp>(), tcp);
         pairs.raw("tcp", tcp(&self.from));
@@ -304,7 +307,7 @@ impl TcpFlow {
 
 keyed! {
     TcpFlow, "a tcp flow" kinded, |_of: Ends|, beside Common, |()|,
-    flatten tcp: TcpEnds, |()| = (), flatten on_off: Option<OnOff>, |()| = (),
+    flatten tcp: TcpEnds, |()| = (), flatten on_off: Option<OnOff>, |BothOrNeither| = BothOrNeither,
     check slow_readers_have_one_layer;
     /// bytes to send before it closes
     "size" => size: SomeSize, optional("unlimited");
@@ -340,7 +343,7 @@ pub struct UdpFlow {
 
 keyed! {
     UdpFlow, "a udp flow" kinded, |_of: Ends|, beside Common, |()|,
-    flatten on_off: Option<OnOff>, |()| = (), check silences_are_for_equal_distances;
+    flatten on_off: Option<OnOff>, |BothOrNeither| = BothOrNeither, check silences_are_for_equal_distances;
     /// mean rate of its IP packets while it sends
     "rate" => rate: SomeRate,
         need("state how fast it sends, for example rate = \"1 Mbit/s\""; Rate::from_bps(1));
@@ -592,7 +595,9 @@ impl Form<Ends> for Payloads {
         }
         Some(payload)
     }
+}
 
+impl WriteForm<Ends> for Payloads {
     fn write(&self, payload: &Payload, names: &[&'static str], pairs: &mut Pairs) {
         let [name, most_name] = *names else { return };
         match payload {
@@ -628,7 +633,9 @@ impl Form<Ends> for Departures {
         }
         Some(arrivals)
     }
+}
 
+impl WriteForm<Ends> for Departures {
     fn write(&self, arrivals: &PacketArrivals, names: &[&'static str], pairs: &mut Pairs) {
         let [name, tick_name] = *names else { return };
         match arrivals {
@@ -660,7 +667,9 @@ impl Form<Ends> for Connections {
             (None, Some(_)) => keys.some_rate(load).map(Arrivals::Load),
         }
     }
+}
 
+impl WriteForm<Ends> for Connections {
     fn write(&self, arrivals: &Arrivals, names: &[&'static str], pairs: &mut Pairs) {
         let [name, load_name] = *names else { return };
         match arrivals {

@@ -1,12 +1,10 @@
 //! Parameter grid: the settings that vary from run to run.
 
-use marcato_document::{Item, Key, Table, Value};
+use marcato_document::{Faults, Item, Key, Keys, Table, Value, described, integer_of, no_table};
 use marcato_units::Seed;
 
-use crate::fault::Faults;
-use crate::keyed::described;
-use crate::keys::{Keys, integer_of, no_table};
 use crate::limit::{MAX_LIST, MAX_RUNS};
+use crate::read::FORMAT;
 use crate::setting::Set;
 
 described! {
@@ -70,7 +68,7 @@ pub(crate) fn varied(root: &Table) -> Vec<Set> {
     let vary = root.get("grid").and_then(Item::as_table).and_then(|grid| grid.get("vary")?.as_table());
     let mut axes = Vec::new();
     if let Some(vary) = vary {
-        collect(vary, "", &mut axes, &Faults::default());
+        collect(vary, "", &mut axes, &Faults::without_text(&FORMAT));
     }
     let sets = |Axis { key, values }: Axis| {
         values.into_iter().map(move |item| Set { key: key.clone(), item }).collect::<Vec<_>>()

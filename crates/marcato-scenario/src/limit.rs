@@ -29,4 +29,4 @@ pub const MAX_RUNS: usize = 10_000;
 /// Longest run, in seconds: thirty days.
 pub const MAX_SECONDS: u64 = 30 * 86_400;
 /// Largest number of faults in one report. The number of further ones follows.
-pub const MAX_FAULTS: usize = 50;
+pub const MAX_FAULTS: usize = marcato_document::MAX_FAULTS;

@@ -1,16 +1,17 @@
 //! Link with two directions between two nodes.
 
+use marcato_document::form::{Context, Flag, Probability, Single, Size, SomeSpan, Span, Whole};
 use marcato_document::quantity::rate;
+use marcato_document::schema::{Entry, Schema};
+use marcato_document::{
+    Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, array, described, integer_of, keyed, words,
+};
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use crate::amount::Transmitter;
-use crate::form::{Context, Flag, Probability, Single, Size, SomeSpan, Span, Whole, kind_of};
-use crate::keyed::{Form, Keyed, Kinded as _, described, keyed, kinds, words};
-use crate::keys::{Keys, integer_of};
+use crate::kinded::{Kinded as _, kind_of, kinds};
 use crate::limit::MAX_LIST;
-use crate::pairs::{Pairs, array};
 use crate::queue::{Queue, queue};
-use crate::schema::{Entry, Schema};
 
 /// Link between two nodes.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +124,9 @@ impl Form<Bytes> for RateOrTrace {
             (None, None) => None,
         }
     }
+}
 
+impl WriteForm<Bytes> for RateOrTrace {
     fn write(&self, capacity: &Capacity, names: &[&'static str], pairs: &mut Pairs) {
         let [rate_name, trace] = *names else { return };
         match capacity {
@@ -369,7 +372,9 @@ impl Keyed for GilbertElliott {
         }
         Some(Self { p, r, loss_good, loss_bad })
     }
+}
 
+impl WriteKeyed for GilbertElliott {
     fn write(&self, pairs: &mut Pairs) {
         pairs.float("p", self.p).float("r", self.r);
         pairs.float("loss-good", self.loss_good).float("loss-bad", self.loss_bad);

@@ -8,12 +8,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use marcato_document::quantity::{self, Of};
-use marcato_document::{float, quote};
+use marcato_document::{AddedKinds, Fault, float, quote};
 use marcato_units::{Bytes, Duration, Rate};
 
 use crate::amount::Transmitter;
-use crate::keyed::Kinded;
-use crate::keys::wrong_name;
+use crate::kinded::Kinded;
+use crate::names::wrong_name;
 use crate::queue::Queue;
 use crate::quic::Scheduler;
 use crate::tcp::Congestion;
@@ -98,6 +98,13 @@ pub struct Position {
     pub line: usize,
     /// Column, counted in characters from 1.
     pub column: usize,
+}
+
+impl From<Fault> for Position {
+    fn from(fault: Fault) -> Self {
+        let Fault { file, line, column, .. } = fault;
+        Self { file, line, column }
+    }
 }
 
 impl fmt::Display for Position {
@@ -304,7 +311,7 @@ impl ParameterError {
 
 /// Names of the plug-ins that a scenario may use, with the names of their parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PluginNames(BTreeMap<(PluginKind, String), Vec<String>>);
+pub struct PluginNames(pub(crate) AddedKinds);
 
 impl PluginNames {
     /// Adds a plug-in.
@@ -334,17 +341,10 @@ impl PluginNames {
             }
             keys.push(parameter.to_owned());
         }
-        if self.0.contains_key(&(kind, name.to_owned())) {
+        if !self.0.add(kind.noun(), name, keys) {
             return Err(PluginNameError::Twice { kind, name: name.to_owned() });
         }
-        self.0.insert((kind, name.to_owned()), keys);
         Ok(())
-    }
-
-    /// Returns the names of this kind, each with its parameters.
-    pub(crate) fn of(&self, kind: PluginKind) -> impl Iterator<Item = (&str, &[String])> {
-        let of_kind = self.0.iter().filter(move |((of, _), _)| *of == kind);
-        of_kind.map(|((_, name), keys)| (name.as_str(), keys.as_slice()))
     }
 }
 

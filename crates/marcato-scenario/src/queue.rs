@@ -5,6 +5,10 @@
 //! To add a discipline, write its file in `marcato-queue`, with its [`Configuration`]. Then declare
 //! the keys of that configuration here, with `keyed!`, and add its row to [`Queue`].
 
+use marcato_document::form::{Checked, Flag, Parts, Single, Small, SomeRate, SomeSize, SomeSpan, one_of};
+use marcato_document::quantity::{Of, is_of, size, span};
+use marcato_document::schema::{Entry, Schema};
+use marcato_document::{Faults, Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, keyed, words};
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, CodelConfig, Configuration, CrqConfig, Discipline, DropTailConfig,
@@ -16,15 +20,9 @@ use marcato_units::{Bytes, Duration, Rate, Stream};
 pub use marcato_queue::Limit;
 
 use crate::amount::{Capacity, Transmitter, amount, limit_text};
-use crate::fault::Faults;
-use crate::form::{Checked, Flag, Parts, Single, Small, SomeRate, SomeSize, SomeSpan, one_of, read_kind};
-use crate::keyed::{Form, Keyed, Kinded as _, keyed, kinds, words};
-use crate::keys::Keys;
-use crate::pairs::Pairs;
+use crate::kinded::{Kinded as _, kinds, read_kind};
 use crate::plugin::{Plugin, PluginKind};
-use crate::schema::{Entry, Schema};
 use crate::traffic::Preset;
-use marcato_document::quantity::{Of, is_of, size, span};
 use marcato_document::{Item, quote};
 
 kinds! {
@@ -143,9 +141,11 @@ impl Keyed<Transmitter> for CodelConfig {
     fn read(keys: &Keys<'_>, at: &Transmitter) -> Option<Self> {
         Self::read(keys, &CodelDefaults::codel(*at))
     }
+}
 
+impl WriteKeyed<Transmitter> for CodelConfig {
     fn write(&self, pairs: &mut Pairs) {
-        Keyed::<CodelDefaults>::write(self, pairs);
+        WriteKeyed::<CodelDefaults>::write(self, pairs);
     }
 }
 
@@ -320,7 +320,9 @@ impl Form<Transmitter> for Shared {
             }
         }
     }
+}
 
+impl WriteForm<Transmitter> for Shared {
     fn write(&self, sharing: &Sharing, names: &[&'static str], pairs: &mut Pairs) {
         let [name, least_name] = *names else { return };
         pairs.text(name, sharing.name());
@@ -441,7 +443,9 @@ impl Form<Transmitter> for Thresholds {
         }
         Some(thresholds)
     }
+}
 
+impl WriteForm<Transmitter> for Thresholds {
     fn write(&self, thresholds: &RedThresholds, names: &[&'static str], pairs: &mut Pairs) {
         let limits = thresholds_text(*thresholds);
         for (name, limit) in names.iter().zip(limits) {

@@ -5,21 +5,19 @@
 //! `scheduler`. The simulator then does not compile until it converts the one to the other:
 //! `marcato-sim/src/scenario/quic.rs`.
 
+use marcato_document::form::{
+    Checked, Class, Context, Flag, Number, Single, Size, Small, SomeSize, SomeSpan, Text, Urgency, one_of,
+    table_of,
+};
 use marcato_document::quantity::size;
-use marcato_document::{Item, Key, Table, Value, quote};
+use marcato_document::schema::{self, Entry, Schema, Usual};
+use marcato_document::{Item, Key, Keyed, Keys, Pairs, Table, Value, WriteKeyed, array, keyed, quote, words};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use crate::flow::Common;
-use crate::form::{
-    Checked, Class, Context, Flag, Number, Single, Size, Small, SomeSize, SomeSpan, Text, Urgency, kind_of,
-    one_of, table_of,
-};
-use crate::keyed::{Keyed, keyed, kinds, words};
-use crate::keys::Keys;
+use crate::kinded::{kind_of, kinds};
 use crate::limit::MAX_PATHS;
-use crate::pairs::{Pairs, array};
 use crate::plugin::Plugin;
-use crate::schema::{self, Entry, Schema, Usual};
 use crate::traffic::Messaging;
 
 /// Session of prioritised messages over multipath QUIC. The client opens it and sends.
@@ -280,9 +278,11 @@ impl Keyed for Reserving {
         let presets = [("paper", Self::PAPER), ("marcato", Self::MARCATO)];
         Self::read(keys, &keys.word("preset", &presets).unwrap_or(Self::MARCATO))
     }
+}
 
+impl WriteKeyed for Reserving {
     fn write(&self, pairs: &mut Pairs) {
-        Keyed::<Self>::write(self, pairs);
+        WriteKeyed::<Self>::write(self, pairs);
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
+use marcato_document::AddedKinds;
+
 use crate::fault::ScenarioError;
 use crate::plugin::PluginNames;
 use crate::scenario::{Overrides, Scenario};
@@ -36,7 +38,7 @@ use crate::scenario::{Overrides, Scenario};
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     pub(crate) overrides: Overrides,
-    pub(crate) plugins: Rc<PluginNames>,
+    pub(crate) plugins: Rc<AddedKinds>,
     pub(crate) files: Rc<BTreeMap<String, String>>,
 }
 
@@ -56,7 +58,7 @@ impl Reader {
     /// Sets the plug-ins that scenarios may name.
     #[must_use]
     pub fn plugins(mut self, names: &PluginNames) -> Self {
-        self.plugins = Rc::new(names.clone());
+        self.plugins = Rc::new(names.0.clone());
         self
     }
 

@@ -5,15 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use marcato_document::{Item, Place, Sources, Table, Value};
+use marcato_document::{AddedKinds, Faults, Item, Place, Sources, Table, Value, no_table};
 use marcato_units::{Rate, Seed};
 
 use crate::experiment::Experiment;
-use crate::fault::{Faults, ScenarioError};
+use crate::fault::ScenarioError;
 use crate::grid::{self, Grid};
-use crate::keys::no_table;
 use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_RUNS, MAX_TRACE};
-use crate::plugin::PluginNames;
+use crate::read::FORMAT;
 use crate::reader::Reader;
 use crate::setting::{self, Set, When};
 use crate::sizes::{SizeList, SizeListError};
@@ -69,7 +68,7 @@ pub struct Scenario {
     /// Settings of the command line, parsed and as written.
     given: Vec<Set>,
     said: Vec<String>,
-    plugins: Rc<PluginNames>,
+    plugins: Rc<AddedKinds>,
     /// Texts of the file and of the settings, for positions.
     sources: Rc<Sources>,
     grid: Grid,
@@ -174,7 +173,8 @@ impl Scenario {
     /// Reads a scenario from text, without the files that it names.
     pub(crate) fn parse_by(reader: &Reader, name: &str, text: &str) -> Result<Self, ScenarioError> {
         let (scenario, faults) = Self::read(name, text, reader)?;
-        faults.into_error().map(|()| scenario)
+        faults.into_result()?;
+        Ok(scenario)
     }
 
     fn read(name: &str, text: &str, reader: &Reader) -> Result<(Self, Faults), ScenarioError> {
@@ -191,12 +191,12 @@ impl Scenario {
         }
         sources.0.extend(overrides.seed.map(|seed| ("--seed".to_owned(), seed.to_string())));
         let sources = Rc::new(sources);
-        let faults = Faults::knowing(plugins, &sources);
+        let faults = Faults::new(&FORMAT, &sources).knowing(plugins);
         let (mut root, readable) =
             marcato_document::parse(0, text, &["link", "flow"], |place, problem| faults.add(place, problem));
         if !readable {
             // After an error of TOML's grammar, further faults would be misleading.
-            faults.into_error()?;
+            faults.into_result()?;
             return Err(ScenarioError::unreadable(shown, "this is not TOML"));
         }
         list_tables(&mut root, &faults);
@@ -308,7 +308,7 @@ impl Scenario {
             }
         }
         scenario.load_sizes(reader, &faults);
-        faults.into_error()?;
+        faults.into_result()?;
         Ok(scenario)
     }
 
@@ -401,8 +401,11 @@ impl Scenario {
         let (combination, seed) = (number / self.grid.seeds.len(), number % self.grid.seeds.len());
         let sets = self.grid.combination(combination);
         // Every combination was checked when the file was read, so new faults are impossible.
-        let (mut experiment, notes) =
-            build(&self.root, self.given.iter().chain(&sets), &Faults::knowing(&self.plugins, &self.sources));
+        let (mut experiment, notes) = build(
+            &self.root,
+            self.given.iter().chain(&sets),
+            &Faults::new(&FORMAT, &self.sources).knowing(&self.plugins),
+        );
         let seed = Seed::new(self.grid.seeds[seed]);
         experiment.seed = seed;
         experiment.take_sizes(&self.sizes);

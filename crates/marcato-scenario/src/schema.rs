@@ -1,10 +1,13 @@
 //! Keys of each table, as declared where the table is read. `docs/scenarios.md` repeats their rows
 //! word for word, which a test holds.
 
+use marcato_document::Keyed;
+pub use marcato_document::schema::{Entry, Key, Schema, Usual};
+
 use crate::amount::Transmitter;
 use crate::flow::{Messages, RequestResponse, TcpFlow, TcpProcess, UdpFlow};
 use crate::grid::GRID;
-use crate::keyed::{Keyed, Kinded};
+use crate::kinded::Kinded;
 use crate::link::{CHANGE, Direction, Exponential, JitterKind, LINK, Loss, Normal, Uniform};
 use crate::queue::Queue;
 use crate::quic::{Budget, Controller, Path, Quic, Scheduler};
@@ -16,77 +19,6 @@ use crate::read::traffic::{
 use crate::tcp::{Congestion, DelayedAck, GROWTH_BY_ACKS, GrowthByBytes, LowLayer, NO_LOW_LAYER, Tcp};
 use crate::topology::{ASYMMETRIC, DUMBBELL, MULTIPATH, MULTIPATH_PATH, PARKING_LOT};
 use crate::traffic::{Bulk, Coupling, Message, Source};
-
-/// Keys of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct Schema {
-    /// Name of the table with its article, for error messages.
-    pub what: &'static str,
-    /// Keys without further description, in groups.
-    pub keys: &'static [&'static [&'static str]],
-    /// Keys with their meanings and defaults, in groups.
-    pub entries: &'static [&'static [Entry]],
-}
-
-/// Keys that are read together: in most cases one.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Keys.
-    pub keys: &'static [Key],
-    /// Value without the keys.
-    pub usual: Usual,
-}
-
-/// Key of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Name.
-    pub name: &'static str,
-    /// Meaning, as in the reference.
-    pub meaning: &'static str,
-}
-
-/// Value of keys that a file omits.
-#[derive(Clone, Copy, Debug)]
-pub enum Usual {
-    /// Description for each key.
-    Text(&'static [&'static str]),
-    /// Value of a single key, as in a file.
-    Value(fn() -> String),
-}
-
-impl Entry {
-    /// Returns the row of each key in the tables of the reference: name, meaning and default.
-    pub fn rows(&self) -> Vec<String> {
-        let row = |(index, key): (usize, &Key)| {
-            let usual = match self.usual {
-                Usual::Text(texts) => texts.get(index).copied().unwrap_or("none").to_owned(),
-                Usual::Value(write) => format!("`{}`", write()),
-            };
-            format!("| `{}` | {} | {usual} |", key.name, key.meaning.trim())
-        };
-        self.keys.iter().enumerate().map(row).collect()
-    }
-}
-
-impl Schema {
-    /// Returns the keys of a kind without settings.
-    pub(crate) const fn plain(what: &'static str) -> Self {
-        Self { what, keys: &[&["kind"]], entries: &[] }
-    }
-
-    /// Returns all keys.
-    pub fn all(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
-        let described = self.entries.iter().flat_map(|group| group.iter());
-        let described = described.flat_map(|entry| entry.keys.iter().map(|key| key.name));
-        self.keys.iter().flat_map(|group| group.iter().copied()).chain(described)
-    }
-
-    /// Returns whether the table has this key.
-    pub fn has(&self, key: &str) -> bool {
-        self.all().any(|one| one == key)
-    }
-}
 
 /// Tables of the format that belong to no enum in [`tables`].
 const PLAIN: &[Schema] = &[

@@ -1,9 +1,8 @@
 //! Settings from `--set` and grids.
 
 use marcato_document::nearest::hint;
-use marcato_document::{Item, Key, Origin, Place, Table, Value};
+use marcato_document::{Faults, Item, Key, Origin, Place, Table, Value};
 
-use crate::fault::Faults;
 use crate::read::link_name;
 
 /// Setting: a key and its new value.

@@ -4,18 +4,17 @@
 //! key `congestion`. The simulator then does not compile until it builds it:
 //! `marcato-sim/src/tcp/congestion/mod.rs`.
 
+use marcato_document::form::{
+    Class, Flag, Number, Or, Single, Small, SomeSize, SomeSpan, Span, Urgency, one_of, one_of_or, table_of,
+};
 use marcato_document::quantity::size;
-use marcato_document::quote;
+use marcato_document::schema::Schema;
+use marcato_document::{Keyed, Keys, Pairs, WriteKeyed as _, keyed, quote, words};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
-use crate::form::{
-    Class, Flag, Number, Or, Single, Small, SomeSize, SomeSpan, Span, Urgency, kind_of, one_of, table_of,
-};
-use crate::keyed::{Keyed, Worded, keyed, kinds, words};
-use crate::keys::{Keys, Kind, Word};
-use crate::pairs::Pairs;
+use crate::chosen::{Kind, tagged_of};
+use crate::kinded::{kind_of, kinds};
 use crate::plugin::Plugin;
-use crate::schema::Schema;
 
 /// Length of IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
@@ -170,7 +169,7 @@ keyed! {
     /// explicit congestion notification (RFC 3168)
     "ecn" => ecn: Flag, or(false);
     /// encoding of a segment's priority: `"none"`, `"rfc6994"`, `"short"`, `"authors"`
-    "priority-option" => priority_option: one_of::<Option<PriorityOption>>(), or(None);
+    "priority-option" => priority_option: one_of_or::<PriorityOption>("none"), or(None);
     /// `"rack"` (RFC 8985), `"dup-thresh"` (RFC 6675)
     "loss-detection" => loss_detection: one_of::<LossDetection>(), or(LossDetection::Rack);
     /// undo reductions of the window that prove spurious, as Linux does: by timestamps (Eifel, RFC 3522
@@ -346,7 +345,7 @@ impl Single<()> for GrowthKind {
     type Value = Growth;
 
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &()) -> Option<Growth> {
-        let (by_bytes, tagged) = keys.tagged(key, GROWTHS)?;
+        let (by_bytes, tagged) = tagged_of(key, keys.item(key)?, GROWTHS, keys.faults)?;
         if !by_bytes {
             return Some(Growth::Acknowledgements);
         }
@@ -496,15 +495,6 @@ impl PriorityOption {
             Self::Authors => 4,
         }
     }
-}
-
-impl Worded for Option<PriorityOption> {
-    const WORDS: &'static [Word<Self>] = &[
-        ("none", None),
-        (PriorityOption::Rfc6994.name(), Some(PriorityOption::Rfc6994)),
-        (PriorityOption::Short.name(), Some(PriorityOption::Short)),
-        (PriorityOption::Authors.name(), Some(PriorityOption::Authors)),
-    ];
 }
 
 words! {
@@ -662,7 +652,7 @@ impl Single<()> for LowLayerKind {
     type Value = Option<LowLayer>;
 
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Option<LowLayer>> {
-        let (preset, tagged) = keys.tagged(key, LOW_LAYERS)?;
+        let (preset, tagged) = tagged_of(key, keys.item(key)?, LOW_LAYERS, keys.faults)?;
         Some(preset.and_then(|preset| LowLayer::read(&tagged.keys(), &preset)))
     }
 

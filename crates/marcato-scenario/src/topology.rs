@@ -3,14 +3,12 @@
 //! They are expanded in the tree before it is read, so that their nodes and links can be changed as
 //! if the file contained them.
 
-use marcato_document::{Item, Key, Place, Table, Value};
+use marcato_document::schema::Schema;
+use marcato_document::{Faults, Item, Key, Keyed, Keys, Place, Table, Value, described, no_table};
 use marcato_units::Bytes;
 
-use crate::fault::Faults;
-use crate::keyed::{Keyed, described};
-use crate::keys::{Keys, Kind, no_table, tagged_of};
+use crate::chosen::{Kind, tagged_of};
 use crate::link::{Direction, SHARED};
-use crate::schema::Schema;
 
 /// Keys of a link that a topology passes on to its own links.
 const WIRE: Schema = Schema {
@@ -103,6 +101,12 @@ const KINDS: &[Kind<Name>] = &[
 /// Largest number of pairs, hops or paths. Each makes up to three nodes.
 const MOST: u64 = 256;
 
+/// Records that nodes and links could not all be read.
+fn forget_names(faults: &Faults) {
+    faults.forget_names("node");
+    faults.forget_names("link");
+}
+
 /// Expands `[topology]`, if there is one: its nodes and links precede those of the file.
 ///
 /// Its table stays in the tree; reading it again has no effect.
@@ -110,10 +114,10 @@ pub(crate) fn spell_out(root: &mut Table, faults: &Faults) {
     let Some(item) = root.get("topology").cloned() else { return };
     if !matches!(item.value, Value::Table(_)) {
         faults.add(item.place, no_table("topology", &item));
-        return faults.forget_names();
+        return forget_names(faults);
     }
     let Some((name, tagged)) = tagged_of("topology", &item, KINDS, faults) else {
-        return faults.forget_names();
+        return forget_names(faults);
     };
     let keys = tagged.keys();
     let mut made = Made { nodes: Vec::new(), links: Vec::new(), place: item.place, keys };
@@ -173,7 +177,7 @@ impl Made<'_> {
     fn many(&self, key: &'static str, most: u64, usual: u64) -> u64 {
         let read = self.keys.integer(key, 1..=most);
         if read.is_none() && self.keys.item(key).is_some() {
-            self.keys.faults.forget_names();
+            forget_names(self.keys.faults);
         }
         read.unwrap_or(usual)
     }
@@ -245,7 +249,7 @@ fn multipath(made: &mut Made<'_>) {
         "paths",
         "state how many, for example paths = 2; or what each is like: paths = [{ rate = \"10 Mbit/s\" }]",
     ) {
-        return made.keys.faults.forget_names();
+        return forget_names(made.keys.faults);
     }
     let paths: Vec<Option<Table>> = match made.keys.item("paths").map(|item| &item.value) {
         Some(Value::Array(_)) => made.keys.tables("paths", 16).map(|table| Some(table.clone())).collect(),

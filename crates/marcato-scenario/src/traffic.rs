@@ -2,19 +2,21 @@
 
 use std::collections::HashSet;
 
+use marcato_document::form::{
+    Checked, Flag, Single, Small, SomeSize, SomeSpan, Span, Tables, Urgency, one_of, priority_text, table_of,
+    tables,
+};
 use marcato_document::quantity::{size, span};
-use marcato_document::{Item, Key, Table, Value, quote};
+use marcato_document::{
+    Faults, Form, Item, Key, Keyed as _, Keys, Pairs, Table, Value, Word, WriteForm, array, keyed, quote,
+    words,
+};
 use marcato_units::{Bytes, Duration, Priority};
 
-use crate::fault::Faults;
-use crate::form::{
-    Checked, Flag, Single, Small, SomeSize, SomeSpan, Span, Tables, Urgency, kind_of, one_of, priority_text,
-    table_of, tables,
-};
-use crate::keyed::{Form, Keyed as _, keyed, kinds, words};
-use crate::keys::{Chosen, Keys, Kind, Word, check_name, chosen_of};
+use crate::chosen::{Chosen, Kind, chosen_of};
+use crate::kinded::{kind_of, kinds};
 use crate::limit::{MAX_LIST, MAX_SOURCES};
-use crate::pairs::{Pairs, array};
+use crate::names::check_name;
 use crate::plugin::{Plugin, PluginKind};
 
 /// Distribution of message and response sizes.
@@ -293,7 +295,9 @@ impl Form<()> for Releases {
             None => Release::Periodic,
         })
     }
+}
 
+impl WriteForm<()> for Releases {
     fn write(&self, release: &Release, names: &[&'static str], pairs: &mut Pairs) {
         let [name, jitter_name] = *names else { return };
         match release {
@@ -453,7 +457,7 @@ impl Single<()> for Workload {
 
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &()) -> Option<Plugin> {
         let item = keys.item(key)?;
-        if keys.faults.plugins().of(PluginKind::Workload).next().is_none() {
+        if keys.faults.kinds().of(PluginKind::Workload.noun()).next().is_none() {
             let problem = "no workload is registered, and none is built in: read the file in a program that \
                            registers it, or give `messages` or `sources`";
             keys.fault(key, problem);

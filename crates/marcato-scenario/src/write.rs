@@ -1,14 +1,13 @@
 //! Serialisation of an experiment as a file that reads back as an equal one.
 
 use marcato_document::quantity::{rate, size, span};
-use marcato_document::quote;
+use marcato_document::{Pairs, WriteKeyed as _, array, quote, strings};
 use marcato_units::Time;
 
 use crate::experiment::Experiment;
 use crate::flow::{Flow, FlowKind};
-use crate::keyed::{Keyed as _, Kinded as _};
+use crate::kinded::Kinded as _;
 use crate::link::{Change, Link};
-use crate::pairs::{Pairs, array, strings};
 use crate::read::record::all;
 use crate::record::Pcap;
 

@@ -1,12 +1,11 @@
 //! Reader of flows.
 
 use marcato_document::nearest::hint;
-use marcato_document::{Item, Table, Value};
+use marcato_document::{Faults, Item, Keyed as _, Keys, Table, Value};
 
-use crate::fault::Faults;
+use crate::chosen::tagged_of;
 use crate::flow::{Common, Flow, FlowKind, TcpEnds, TcpFlow};
-use crate::keyed::{Keyed as _, Kinded};
-use crate::keys::{Keys, tagged_of};
+use crate::kinded::Kinded;
 use crate::limit::MAX_NODES;
 use crate::quic::Ends;
 

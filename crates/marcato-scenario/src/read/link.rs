@@ -1,16 +1,15 @@
 //! Reader of links.
 
-use marcato_document::{Item, Table};
+use marcato_document::form::Single as _;
+use marcato_document::{Faults, Item, Keyed as _, Keys, Table, Worded as _};
 use marcato_units::{Bytes, Duration, Rate, Time};
 
 use super::{link_name, overlay};
 use crate::amount::Transmitter;
-use crate::fault::Faults;
-use crate::form::{Single as _, kind_of};
-use crate::keyed::{Keyed as _, Worded as _};
-use crate::keys::{Keys, check_name};
+use crate::kinded::kind_of;
 use crate::limit::MAX_LIST;
 use crate::link::{CHANGE, Capacity, Change, Direction, LINK, Link, Loss, Way};
+use crate::names::check_name;
 use crate::queue::{Queue, Strict, queue};
 
 /// Smallest MTU. RFC 791 §3.2: every module must forward 68 octets without fragmenting them.

@@ -9,16 +9,15 @@ mod link;
 pub(crate) mod record;
 pub(crate) mod traffic;
 
+use marcato_document::quantity::Of;
+use marcato_document::{Faults, Format, Item, Keys, Table, Value, described};
 use marcato_units::{Duration, Seed};
 
 use crate::check::check;
 use crate::cut::cut;
 use crate::experiment::Experiment;
-use crate::fault::Faults;
-use crate::keyed::described;
-use crate::keys::{Keys, check_name};
 use crate::limit::{MAX_FLOWS, MAX_LINKS, MAX_NODES, MAX_SECONDS};
-use marcato_document::{Item, Table, Value};
+use crate::names::check_name;
 
 described! {
     pub(crate) ROOT: "a scenario";
@@ -44,6 +43,18 @@ described! {
     "record": "nothing";
     /// [varied parameters](#grids)
     "grid": "nothing: one run";
+}
+
+/// Texts of faults in scenarios.
+pub(crate) static FORMAT: Format = Format { root: &ROOT, whole: "the scenario", unit };
+
+/// Returns the unit that the key most likely needs, for the advice in a message.
+fn unit(key: &str, of: Of) -> &'static str {
+    match key {
+        "duration" | "warm-up" | "start" | "start-jitter" | "stop" | "at" | "stagger" | "on" | "off" => "s",
+        "size" | "send-buffer" | "receive-buffer" => "kB",
+        _ => of.usual(),
+    }
 }
 
 /// Reads an experiment from a tree whose topology is expanded.
@@ -87,7 +98,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
     }
     let mut nodes: Vec<String> = Vec::new();
     if keys.list("nodes", MAX_NODES).is_none() && root.get("topology").is_none() {
-        faults.forget_nodes();
+        faults.forget_names("node");
     }
     for (node, place) in keys.strings("nodes", MAX_NODES) {
         // A reference to a node with an invalid name is no second fault.

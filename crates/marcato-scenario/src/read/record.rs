@@ -3,15 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use marcato_document::nearest::hint;
-use marcato_document::{Item, Place, Table};
+use marcato_document::{Faults, Item, Keys, Place, Table, described};
 use marcato_units::Bytes;
 
 use crate::experiment::Experiment;
-use crate::fault::Faults;
 use crate::flow::{Flow, FlowKind};
-use crate::keyed::described;
-use crate::keys::{Keys, check_known};
 use crate::limit::{MAX_LIST, MAX_SAMPLES};
+use crate::names::check_known;
 use crate::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Record, Series};
 
 described! {

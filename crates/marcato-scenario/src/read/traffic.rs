@@ -1,14 +1,14 @@
 //! Reader of sizes, pauses, and periods of sending.
 
+use marcato_document::form::{Checked, Number, Single, SomeSize, SomeSpan, Span, Text, one_of};
 use marcato_document::quantity::{self, Of};
-use marcato_document::{Item, Value, quote};
+use marcato_document::schema::{self, Entry, Schema, Usual};
+use marcato_document::{
+    Item, Keyed, Keys, Pairs, Value, Word, Worded, WriteKeyed, keyed, quantity_of, quote,
+};
 use marcato_units::{Bytes, Duration};
 
-use crate::form::{Checked, Number, Single, SomeSize, SomeSpan, Span, Text, kind_of, one_of};
-use crate::keyed::{Keyed, Kinded as _, Worded, keyed, kinds};
-use crate::keys::{Keys, Word, quantity_of};
-use crate::pairs::Pairs;
-use crate::schema::{self, Entry, Schema, Usual};
+use crate::kinded::{Kinded as _, kind_of, kinds};
 use crate::traffic::{OnOff, Pause, Size};
 
 /// Kinds of sizes, as in files.
@@ -269,8 +269,10 @@ impl<C> Single<C> for Pauses {
     }
 }
 
-/// `on` and `off`: both or neither.
-impl Keyed for Option<OnOff> {
+/// Context of [`OnOff`]: `on` and `off` are both given, or neither.
+pub(crate) struct BothOrNeither;
+
+impl Keyed<BothOrNeither> for Option<OnOff> {
     const ENTRIES: &'static [&'static [Entry]] = &[&[Entry {
         keys: &[
             schema::Key { name: "on", meaning: " time that it sends before a silence: a [pause](#traffic)" },
@@ -280,7 +282,7 @@ impl Keyed for Option<OnOff> {
     }]];
     const SCHEMA: Schema = Schema { what: "times of sending", keys: &[], entries: Self::ENTRIES };
 
-    fn read(keys: &Keys<'_>, _: &()) -> Option<Self> {
+    fn read(keys: &Keys<'_>, _: &BothOrNeither) -> Option<Self> {
         match (keys.item("on"), keys.item("off")) {
             (None, None) => return Some(None),
             (Some(_), None) => keys.fault("on", "`on` needs `off`: state for how long it is silent"),
@@ -297,7 +299,9 @@ impl Keyed for Option<OnOff> {
         let (on, off) = (some("on"), some("off"));
         Some(on.zip(off).map(|(on, off)| OnOff { on, off }))
     }
+}
 
+impl WriteKeyed<BothOrNeither> for Option<OnOff> {
     fn write(&self, pairs: &mut Pairs) {
         if let Some(OnOff { on, off }) = self {
             let pause = |pause| Single::<()>::toml(&Pauses, pause);

@@ -1,21 +1,23 @@
 //! Forms of values in files: how each is read and written.
 
+use std::iter;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-use marcato_document::quantity;
-use marcato_document::{Item, quote};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
-use crate::fault::Faults;
-use crate::keyed::{Form, Keyed, Kinded, Worded};
-use crate::keys::{Chosen, Keys, chosen_of};
+use crate::document::quote;
+use crate::keyed::{Form, Worded, WriteForm, WriteKeyed};
+use crate::keys::Keys;
 use crate::pairs::{Pairs, array};
+use crate::quantity;
 
 /// Form of a value under one key.
-pub(crate) trait Single<C> {
+pub trait Single<C> {
+    /// Value in memory.
     type Value;
 
+    /// Reads the value; `None` if it is missing, or after a fault.
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, context: &C) -> Option<Self::Value>;
 
     /// Returns the value as TOML.
@@ -28,7 +30,9 @@ impl<C, S: Single<C>> Form<C> for S {
     fn read(&self, keys: &Keys<'_>, names: &[&'static str], context: &C) -> Option<Self::Value> {
         self.read_one(keys, names.first()?, context)
     }
+}
 
+impl<C, S: Single<C>> WriteForm<C> for S {
     fn write(&self, value: &Self::Value, names: &[&'static str], pairs: &mut Pairs) {
         if let Some(&name) = names.first() {
             pairs.raw(name, self.toml(value));
@@ -41,7 +45,8 @@ macro_rules! plain {
     ($($(#[$doc:meta])* $name:ident: $value:ty, |$keys:ident, $key:ident| $read:expr, |$it:ident| $toml:expr;)+) => {
         $(
             $(#[$doc])*
-            pub(crate) struct $name;
+            #[derive(Clone, Copy, Debug)]
+            pub struct $name;
 
             impl<C> Single<C> for $name {
                 type Value = $value;
@@ -85,12 +90,13 @@ plain! {
 }
 
 /// Formats a priority as in files.
-pub(crate) fn priority_text(priority: Priority) -> String {
+pub fn priority_text(priority: Priority) -> String {
     format!("p{}", priority.index())
 }
 
 /// Whole number of 32 bits within a range.
-pub(crate) struct Small(pub(crate) RangeInclusive<u32>);
+#[derive(Clone, Debug)]
+pub struct Small(pub RangeInclusive<u32>);
 
 impl<C> Single<C> for Small {
     type Value = u32;
@@ -105,7 +111,8 @@ impl<C> Single<C> for Small {
 }
 
 /// Whole number of 64 bits within a range.
-pub(crate) struct Whole(pub(crate) RangeInclusive<u64>);
+#[derive(Clone, Debug)]
+pub struct Whole(pub RangeInclusive<u64>);
 
 impl<C> Single<C> for Whole {
     type Value = u64;
@@ -120,7 +127,8 @@ impl<C> Single<C> for Whole {
 }
 
 /// Number within a range.
-pub(crate) struct Number(pub(crate) RangeInclusive<f64>);
+#[derive(Clone, Debug)]
+pub struct Number(pub RangeInclusive<f64>);
 
 impl<C> Single<C> for Number {
     type Value = f64;
@@ -137,9 +145,12 @@ impl<C> Single<C> for Number {
 
 /// Number from the least to the greatest, kept as a whole number of this part of 1, for example
 /// thousandths.
-pub(crate) struct Parts {
-    pub(crate) of_one: u32,
-    pub(crate) range: RangeInclusive<f64>,
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Number of parts of 1.
+    pub of_one: u32,
+    /// Least and greatest number.
+    pub range: RangeInclusive<f64>,
 }
 
 impl<C> Single<C> for Parts {
@@ -161,10 +172,11 @@ impl<C> Single<C> for Parts {
 }
 
 /// Word of a closed list.
-pub(crate) struct OneOf<T>(PhantomData<T>);
+#[derive(Clone, Copy, Debug)]
+pub struct OneOf<T>(PhantomData<T>);
 
 /// Returns the form of a word of `T`'s list.
-pub(crate) const fn one_of<T: Worded>() -> OneOf<T> {
+pub const fn one_of<T: Worded>() -> OneOf<T> {
     OneOf(PhantomData)
 }
 
@@ -181,8 +193,31 @@ impl<C, T: Worded> Single<C> for OneOf<T> {
     }
 }
 
+/// Word of a closed list, or one for its absence.
+#[derive(Clone, Copy, Debug)]
+pub struct OneOfOr<T>(&'static str, PhantomData<T>);
+
+/// Returns the form of a word of `T`'s list, or of `absent`.
+pub const fn one_of_or<T: Worded>(absent: &'static str) -> OneOfOr<T> {
+    OneOfOr(absent, PhantomData)
+}
+
+impl<C, T: Worded> Single<C> for OneOfOr<T> {
+    type Value = Option<T>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &C) -> Option<Option<T>> {
+        let some = T::WORDS.iter().map(|(word, value)| (*word, Some(*value)));
+        keys.word(key, &iter::once((self.0, None)).chain(some).collect::<Vec<_>>())
+    }
+
+    fn toml(&self, value: &Option<T>) -> String {
+        value.as_ref().map_or_else(|| quote(self.0), |value| Single::<C>::toml(&one_of::<T>(), value))
+    }
+}
+
 /// Value of another form, or a word for its absence.
-pub(crate) struct Or<S>(pub(crate) &'static str, pub(crate) S);
+#[derive(Clone, Copy, Debug)]
+pub struct Or<S>(pub &'static str, pub S);
 
 impl<C, S: Single<C>> Single<C> for Or<S> {
     type Value = Option<S::Value>;
@@ -198,7 +233,8 @@ impl<C, S: Single<C>> Single<C> for Or<S> {
 }
 
 /// Value with a function that checks it, which adds a fault if it is wrong.
-pub(crate) struct Checked<S, F>(pub(crate) S, pub(crate) F);
+#[derive(Clone, Copy, Debug)]
+pub struct Checked<S, F>(pub S, pub F);
 
 impl<C, S: Single<C>, F: Fn(&Keys<'_>, &'static str, &S::Value)> Single<C> for Checked<S, F> {
     type Value = S::Value;
@@ -215,14 +251,15 @@ impl<C, S: Single<C>, F: Fn(&Keys<'_>, &'static str, &S::Value)> Single<C> for C
 }
 
 /// Table without a `kind`.
-pub(crate) struct TableOf<T>(PhantomData<T>);
+#[derive(Clone, Copy, Debug)]
+pub struct TableOf<T>(PhantomData<T>);
 
 /// Returns the form of a table that is read as `T`.
-pub(crate) const fn table_of<T>() -> TableOf<T> {
+pub const fn table_of<T>() -> TableOf<T> {
     TableOf(PhantomData)
 }
 
-impl<C, T: Keyed<C>> Single<C> for TableOf<T> {
+impl<C, T: WriteKeyed<C>> Single<C> for TableOf<T> {
     type Value = T;
 
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, context: &C) -> Option<T> {
@@ -237,48 +274,16 @@ impl<C, T: Keyed<C>> Single<C> for TableOf<T> {
     }
 }
 
-/// Table with a `kind`, or the kind alone.
-pub(crate) struct KindOf<T>(PhantomData<T>);
-
-/// Returns the form of a kind of `T`.
-pub(crate) const fn kind_of<T>() -> KindOf<T> {
-    KindOf(PhantomData)
-}
-
-impl<C: 'static, T: Kinded<C>> Single<C> for KindOf<T> {
-    type Value = T;
-
-    fn read_one(&self, keys: &Keys<'_>, key: &'static str, context: &C) -> Option<T> {
-        read_kind(key, keys.item(key)?, keys.faults, context)
-    }
-
-    fn toml(&self, value: &T) -> String {
-        value.toml()
-    }
-}
-
-/// Reads a table with a `kind`, or the kind alone.
-pub(crate) fn read_kind<C: 'static, T: Kinded<C>>(
-    key: &str,
-    item: &Item,
-    faults: &Faults,
-    context: &C,
-) -> Option<T> {
-    match chosen_of(key, item, T::KINDS, T::PLUGINS, faults)? {
-        Chosen::BuiltIn(read, tagged) => read(&tagged.keys(), context),
-        Chosen::Plugin(plugin) => T::of_plugin(plugin),
-    }
-}
-
 /// List of tables, of at most so many.
-pub(crate) struct Tables<T>(pub(crate) usize, PhantomData<T>);
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<T>(pub usize, PhantomData<T>);
 
 /// Returns the form of a list of at most `most` tables that are each read as `T`.
-pub(crate) const fn tables<T>(most: usize) -> Tables<T> {
+pub const fn tables<T>(most: usize) -> Tables<T> {
     Tables(most, PhantomData)
 }
 
-impl<C, T: Keyed<C>> Single<C> for Tables<T> {
+impl<C, T: WriteKeyed<C>> Single<C> for Tables<T> {
     type Value = Vec<T>;
 
     fn read_one(&self, keys: &Keys<'_>, key: &'static str, context: &C) -> Option<Vec<T>> {
@@ -293,7 +298,8 @@ impl<C, T: Keyed<C>> Single<C> for Tables<T> {
 }
 
 /// Form that needs no context, in a table that has one.
-pub(crate) struct Context<S>(pub(crate) S);
+#[derive(Clone, Copy, Debug)]
+pub struct Context<S>(pub S);
 
 impl<C, S: Single<()>> Single<C> for Context<S> {
     type Value = S::Value;
@@ -308,7 +314,8 @@ impl<C, S: Single<()>> Single<C> for Context<S> {
 }
 
 /// Keys that something else reads and writes, as they depend on more than their table.
-pub(crate) struct Elsewhere;
+#[derive(Clone, Copy, Debug)]
+pub struct Elsewhere;
 
 impl Form<()> for Elsewhere {
     type Value = ();
@@ -316,6 +323,8 @@ impl Form<()> for Elsewhere {
     fn read(&self, _: &Keys<'_>, _: &[&'static str], (): &()) -> Option<()> {
         Some(())
     }
+}
 
+impl WriteForm<()> for Elsewhere {
     fn write(&self, _: &(), _: &[&'static str], _: &mut Pairs) {}
 }
