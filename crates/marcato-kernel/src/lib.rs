@@ -13,6 +13,28 @@
 //!
 //! [`Programs`] loads the object that was compiled when this crate was built. It needs Linux 5.15 or
 //! later with BTF, and the capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON.
+//!
+//! # Design
+//!
+//! - *A port, file by file.* `bpf/` has the traps of `marcato-queue` and the packet reader of `marcato-wire`,
+//!   one concern per header and with the same names; bounds are in `limits.h`. What is called often or has
+//!   loops is a global function, which the verifier checks once for all arguments.
+//! - *Signals wait for the next packet.* Tracepoints may come on any CPU and hold no lock. They add to a
+//!   counter of the flow, by kind and cycle; the flow's next packet takes them into account. Nothing else
+//!   happens to a flow in between, so its state after that packet is the same. Only the order of a loss and a
+//!   mark between two packets is lost, which no preset depends on.
+//! - *One CPU at a time is in a flow's state.* It enters by compare-and-swap with a bounded number of
+//!   attempts. A packet that gives up is forwarded, not assessed, and counted. A lock of the kernel would
+//!   allow no calls of functions.
+//! - *A packet carries its cycle* in `skb->tc_index`, which no queue here writes, to the tracepoint that may
+//!   see it dropped.
+//! - *Nothing is dropped or held.* Whatever cannot be read or has no state goes to the standard queue.
+//! - *Attachments outlive their process.* Maps and links are pinned in a file system of type bpf, so a killed
+//!   daemon changes nothing. Both classes of the HTB have a parent and borrow from it, and its default is the
+//!   standard queue: without the programs, all traffic has one queue and the full rate.
+//! - *Queues are changed and read by iproute2*, not by netlink of our own. A printed plan is then what an
+//!   operator could type, and errors of `tc` are known ones. HTB is never created twice: the kernel has no
+//!   change of it, so [`Shaper::changes`] changes its classes and leaves only.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,11 @@
 //! Programs on a device between two network namespaces, with real TCP and the kernel's queues.
 //!
 //! They need root, and are skipped without.
+//!
+//! Every drop that `tc -s` counts is booked to its flow, if the kernel runs tracing programs in the task that
+//! was interrupted. The kernel that these tests were written on leaves out one task. A drop that is not
+//! booked is a signal less for its flow. `tools/kernel-tests/run` runs these tests on Debian's 6.1 and 6.12,
+//! which have CoDel and FQ-CoDel. 6.1 has no tcx, no reasons of queue drops, and an older verifier.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 

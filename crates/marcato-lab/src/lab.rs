@@ -1,4 +1,24 @@
 //! Lab: a scenario's hosts as network namespaces, and its links between them.
+//!
+//! It needs root, or a user namespace with access to `/dev/net/tun`.
+//!
+//! - A host is a network namespace without a name. A thread keeps it, and commands of the host are children
+//!   of that thread, which the kernel kills with it. With the last process, the kernel removes the namespace
+//!   and its devices, so nothing has to be removed after a crash. Only children of children can outlive a
+//!   lab. They carry the variable `MARCATO_LAB`, by which [`Leftover`](crate::Leftover) finds them.
+//! - `MARCATO_LAB_HOSTS` names the thread of each host. With it, a process below a command of the lab enters
+//!   another host (`marcato lab exec`).
+//! - A node of a scenario is an interface. Nodes where the paths of one flow begin are one host, with a
+//!   routing table for each of its addresses.
+//! - Addresses are the simulator's (node n has 10.0.0.n, counted from 1, and fd00::n), and belong to the
+//!   loopback device. TUN devices have none, so a link needs no subnet.
+//! - One thread moves packets. It reads each from a device, sends it into a link, and writes what comes out
+//!   at the time that the link has computed: timer slack does not accumulate. Queues see and change the ECN
+//!   field of real packets, and see DSCP and transport headers.
+//! - By default, the kernel segments before the device, so queues see packets of MTU size. With
+//!   `LabOptions::offload` they see up to 64 kB at once.
+//!
+//! Pre-emption within a packet is missing: no real transmitter of Ethernet has it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

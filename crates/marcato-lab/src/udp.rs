@@ -1,4 +1,7 @@
 //! Emulated link between clients and servers on real UDP sockets.
+//!
+//! An ordinary UDP socket does not expose marks, so ECN and DSCP end at the link. The destination port tells
+//! the layer of a datagram ([`UdpLink::open_ports`]).
 
 use std::future::poll_fn;
 use std::io;

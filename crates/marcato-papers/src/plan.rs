@@ -1,5 +1,9 @@
 //! Runs that all questions of an experiment need, each made once, on all cores, and optionally
 //! kept.
+//!
+//! The questions of a long experiment plan the runs that they need. Identical runs execute once. With
+//! `--out`, each completed run is kept (`shelf`), keyed by everything that it depends on: the program's
+//! bytes, the setup, the seed.
 
 mod shelf;
 

@@ -1,4 +1,9 @@
 //! Registry of the experiments.
+//!
+//! An experiment is a directory `src/<paper>/` that implements [`Experiment`], and a line in [`registry`].
+//! The command line, its help, `all` and every output format follow. `over_seeds` runs a function per seed
+//! and takes the means. A text of more than two lines is a Markdown file
+//! (`prose::text(include_str!("subject.md"))`).
 
 use marcato_report::Report;
 use thiserror::Error;

@@ -32,7 +32,9 @@
 //!    Allocate nothing per packet once the buffers have grown, and take at most O(log n) per packet
 //!    in queue length and flows. A table that flows can grow has a limit and a counter.
 //! 5. Implement [`Configuration`] for the `…Config`: users then build the discipline without naming
-//!    its type. For scenarios, add its keys and its row to `marcato-scenario/src/queue.rs`.
+//!    its type. Queues can be sent between threads, for emulated links. For scenarios, add its keys and
+//!    its row to `marcato-scenario/src/queue.rs`, and its name to `SEVERAL_CLASSES` there if it has
+//!    classes of its own. A text for `--explain` in `explain.rs` is optional.
 //! 6. Add it to the property tests in `tests/disciplines/properties.rs`, which check conservation,
 //!    order, limits and work conservation over random operations, and to `benches/disciplines.rs`.
 //!

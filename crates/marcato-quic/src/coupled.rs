@@ -1,4 +1,7 @@
 //! Coupled mode of a lane: its governor, and the measurements on their way to it.
+//!
+//! A sample is the acknowledgement of a packet of at least half the full size. `Session::view` holds data
+//! back: a lane at its cap looks full to the scheduler.
 
 use marcato_sched::coupled::{AnyRule, Counters, CoupledConfig, Governor, Mode, Sample, Transition};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};

@@ -1,4 +1,12 @@
 //! Endpoint: its sockets by identifier, and the sessions that share them.
+//!
+//! A peer is admitted in steps, so that strangers cannot exclude others:
+//!
+//! 1. A handshake begins only if there is room among the connections that the application has not accepted.
+//!    Further peers are refused.
+//! 2. Under load, clients prove their address first. Proved addresses are bounded by network (`strangers`).
+//! 3. The data that all connections hold has a common budget, of which each has a fair share. The owner of
+//!    the sockets keeps it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

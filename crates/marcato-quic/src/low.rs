@@ -1,4 +1,8 @@
 //! Lanes of the low layer: their configuration, and the reopening of those that closed.
+//!
+//! PLT's controller reopens nothing. Here a lane that was given up is reopened at growing intervals: a low
+//! one always, a high one with `SessionConfig::reopen`. A low lane is marked DSCP LE (RFC 8622), and has its
+//! own socket, because the mark belongs to a socket.
 
 use marcato_sched::lowprio::LcmConfig;
 use marcato_units::{Duration, Time};

@@ -1,4 +1,7 @@
 //! One compared value.
+//!
+//! The measured value is the mean over the seeds with its 95 % confidence interval. A value without a band
+//! gives the reason ([`Row::unclaimed_because`]).
 
 use serde::{Serialize, Serializer};
 

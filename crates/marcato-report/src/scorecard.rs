@@ -1,4 +1,7 @@
 //! Comparison of a report with the values that its paper prints.
+//!
+//! Its summary counts deviations above 15 %, claimed or not, because "0 outside" says nothing about values
+//! without a band.
 
 use core::fmt;
 

@@ -7,6 +7,21 @@
 //!
 //! Reading is strict. An unknown key, a quantity without a unit and a name without a referent are
 //! errors. All errors of a file are reported together, each with line, column and remedy.
+//!
+//! # Adding a key
+//!
+//! Each key is declared once, beside the type that it sets (`keyed!` of `marcato-document`): its name, meaning, form and default.
+//! The reader, the writer, the schema and the reference follow from the declaration. A file becomes a tree of
+//! `marcato-document`. Settings and grids, and topology shorthands, are applied to the tree. It is then read
+//! and checked as a whole (`check`).
+//!
+//! 1. Add the field and its line to the declaration of its table.
+//! 2. State in `chance.rs` whether it draws random numbers. Queues and congestion controls state it where
+//!    they are declared.
+//! 3. Show it in `explain.rs`, if the summary has it.
+//! 4. Add the row of `docs/scenarios.md` that the failing test
+//!    `every_key_has_the_meaning_and_default_of_its_declaration` prints.
+//! 5. A new table also goes into `PLAIN` in `schema.rs`, unless it is a kind of an enum listed there.
 #![forbid(unsafe_code)]
 
 mod amount;

@@ -1,6 +1,9 @@
 //! Ledger of debts: the state that the rules of [`Debt`] change (CATS §II-E).
 //!
 //! The [`Conductor`](crate::Conductor) and the [`exchange`](crate::exchange) choose their levels by it.
+//!
+//! [`Debt::web_at`] sets the watermarks by the rate of a connection. When the rate changes, a debt stays the
+//! same part of its watermark.
 
 use marcato_units::{Bytes, Priority};
 

@@ -1,4 +1,10 @@
 //! Hosts at the ends of a datagram flow.
+//!
+//! A transport other than TCP joins the simulator as a [`Host`]: a state machine that receives datagrams and
+//! the time, and returns datagrams and its next deadline. A datagram flow joins two hosts by up to 16 routes.
+//! A route is a pair of interfaces with a layer, and an address at either end. Routes use the same links and
+//! queues as all other flows, and their datagrams carry real bytes. Links may fail, routes may be added, and
+//! a NAT may rebind an address during a run.
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};

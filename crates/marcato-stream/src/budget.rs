@@ -1,4 +1,6 @@
 //! Memory budget that the connections of an endpoint share.
+//!
+//! Each connection has a fair share of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,7 @@
 //! Requests and replies of one connection.
+//!
+//! Both engines match replies to requests by it. On the wire, receipts, requests and replies are small frames
+//! (`docs/wire.md`).
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

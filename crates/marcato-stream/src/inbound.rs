@@ -1,4 +1,11 @@
 //! Received data: assembles pieces into messages, and holds messages for the application.
+//!
+//! A receiver holds back levels that the application does not take, by HOLD frames and not by a window for
+//! each level. Windows would have to be renewed all the time, also for the usual application that takes
+//! everything at once, and would leak where a stream is reset before all of it has arrived. A HOLD is sent
+//! only for data that is not taken, and costs up to a round trip of surplus (`Limits::surplus`). The
+//! Conductor of the sender skips held levels as if flow control stopped them (`Candidates`), so they gather
+//! no claims.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -34,6 +34,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! This crate is separate from `marcato-sched`, which needs no allocator and holds no bytes. Multipath QUIC
+//! (`marcato-quic`, `marcato-net`) uses the inbound side, the limits, the admission and the errors of this
+//! crate too.
 #![forbid(unsafe_code)]
 
 mod budget;

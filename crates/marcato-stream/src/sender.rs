@@ -1,4 +1,9 @@
 //! Sending direction: messages in the Conductor's order, and control frames about them.
+//!
+//! The sender is the feeder of a byte stream (CATS §II-C): it asks the Conductor for grants until a chunk is
+//! full, and writes them as frames. It calls the Conductor itself, and not through `marcato_sched::Feeder`.
+//! The room of a grant depends on the length of its frame's header, which is known only after a look at the
+//! next message.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,8 @@
 //! Kernel's TCP as a byte stream of the simulator's applications.
+//!
+//! It sends zeros: applications count bytes, and labels of messages travel in the process, which has both
+//! ends. In the simulator an application that has left room is asked again after each acknowledgement. The
+//! kernel reports only that a watermark is passed, so the watermark follows the unsent bytes down.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;

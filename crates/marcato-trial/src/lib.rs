@@ -22,6 +22,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! One thread drives all flows, and another moves the packets. Timers are late by up to a millisecond on a
+//! busy machine. Rates of UDP flows hold nevertheless, as packets are due at computed times.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 

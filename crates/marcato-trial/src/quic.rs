@@ -1,4 +1,7 @@
 //! QUIC flow: two hosts of the simulator whose datagrams travel by sockets of the kernel.
+//!
+//! The hosts of a datagram flow have no sockets of their own. Their datagrams travel by UDP, with their ECN
+//! fields and the DSCP of their layer (`route_socket`).
 
 use std::io;
 use std::net::SocketAddr;

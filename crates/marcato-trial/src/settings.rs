@@ -1,4 +1,8 @@
 //! Settings of TCP that the kernel has: of a host, and of a socket.
+//!
+//! The kernel decides some options by itself; a flow that sets one gets a warning. Options without which a
+//! flow would mean something else are refused. Hosts keep no metrics of earlier connections
+//! (`tcp_no_metrics_save`), which would carry thresholds from one flow to the next.
 
 use std::collections::BTreeMap;
 use std::io;

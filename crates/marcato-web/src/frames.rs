@@ -1,4 +1,7 @@
 //! Reader of the priority signals in the byte stream of an HTTP/2 client.
+//!
+//! It sees the client's bytes before the library of HTTP/2 does. A weight or an update is therefore known
+//! before the library reports its request.
 
 use marcato_sched::order::StreamId;
 use thiserror::Error;

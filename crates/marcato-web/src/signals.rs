@@ -1,4 +1,8 @@
 //! Signals of one connection.
+//!
+//! An absent `priority` field is not the default. It means `u=3` from a client that has shown RFC 9218, and
+//! nothing from any other: only the latter have guesses. A parameter that is absent in a response keeps the
+//! client's value (RFC 9218 §8).
 
 use std::collections::BTreeSet;
 

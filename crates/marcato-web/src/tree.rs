@@ -1,4 +1,8 @@
 //! Weights and dependencies of RFC 7540 §5.3.
+//!
+//! Weights map to the urgencies that the same browser writes into its `priority` field, so that all clients
+//! have one order. `tests/plane/order.rs` loads a page by field, by weights, by both and by neither, and
+//! compares every grant.
 
 use marcato_sched::exchange::Urgency;
 use marcato_sched::order::StreamId;

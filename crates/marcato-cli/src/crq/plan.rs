@@ -1,4 +1,6 @@
 //! Changes of the system: printed, or carried out in order.
+//!
+//! `attach`, `set` and `detach` each make one list. `--dry-run` prints the list that is otherwise run.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

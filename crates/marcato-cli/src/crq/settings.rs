@@ -1,4 +1,7 @@
 //! Settings of CRQ on a device: from flags, from a file, and as they are kept with the attachment.
+//!
+//! They are a text in a pinned map, beside the configuration that the programs read. The command keeps no
+//! file, so the text cannot be older or newer than the programs.
 
 use std::time::Duration;
 

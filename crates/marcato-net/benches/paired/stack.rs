@@ -1,4 +1,7 @@
 //! Stacks that are measured and compared.
+//!
+//! Each has a file beside this one, which implements `Flow` for the sending end and fills a `Tally` at the
+//! receiving end. Each end is a process, which ends when its standard input does.
 
 /// Stack that carries bulk data and urgent messages from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

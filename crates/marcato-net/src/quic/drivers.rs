@@ -2,6 +2,9 @@
 //!
 //! The kernel gives a datagram to the driver that owns its connection, where it can be programmed
 //! to. Elsewhere, any driver may get it, and hands it over.
+//!
+//! Drivers hand over also the datagrams of several connections that the kernel has combined. The queues
+//! between them are bounded, and `EndpointStats` counts what passes them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{

@@ -1,4 +1,19 @@
 //! Listener: the sockets of a server, and the drivers of its sessions.
+//!
+//! A server may have several drivers (`QuicConfig::drivers`), so that it uses several cores. Over TCP each
+//! connection has a task.
+//!
+//! - Each driver has its own sockets at the same addresses (`SO_REUSEPORT`), its own endpoint and its own
+//!   sessions. The first socket of an address is bound to it alone and shares it afterwards, so that a second
+//!   server at the same address is refused.
+//! - All datagrams of a connection reach one driver, from every address and on every lane, because the
+//!   connection ID that they carry decides (`Steering` in `marcato-quic`).
+//! - The endpoints of the drivers are a group (`Endpoint::group`), with common keys of resets and address
+//!   tokens, and common limits.
+//! - Drivers end together: the kernel numbers the sockets of an address, and a closed one would change the
+//!   numbers.
+//! - A stateless reset that a client sends carries no ID of this endpoint, and reaches any of the drivers. If
+//!   that is not the one of its connection, the connection ends by its idle timeout.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU8;

@@ -1,4 +1,8 @@
 //! Port: a socket of the hub with the datagrams that it has not accepted.
+//!
+//! The driver reports a full socket by `Endpoint::set_socket_full`. Sessions then pass over the lanes that
+//! leave by it, as over a lane that waits for its pacer, and their windows do not grow. What is sent once
+//! there is room is chosen at that moment, so urgent data leaves first.
 
 use std::collections::VecDeque;
 use std::io;

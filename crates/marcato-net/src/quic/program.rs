@@ -1,4 +1,7 @@
 //! Program of classic BPF by which the kernel gives datagrams to the drivers that own them.
+//!
+//! The program computes the keyed hash of the connection ID and chooses the socket
+//! (`SO_ATTACH_REUSEPORT_CBPF`). No privilege is needed. It runs for each datagram, or each batch of them.
 
 use marcato_quic::Steering;
 

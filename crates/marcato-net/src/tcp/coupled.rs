@@ -8,6 +8,9 @@
 //! that as the end of the writing direction, which tokio never forgets: from then on, waiting until the
 //! socket is writable returns at once. And until they are read, they take room in the socket's receive
 //! buffer.
+//!
+//! The round trip is recovered from the change of `srtt`, which lags so much that its own lag looks like a
+//! queue of others.
 
 use std::io;
 

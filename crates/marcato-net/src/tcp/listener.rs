@@ -1,4 +1,7 @@
 //! Accepts connections of peers.
+//!
+//! A handshake begins only if there is room among the connections that the application has not accepted
+//! (`backlog`); further peers wait. Handshakes are bounded by the network of the peer.
 
 use std::io;
 use std::net::SocketAddr;

@@ -6,6 +6,10 @@
 //! them. The peer's kernel, however, answers keep-alive probes, zero-window probes and data even
 //! then. The kernel's measurements (`TCP_INFO`) therefore decide: a peer is dead if its host has
 //! been silent for the configured time although this host has asked.
+//!
+//! The driver reads the measurements a few times within the limit. This works also while a full inbox stops
+//! reading; then only errors of the socket are awaited. `TCP_RTO_MAX_MS` (Linux 6.15) bounds the time between
+//! the kernel's probes.
 
 use std::time::Duration;
 

@@ -1,4 +1,8 @@
 //! Pace of background data in slow start.
+//!
+//! A window that doubles leaves twice as fast as the bottleneck sends it on, and half of it stands in the
+//! queue, although all of it fits the path. QUIC lanes pace by themselves, and the feeder of simulated TCP
+//! has no timer.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 

@@ -4,6 +4,15 @@
 //! Holds the values that the paper prints, and the experiments in virtual time: TCP and QUIC flows
 //! that compete with unresponsive traffic at a bottleneck, with and without CRQ. Each file holds
 //! one question; [`Crq`] runs them all.
+//!
+//! | files | contents |
+//! |---|---|
+//! | `figure4`, `figure5` | the paper's figures |
+//! | `abuse`, `flood`, `call`, `guest`, `turncoat`, `sweep`, `place`, `layers` | questions beyond the paper |
+//! | `lab`, `kernel` | the questions in a lab, and by the kernel's programs |
+//! | `setup`, `scene` | one run, and the settings that questions share |
+//! | `watched` | a queue that classifies and changes nothing: all three sets of rules over the same packets |
+//! | `testbed` | the model of the authors' testbed |
 
 mod abuse;
 mod call;

@@ -1,4 +1,9 @@
 //! Streams that carry messages: opening them, and writing to them.
+//!
+//! A message is sent in ranges of 128 KiB, one stream each, because for each packet the engine searches all
+//! the data that it holds of a stream. Copies of a range use neighbouring streams. The header of each copy
+//! gives the payload offset of all, so the receiver can merge them even if some headers are lost
+//! (`docs/wire.md`).
 
 use bytes::Bytes as Payload;
 use marcato_sched::lane::{LaneId, LaneSet};

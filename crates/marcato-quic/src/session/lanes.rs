@@ -1,4 +1,9 @@
 //! Lanes of a session: opening, moving, stalling, and closing.
+//!
+//! The session moves message data from a dead lane to others by itself. Frames that only the engine knows
+//! stay on the lane while its path exists: acknowledgements, credit, reports. So a high lane that is silent
+//! for twice the time of a stall is closed and reopened at once, where `SessionConfig::reopen` allows it. The
+//! receiver of data notices such a lane by its own control frames.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -4,6 +4,9 @@
 //! `low` keep the lanes. `output` builds packets, `feed` chooses new data for them, and `carriers`
 //! writes it to streams. State with rules of its own is in a type and a file of its own, such as
 //! `send_state` or `credit`.
+//!
+//! The rules of a whole session are tested between two of them in virtual time: `pair`, `rules`,
+//! `early_rules`.
 
 mod ack_debt;
 mod alarms;

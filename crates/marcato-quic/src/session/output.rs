@@ -1,4 +1,16 @@
 //! Output of a session: one packet, or one batch, at a time.
+//!
+//! `Session::poll_transmit` tries these steps in order:
+//!
+//! 1. With every gate shut, send what needs no window: acknowledgements, probes, path validation. A gate that
+//!    refuses a packet in this step shows that the engine holds data.
+//! 2. Send what the engine holds. Lost data uses the lane that the scheduler names for a retransmission,
+//!    copies use their own lane, control frames the best lane.
+//! 3. Send the copies of the chunk that left last.
+//! 4. Send data that is stuck on a silent lane on another lane, on a stream of its own (`Repair`). The engine
+//!    itself would leave it there until the path is closed.
+//! 5. Send a new chunk. The Conductor chooses the level, the lane scheduler chooses the lane. If that level
+//!    has to wait for reserved room or for credit, the Conductor names the next one (`peek_among`).
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -14,6 +14,11 @@
 //! arrow and the legend give the value farthest outside. Numbers that are not finite (or beyond
 //! 10^100), and numbers that are not positive on a logarithmic axis, are left out. A chart without
 //! any number shows "no data".
+//!
+//! The charts are a few hundred lines that write SVG. The crate `plotters` was considered and rejected. Its
+//! SVG has fixed colours, where these follow the reader's preference. It has no grouped bars with a value on
+//! each, and no interval chart; these would have been drawn by hand from rectangles and text with either
+//! library.
 
 mod axis;
 mod bar;

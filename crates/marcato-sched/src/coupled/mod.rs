@@ -31,6 +31,31 @@
 //! // Before background data is sent; `held` if it has to wait.
 //! assert!(sample.in_flight + Bytes::new(1448) <= governor.allowance().background);
 //! ```
+//!
+//! # Files and users
+//!
+//! `governor` is the state machine, `rule` moves the cap while all of the queue is our own, `meter` and
+//! `train` estimate rates, `probe` empties the path before BBR would, and `switch` tells when an engine
+//! applies the cap. The governor knows bytes, times and whether anything urgent waits, and no engine. Three
+//! adapters ask it:
+//!
+//! | engine | place | samples | what holds data back |
+//! |---|---|---|---|
+//! | simulated TCP | `marcato-sim/src/app/coupled.rs`, `Feeder::run_within` | each acknowledgement | the feeder |
+//! | QUIC | `marcato-quic/src/coupled.rs`, one for each high lane | each acknowledged packet of at least half the full size | a lane at its cap looks full |
+//! | kernel TCP | `marcato-net/src/tcp/coupled.rs`; in slow start `pacer.rs` | `TCP_INFO`, each millisecond while data is held | the driver, before it asks for a chunk |
+//!
+//! - *Urgent is what the Conductor has, not what it grants.* While an urgent level pays its debt, background
+//!   is granted. It then counts as urgent, or both would wait for each other.
+//! - *The engine's last chunk counts.* "Only background waits" includes what the engine has taken and not
+//!   sent.
+//! - *One chunk always leaves* if nothing is outstanding, as no acknowledgement would come otherwise.
+//! - *Urgent data does not pass a congestion window* over TCP, where engines stay unmodified. A QUIC session
+//!   may use the largest window since the last congestion, up to the cap. RFC 9002 §7 forbids more, and a
+//!   bound from the measured rate is stale after a loss.
+//! - *In web pages P0 alone is urgent* (`LeanSocket::with_urgent` of `marcato-net`). Their large images are
+//!   P1, and would fill the queue before a stylesheet that is asked for later. Elsewhere P0 and P1 are
+//!   urgent.
 
 mod governor;
 mod meter;

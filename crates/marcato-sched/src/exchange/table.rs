@@ -1,4 +1,7 @@
 //! Open responses, by slot and by stream.
+//!
+//! Every call of the exchange changes the [`Record`] of a response, and then `place`s it. That function alone
+//! moves responses between the heaps of `ready`.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};

@@ -1,5 +1,8 @@
 //! Lane scheduling over two layers: the network serves the high one first, and the low one with the
 //! rest (PLT §3).
+//!
+//! [`Layered`] wraps any other scheduler, which still chooses among the high lanes. Data that exceeds their
+//! room takes a low lane in the same flight. Losses of a low lane are repaired on a high one.
 
 use marcato_units::{Bytes, Layer, Priority, Time};
 

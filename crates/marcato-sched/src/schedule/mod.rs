@@ -21,6 +21,9 @@
 //! A scheduler of another crate implements [`LaneScheduler`] as these do. [`eligible`], [`quick`],
 //! [`fastest`] and [`one_or_wait`] give it their rules on lanes that may be chosen. A session takes
 //! it by a `SchedulerFactory` of `marcato-quic`.
+//!
+//! A scheduler gets snapshots of the lanes and the packet's purpose, and names a lane, several, or the reason
+//! to wait. Add one to the property tests in `tests/scheduler/lanes.rs` and to `benches/lanes.rs`.
 
 mod budget;
 mod cwr;

@@ -1,4 +1,9 @@
 //! Coupled mode of an application's connection.
+//!
+//! Samples come with each acknowledgement, selective ones too. The feeder holds data back (`Run::Held`).
+//!
+//! A lean feeder needs a watermark below it. Flows of messages in scenarios get one (`notsent-lowat`);
+//! without, their socket would ask for the next chunk only at the next acknowledgement.
 
 use marcato_sched::conductor::{Conductor, Grant, Observer, Store};
 use marcato_sched::coupled::{AnyRule, Counters, CoupledConfig, Governor, Mode, Sample, Transition};

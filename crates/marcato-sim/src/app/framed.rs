@@ -1,4 +1,6 @@
 //! Application whose messages travel as frames, by the sender and reader of real connections.
+//!
+//! The papers' experiments use [`Conducted`](super::Conducted) instead: they need counts of bytes only.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,10 @@
 //! Fabric of a world: hosts and links that carry its flows, and their counters.
+//!
+//! A [`World`](super::World) has the flows of an experiment, its recorders and its measurements. The hosts
+//! and links that carry the flows are behind the trait [`Fabric`]. The simulator's network is one
+//! implementation, and `marcato-trial` has another over real sockets. Applications, sizes, pauses, random
+//! streams, warm-up, series, captures and results are the same code in both. A difference between simulation
+//! and lab therefore comes from TCP, links or timers, not from the measurement.
 
 use std::any::Any;
 

@@ -4,6 +4,29 @@
 //! tasks of their own from where they wait, and grants chunks of the responses one at a time. A chunk passes three queues
 //! that are first in, first out: that of the library, that of TLS, and the kernel's. So the next one is
 //! granted only once little is left in them (CATS §II-C).
+//!
+//! A handler puts its response on a [`Stage`], which makes it wait once 16 KiB are staged. A bell then puts
+//! the stream into the connection's inbox. The task tells the exchange (`marcato_sched::exchange`) of the
+//! bytes, and grants one chunk at a time.
+//!
+//! - *Three queues below.* On slow connections the next chunk follows when little is outstanding in the first
+//!   two and the kernel has sent the last. On fast ones a write that blocks ends the turn.
+//! - *Nothing is lost in them.* Granted bytes are a buffer type of ours (`granted`). The library consumes it,
+//!   or drops it with a stream that was reset. Both are booked. `tests/plane/server.rs` resets fifty
+//!   responses and then reads another.
+//! - *Flushes are ours.* The library flushes after every frame. The `wire` under it only collects, and the
+//!   task sends when the library has nothing more.
+//! - *The connection's window is ours too.* The library hands it out in the order in which streams asked. The
+//!   reader of frames counts what the client allows, and nothing is asked for beyond it, so the window goes
+//!   to the response whose turn it is when it opens. A stream without credit of its own is held.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `stage` | bytes that a handler has produced |
+//! | `inbox` | streams that have something for the task |
+//! | `refill` | responses that less urgent ones give way to until they have more |
+//! | `granted`, `wire` | granted bytes on their way through the library, and the byte stream under it |
+//! | `tunnel` | streams that handlers take over |
 
 mod granted;
 mod inbox;
