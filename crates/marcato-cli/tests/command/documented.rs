@@ -196,12 +196,18 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// Returns the Markdown files of a directory.
+fn pages(directory: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
 #[test]
 fn every_link_between_documents_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let architecture = root.join("ARCHITECTURE.md");
-    let architecture = (architecture.clone(), std::fs::read_to_string(architecture).unwrap());
-    for (path, text) in documents().into_iter().chain([architecture]) {
+    let directories = [".", "docs", "python", "contrib/crq", "contrib/serve"];
+    for path in directories.iter().flat_map(|directory| pages(&root.join(directory))) {
+        let text = std::fs::read_to_string(&path).unwrap();
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.starts_with("http")) {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -216,7 +222,17 @@ fn every_link_between_documents_leads_somewhere() {
 }
 
 #[test]
-fn the_readme_is_short_and_names_every_crate() {
+fn the_index_of_the_documentation_lists_every_page() {
+    let index = include_str!("../../../../docs/README.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for page in pages(&root.join("docs")).iter().map(|path| path.file_name().unwrap().to_str().unwrap()) {
+        assert!(page == "README.md" || index.contains(&format!("]({page})")), "docs/README.md omits {page}");
+    }
+}
+
+#[test]
+fn overviews_are_short_and_name_every_crate() {
+    assert!(include_str!("../../../../ARCHITECTURE.md").lines().count() <= 150);
     let text = include_str!("../../../../README.md");
     assert!(text.lines().count() <= 150);
     for name in manifests().keys() {
