@@ -41,8 +41,9 @@ test-kernel: prepare ## Run the tests of CRQ in Debian's kernels on an emulated 
 bench: prepare ## Measure speed
 	$(CARGO) bench --workspace --locked --benches
 
-lint: prepare ## Check formatting and lints
+lint: prepare ## Check formatting, names of tests, and lints
 	$(CARGO) fmt --all --check
+	tools/names/check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 doc: prepare ## Build the documentation

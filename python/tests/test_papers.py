@@ -10,7 +10,7 @@ import pytest
 import marcato
 
 
-def test_what_is_no_paper_and_no_seed_is_refused() -> None:
+def test_names_that_are_no_paper_and_wrong_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match="there is no experiment `dogs`"):
         marcato.papers("dogs")
     with pytest.raises(ValueError, match="the seed 3 is given twice"):

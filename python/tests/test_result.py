@@ -41,7 +41,7 @@ def test_a_missing_value_is_null(result: marcato.Result) -> None:
     assert str(flows.schema.field("sent_packets").type) == "int64"
 
 
-def test_other_libraries_take_every_table(result: marcato.Result) -> None:
+def test_data_frame_libraries_take_every_table(result: marcato.Result) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     polars = pytest.importorskip("polars")
     for name in TABLES:

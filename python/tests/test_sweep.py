@@ -192,7 +192,7 @@ def test_a_grid_that_is_none_is_refused(
         marcato.sweep(brief, grid, seeds, out=tmp_path)
 
 
-def test_what_runs_no_tasks_is_refused(brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_an_engine_that_runs_no_tasks_is_refused(brief: marcato.Scenario, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="dask"):
         marcato.sweep(brief, seeds=[1], on=3, out=tmp_path)
 

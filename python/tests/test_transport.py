@@ -160,7 +160,7 @@ def test_both_ends_send_receive_and_finish(engine: str) -> None:
 
 
 @engines
-def test_a_handle_tells_when_transport_and_application_have_the_message(engine: str) -> None:
+def test_a_handle_tells_when_the_peer_has_and_takes_the_message(engine: str) -> None:
     async def main() -> None:
         async with pair(engine) as (client, server):
             sent = await client.send(b"order", receipt=True)
@@ -495,7 +495,7 @@ def test_an_aborted_connection_ends_iterations_with_an_error(engine: str) -> Non
 
 
 @engines
-def test_a_context_closes_a_connection_and_aborts_it_after_an_exception(engine: str) -> None:
+def test_a_context_closes_a_connection_or_aborts_it_on_exception(engine: str) -> None:
     async def main() -> None:
         async with await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY) as listener:
             client, server = await asyncio.gather(connect(listener, engine), listener.accept())

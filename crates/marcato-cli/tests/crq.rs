@@ -150,7 +150,7 @@ standard = \"droptail\"' > /tmp/crq-dry.toml
 }
 
 #[test]
-fn what_cannot_be_done_is_told_with_its_remedy() {
+fn an_impossible_change_is_refused_with_its_remedy() {
     if is_impossible() {
         return;
     }

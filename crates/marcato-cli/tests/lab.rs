@@ -77,7 +77,7 @@ fn root_of_a_user_namespace_may_open_labs() {
 }
 
 #[test]
-fn what_the_links_carried_is_printed() {
+fn counts_of_the_links_are_printed() {
     if absent!(Need::LabProcess) {
         return;
     }

@@ -543,7 +543,7 @@ fn pictures_and_files_are_written_where_they_are_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_is_status_2_and_says_what_to_do() {
+fn a_wrong_command_is_status_2_and_says_how_to_correct_it() {
     let server = Server::start(&["--listen", "127.0.0.1:0"]);
     let addr = server.addrs[0].as_str();
     let zeros = "0".repeat(64);
@@ -620,7 +620,7 @@ fn link_to(addr: &str) -> (tokio::runtime::Runtime, marcato_lab::UdpLink) {
 }
 
 #[test]
-fn what_is_measured_over_a_link_is_what_the_link_allows() {
+fn a_measurement_over_a_link_gives_what_the_link_allows() {
     let server = Server::start(&["--listen", "127.0.0.1:0", "--engine", "quic"]);
     for stream in ["cats", "fifo", "rr"] {
         let (_runtime, link) = link_to(&server.addrs[0]);

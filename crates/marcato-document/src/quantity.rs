@@ -276,7 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_people_write_is_read_exactly() {
+    fn numbers_are_read_exactly_as_people_write_them() {
         for (text, of, value) in [
             ("20 ms", Of::Span, 20_000_000),
             ("1.5s", Of::Span, 1_500_000_000),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_with_a_better_one() {
+    fn a_text_that_is_no_quantity_is_refused_with_a_better_one() {
         for (text, of, message) in [
             ("20", Of::Span, "`20` has no unit: write \"20 ms\""),
             ("10 Mbps", Of::Rate, "`10 Mbps` is not a rate: did you mean \"10 Mbit/s\"?"),
@@ -322,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(value in any::<u64>(), zeros in 0u32..12) {
+        fn a_written_quantity_is_read_back(value in any::<u64>(), zeros in 0u32..12) {
             let value = value / 10u64.pow(zeros) * 10u64.pow(zeros);
             prop_assert_eq!(read(&span(Duration::from_nanos(value)), Of::Span), Ok(value));
             prop_assert_eq!(read(&size(Bytes::new(value)), Of::Size), Ok(value));

@@ -174,7 +174,7 @@ mod tests {
     };
 
     #[test]
-    fn both_classes_borrow_from_one_parent_and_the_standard_one_is_the_default() {
+    fn both_classes_borrow_from_one_parent_with_a_default() {
         let commands: Vec<String> = SHAPER.commands("wan").iter().map(ToString::to_string).collect();
         assert_eq!(
             commands,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_another_kind_is_made_anew_and_one_of_the_same_kind_changed() {
+    fn only_a_queue_of_another_kind_is_made_anew() {
         let texts = |after: Shaper| -> Vec<String> {
             after.changes("wan", &SHAPER).iter().map(ToString::to_string).collect()
         };

@@ -377,7 +377,7 @@ fn traffic_has_the_full_rate_whatever_fails() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_taken_off() {
+fn an_attachment_of_a_killed_process_can_be_detached() {
     let Some(net) = Net::new("left") else { return };
     drop(attach(&net, [0; 2]));
     let device = net.on(0, || Device::find("wan").unwrap());

@@ -166,7 +166,7 @@ fn captured(file: &[u8]) -> Vec<(Time, Vec<u8>)> {
 /// Ten thousand flows: data of windows that grow and fall, in order and not, across the wrap of
 /// every number, over IPv4 and IPv6 behind tags, with signals at any time.
 #[test]
-fn ten_thousand_random_flows_have_the_same_state_after_every_packet() {
+fn random_flows_have_the_same_state_after_every_packet() {
     let Some(mut programs) = load(65_536) else { return };
     let (mut packets, mut cycles, mut verdicts) = (0u64, 0u64, [0u32; 3]);
     for number in 0..10_000u32 {

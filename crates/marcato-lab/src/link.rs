@@ -727,7 +727,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_the_queue_full_is_dropped_and_counted() {
+    fn packets_that_find_the_queue_full_are_dropped_and_counted() {
         let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(2) }).unwrap();
         let mut link = link(LinkConfig::new(Rate::from_mbps(2), Duration::ZERO).queue(queue));
         for number in 0..4 {
@@ -801,7 +801,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_occupies_the_transmitter_and_packets_beyond_the_mtu_do_not() {
+    fn framing_takes_time_and_packets_beyond_the_mtu_take_none() {
         let config = LinkConfig::new(Rate::from_mbps(8), Duration::ZERO);
         let mut link = link(config.framing(Bytes::new(18)).mtu(Bytes::new(1000)));
         link.send(Time::ZERO, packet(0, 1001));
@@ -883,7 +883,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn an_impossible_link_is_refused() {
         let error = |rate, loss| {
             let config: LinkConfig<Datagram> = LinkConfig::new(rate, Duration::ZERO).loss(Loss::Random(loss));
             Link::new("test", config, Seed::new(1)).err()

@@ -79,7 +79,7 @@ fn transfer(lab: &Lab, server: IpAddr, len: usize) -> Duration {
 }
 
 #[test]
-fn tcp_arrives_whole_through_a_router_and_no_faster_than_the_slowest_link() {
+fn tcp_arrives_whole_and_no_faster_than_the_slowest_link() {
     let text = chain("delay = \"5 ms\"", "rate = \"40 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"codel\"");
     let Some(lab) = lab(&text, LabOptions::default()) else { return };
     const LEN: usize = 6_000_000;
@@ -147,7 +147,7 @@ fn a_datagram_takes_the_delay_of_its_links() {
 }
 
 #[test]
-fn what_has_the_address_of_an_interface_leaves_by_it() {
+fn packets_leave_by_the_interface_of_their_address() {
     let Some(lab) = lab(
         r#"
         name = "two-paths"

@@ -45,7 +45,7 @@ async fn datagrams_pass_both_ways_in_order_and_never_early() {
 }
 
 #[tokio::test]
-async fn what_the_queue_has_no_room_for_does_not_arrive() {
+async fn datagrams_beyond_the_room_of_the_queue_do_not_arrive() {
     let (client, server) = (socket().await, socket().await);
     let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(5) }).unwrap();
     // So slow that only the first packet leaves while the burst is being sent.

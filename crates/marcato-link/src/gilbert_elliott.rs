@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_a_way_out() {
+    fn impossible_bursts_are_refused_with_a_way_out() {
         let message = |result: Result<GilbertElliott, GilbertElliottError>| result.unwrap_err().to_string();
         assert_eq!(message(GilbertElliott::new(1.5, 0.1)), "p is 1.5: give a probability from 0 to 1");
         assert!(message(GilbertElliott::new(0.1, f64::NAN)).starts_with("r is NaN"));
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_accepted_has_the_mean_asked_for(mean_loss in 0.0f64..=1.0, mean_burst in 1.0f64..1e6) {
+        fn every_accepted_model_has_the_mean_asked_for(mean_loss in 0.0f64..=1.0, mean_burst in 1.0f64..1e6) {
             if let Ok(wire) = GilbertElliott::bursts(mean_loss, mean_burst) {
                 prop_assert!((wire.mean_loss() - mean_loss).abs() < 1e-9);
                 prop_assert!((wire.mean_burst() / mean_burst - 1.0).abs() < 1e-9);

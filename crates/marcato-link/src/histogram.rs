@@ -118,12 +118,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn it_is_as_small_as_it_says() {
+    fn a_histogram_is_as_small_as_documented() {
         assert_eq!(BUCKETS * 8, 9728);
     }
 
     #[test]
-    fn what_never_came_has_no_quantiles() {
+    fn an_empty_histogram_has_no_quantiles() {
         let empty = Histogram::default();
         assert_eq!((empty.min(), empty.mean(), empty.max()), (None, None, None));
         assert_eq!(empty.quantile(0.5), None);

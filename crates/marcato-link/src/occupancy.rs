@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_weighed_by_how_long_it_does() {
+    fn packets_count_in_proportion_to_their_wait() {
         let mut seen = Occupancy::default();
         seen.set(Time::ZERO, 0, Backlog { packets: 2, bytes: Bytes::kb(3) });
         seen.set(ms(10), 0, Backlog { packets: 1, bytes: Bytes::kb(1) });

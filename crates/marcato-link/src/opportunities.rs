@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_took_is_gone_and_the_trace_begins_again() {
+    fn unused_opportunities_are_lost_and_the_trace_repeats() {
         let mut opportunities = Opportunities::new(trace(&[1, 2, 2, 7]));
         assert_eq!(opportunities.next(Time::from_nanos(2_000_001)), ms(7));
         assert_eq!(opportunities.next(ms(7)), ms(7));

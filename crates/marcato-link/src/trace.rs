@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_with_its_line_and_a_way_out() {
+    fn a_text_that_is_no_trace_is_refused_with_line_and_remedy() {
         let message = |text: &str| text.parse::<Trace>().unwrap_err().to_string();
         assert!(message("").contains("empty: give a line"));
         let expected =

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_goes_on_counting_what_only_grows() {
+    fn counters_include_ended_connections_and_gauges_do_not() {
         let mut sums = Sums { connections: 1, usable: 2, srtt: 0.1, lost: 7, ..Sums::default() };
         (sums.coupled, sums.cap, sums.transitions, sums.in_mode[1]) = (1, 9000, 3, 2.5);
         sums.levels[0] = Level { backlog_bytes: 5, sent_bytes: 9, unfinished: 1, ..Level::default() };

@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_in_segments_arrives_as_datagrams_of_that_size() {
+    fn segments_arrive_as_datagrams_of_their_size() {
         let (a, b) = pair("127.0.0.1:0");
         let payload: Vec<u8> = (0..=255).cycle().take(5 * 1000 + 300).collect();
         send(&SockRef::from(&a), None, b.local_addr().unwrap(), &payload, Some(1000), 0).unwrap();

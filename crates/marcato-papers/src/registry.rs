@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_refused_and_what_is_built_is_named() {
+    fn a_name_that_is_not_built_is_refused_and_others_are_listed() {
         assert_eq!(
             chosen(&two(), "plt").unwrap_err().to_string(),
             "the experiments of `plt` are planned but not built yet; choose from: cats, other, all"

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_data_may_use_a_window_from_before_but_not_from_before_congestion() {
+    fn urgent_data_may_use_the_largest_window_since_congestion() {
         let (mut controller, gate) = gated();
         let mut governed = at_floor(&gate);
         assert_eq!(governed.granted(Priority::P1), MSS * 4);

@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_given_up_once() {
+    fn data_on_a_stalled_lane_is_given_up_once() {
         let mut lane = lane();
         for pn in 0..5 {
             lane.sent(ms(1), pn, 1200, REPAIR);

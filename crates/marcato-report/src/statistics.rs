@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_came_counts_and_what_is_no_number_does_not() {
+    fn infinite_samples_count_and_nan_does_not() {
         let samples = Samples::new([f64::NAN, 2.0, f64::INFINITY, -f64::NAN, 1.0, 2.0]);
         assert_eq!((samples.len(), samples.percentile(Percentile::MAX)), (4, Some(f64::INFINITY)));
         assert_eq!(samples.ccdf(), [(1.0, 0.75), (2.0, 0.25)]);

@@ -73,7 +73,7 @@ fn the_page_is_well_formed_and_needs_nothing_from_outside() {
 }
 
 #[test]
-fn whatever_an_experiment_says_is_escaped() {
+fn all_text_of_an_experiment_is_escaped() {
     let html = report().to_html();
     assert!(html.contains("<title>Demo &lt;1&gt;</title>"));
     assert!(html.contains("What is &quot;shown&quot; &amp; why."));

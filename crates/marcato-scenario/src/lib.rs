@@ -10,10 +10,10 @@
 //!
 //! # Adding a key
 //!
-//! Each key is declared once, beside the type that it sets (`keyed!` of `marcato-document`): its name, meaning, form and default.
-//! The reader, the writer, the schema and the reference follow from the declaration. A file becomes a tree of
-//! `marcato-document`. Settings and grids, and topology shorthands, are applied to the tree. It is then read
-//! and checked as a whole (`check`).
+//! Each key is declared once, beside the type that it sets (`keyed!` of `marcato-document`): its name,
+//! meaning, form and default. The reader, the writer, the schema and the reference follow from the declaration.
+//! A file becomes a tree of `marcato-document`. Settings and grids, and topology shorthands, are applied to the
+//! tree. It is then read and checked as a whole (`check`).
 //!
 //! 1. Add the field and its line to the declaration of its table.
 //! 2. State in `chance.rs` whether it draws random numbers. Queues and congestion controls state it where

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_its_line() {
+    fn a_text_that_is_no_list_is_refused_with_its_line() {
         let message = |text: &str| text.parse::<SizeList>().unwrap_err().to_string();
         assert_eq!(message(""), "the list is empty: give a line with a size in bytes for each packet");
         for (text, found) in [("1\n\n2\n", ""), ("1\n65508\n", "65508"), ("1\n1.5\n", "1.5"), ("9\n-1", "-1")]

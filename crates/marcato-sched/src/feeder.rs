@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_does_not_take_stays_with_the_conductor() {
+    fn bytes_that_the_engine_refuses_stay_with_the_conductor() {
         let mut conductor = conductor();
         let mut pipe = Pipe::new(Bytes::new(1000), Bytes::ZERO);
         let feeder = Feeder::lean(Bytes::kb(1));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_larger_than_any_cap_leaves_once_nothing_is_outstanding() {
+    fn a_chunk_beyond_the_cap_leaves_if_nothing_is_outstanding() {
         let (mut conductor, mut governor) = (conductor(), governor());
         let mut pipe = Pipe::new(Bytes::kb(64), Bytes::ZERO);
         let feeder = Feeder::lean(Bytes::kb(6));

@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_that_keeps_little_of_what_was_removed(
+        fn the_map_equals_a_model_and_keeps_few_removed_entries(
             ops in proptest::collection::vec((0..60_u64, 0..5_u8), 0..600),
             distance in 1..=4_u64,
         ) {

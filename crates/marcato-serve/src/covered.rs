@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_covers_nothing() {
+    fn bytes_that_are_no_certificate_cover_nothing() {
         assert!(!Covered::of(b"damaged").has("a.test"));
     }
 }

@@ -173,7 +173,7 @@ fn messages_of_a_workload_count_from_the_end_of_the_warm_up() {
 }
 
 #[test]
-fn messages_of_a_file_and_of_a_workload_are_sent_in_order_of_time() {
+fn messages_of_file_and_workload_are_sent_in_order_of_time() {
     let named = ", messages = [{ name = \"one\", after = \"250 ms\", size = \"1 kB\", priority = \"p1\" }]";
     for kind in ["messages", "quic"] {
         let (outcome, _) = ticking(kind, named, [100, 1000, 5]);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_grow_while_nothing_urgent_comes_but_no_longer_than_their_span() {
+    fn chunks_grow_without_urgent_data_up_to_their_span() {
         let rule = ChunkRule::default();
         let size = |mbps| rule.on_wire(Bytes::new(1000), Rate::from_mbps(mbps), true).get();
         assert_eq!([1, 100, 1000, 40_000].map(size), [1000, 12_000, 125_000, 262_000]);

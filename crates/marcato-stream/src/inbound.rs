@@ -1262,7 +1262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_complete_can_be_taken_after_the_end() {
+    fn a_complete_message_can_be_taken_after_the_end() {
         let mut inbound = inbound(|_| {});
         inbound.piece(Head::new(MessageNumber(0), P2), b"whole", true).unwrap();
         inbound.piece(Head::new(MessageNumber(1), P2), b"part", false).unwrap();

@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_of_tcp_is_refused() {
+    fn frames_that_break_the_rules_of_tcp_are_refused() {
         let frame = |id, offset, len, last| MessageFrame {
             id: MessageNumber(id),
             priority: Priority::P2,

@@ -287,7 +287,7 @@ fn marks_of_a_queue_reach_sessions_of_quic() {
 }
 
 #[test]
-fn what_the_kernel_does_not_have_is_refused_or_said() {
+fn options_that_the_kernel_lacks_are_refused_or_warned_of() {
     let flow = |tcp: &str| scenario("tcp", &format!("tcp = {{ {tcp} }}"));
     let refused = |tcp: &str| {
         let opened = marcato_trial::open(&flow(tcp), &Traces::new(), LabOptions::default());

@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_stop_the_reader() {
+    fn a_stream_of_another_protocol_stops_the_reader() {
         for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\t"] {
             let (events, outcome, reader) = read(bytes, 5);
             assert_eq!((events, outcome, reader.has_stopped()), (vec![], Ok(()), true));

@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_differs_in_a_tuple_of_ipv4_differs_in_its_key(
+        fn tuples_of_ipv4_that_differ_have_different_keys(
             a in any::<u32>(), b in any::<u32>(), ports in any::<(u16, u16)>(),
             protocol in any::<u8>(), bit in 0u32..32, secret in any::<u64>(),
         ) {
@@ -131,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_differs_in_a_tuple_differs_in_its_key(
+        fn tuples_that_differ_have_different_keys(
             a in any::<u128>(), b in any::<u128>(), ports in any::<(u16, u16)>(),
             protocol in any::<u8>(), bit in 0u32..128, secret in any::<u64>(),
         ) {

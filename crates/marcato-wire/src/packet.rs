@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_opaque_and_have_no_ports() {
+    fn protocols_without_a_parser_are_opaque_and_have_no_ports() {
         for protocol in [1, 47, 50, 58, 132] {
             let packet = IpPacket::parse(&ipv4(protocol, &[], 0, &[0x61; 40])).unwrap();
             assert_eq!((ports(&packet), packet.transport), ((0, 0), Transport::Opaque));

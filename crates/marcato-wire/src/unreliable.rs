@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn bytes_that_are_no_message_are_refused() {
         assert_eq!(Unreliable::decode(&[]), Err(UnreliableError::Empty));
         assert_eq!(Unreliable::decode(&[5, 1]), Err(UnreliableError::Priority { value: 5 }));
         let last = Unreliable { priority: Priority::P4, body: &[9] };

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operator_is_told_of_transmit_queues_and_of_a_rate_beyond_the_device() {
+    fn queues_of_the_device_and_too_high_a_rate_give_a_warning() {
         let device = |queues| Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues };
         let shaper = |mbps| Shaper {
             rate: Rate::from_mbps(mbps),

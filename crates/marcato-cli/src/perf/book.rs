@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_can_make_grow_is_bounded() {
+    fn open_messages_and_sources_of_a_peer_are_bounded() {
         let mut book = Book::new(2);
         for sequence in 0..MOST_OPEN as u64 {
             assert_eq!(book.take(&piece(0, sequence, 0, 100), 50), Ok(false));

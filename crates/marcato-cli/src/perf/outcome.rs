@@ -823,7 +823,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_known_beforehand() {
+    fn files_that_cannot_be_written_are_known_beforehand() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_out_is_refused_with_the_remedy() {
+    fn a_plan_that_cannot_be_carried_out_is_refused_with_the_remedy() {
         assert_eq!(plan().check(2), Ok(()));
         let refused = |plan: Plan, lanes| plan.check(lanes).unwrap_err().to_string();
         let tcp = Plan { engine: EngineName::Tcp, path: PathName::Lowrtt, ..plan() };

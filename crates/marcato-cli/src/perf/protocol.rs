@@ -785,7 +785,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_nothing_shorter_or_longer_is(request in request(), reply in reply()) {
+        fn requests_and_replies_are_read_back_only_if_whole(request in request(), reply in reply()) {
             let mut out = Vec::new();
             request.encode(&mut out);
             prop_assert_eq!(Request::decode(&out), Ok(request));

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_read() {
+    fn quantities_are_read_as_people_write_them() {
         assert_eq!(span("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(span("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused_with_an_example() {
+    fn a_wrong_quantity_is_refused_with_an_example() {
         for wrong in ["", "100", "ms", "-1s", "1.2.3s", "1h", "1e9s", "9999999s", "1 s"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn a_shown_quantity_is_read_back() {
         for text in ["0s", "100ms", "1.5s", "500us", "10s", "20.5ms"] {
             assert_eq!(shown_span(span(text).unwrap()), text);
         }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_all_quantities_of_one_kind_stays_words() {
+    fn settings_that_are_not_quantities_of_one_kind_stay_words() {
         assert_eq!(column("queue", &["codel", "droptail"]), "queue codel droptail ");
         assert_eq!(column("limit", &["30 packets", "60 kB"]), "limit 30 packets 60 kB ");
         assert_eq!(column("loss", &["none", "0.01"]), "loss none 0.01 ");

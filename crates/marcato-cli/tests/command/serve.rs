@@ -192,7 +192,7 @@ fn a_configuration_is_served_checked_and_read_again() {
 }
 
 #[test]
-fn what_cannot_be_served_is_named() {
+fn an_error_names_the_directory_address_or_file() {
     for (arguments, part) in [
         (&["/nowhere/at/all"][..], "/nowhere/at/all"),
         (&[".", "--listen", "192.0.2.1:1"], "192.0.2.1:1"),

@@ -707,7 +707,7 @@ fn quic_gives_the_same_bytes_in_every_file_but_captures() {
 }
 
 #[test]
-fn what_instances_do_together_is_a_table_and_a_metric_of_grids() {
+fn sums_of_instances_are_a_table_and_a_metric_of_grids() {
     let many = ONE.replace("size = \"200 kB\"", "size = \"200 kB\"\ncount = 3");
     let (directory, file) = scenario(&many);
     let out = path(directory.path(), "out");

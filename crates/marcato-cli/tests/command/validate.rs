@@ -31,7 +31,7 @@ fn a_wrong_command_line_is_status_2_and_says_why() {
 }
 
 #[test]
-fn it_needs_no_paper_and_says_what_its_status_means() {
+fn validation_needs_no_paper_and_explains_its_status() {
     let (status, out, _) = marcato("validate --help");
     assert_eq!(status, Status::Ok);
     assert!(out.contains("--quick") && out.contains("1 when one lies outside"), "{out}");

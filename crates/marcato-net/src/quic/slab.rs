@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_use_any_more_is_used_again() {
+    fn memory_that_nobody_holds_is_reused() {
         let mut slabs = Slabs::default();
         let mut places: Vec<_> = (0..1000).map(|_| read(&mut slabs, 10_000, 1).as_ptr() as usize).collect();
         places.sort_unstable();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_as_it_was() {
+    fn memory_that_somebody_holds_stays_as_it_was() {
         let mut slabs = Slabs::default();
         let kept: Vec<_> = (0..100u8).map(|with| (with, read(&mut slabs, 20_000, with))).collect();
         for (with, bytes) in kept {

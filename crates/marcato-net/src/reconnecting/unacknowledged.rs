@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_after_a_loss_is_uncertain() {
+    fn a_message_given_up_after_a_loss_is_uncertain() {
         let mut kit = Kit::new();
         let mut declined = kit.accept(&Message::new("declined"));
         let mut again = kit.accept(&Message::new("declined again"));

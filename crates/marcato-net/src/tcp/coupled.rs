@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_has_room_for_what_neither_the_pipe_nor_unsent_bytes_take() {
+    fn the_room_is_the_window_less_flight_and_unsent_bytes() {
         let info = TcpInfo {
             mss: Bytes::new(1000),
             cwnd_segments: 10,
@@ -451,7 +451,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn in_slow_start_background_stays_out_of_the_kernel_while_its_window_is_full() {
+    fn background_waits_in_slow_start_while_the_window_is_full() {
         let [near, _far] = connected();
         let (socket, size) = (SockRef::from(&near), Bytes::new(1000));
         let levels = set(&[Priority::P0, Priority::P4]);
@@ -474,7 +474,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn on_a_slow_connection_the_cap_is_the_nearest_number_of_segments() {
+    fn slow_connections_round_the_cap_to_whole_segments() {
         let [near, _far] = connected();
         let (socket, now) = (SockRef::from(&near), Time::from_secs(1));
         let mut coupled = Coupled::new(Coupling::On);
@@ -516,7 +516,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn in_slow_start_background_leaves_at_the_pace_of_the_bottleneck_and_urgent_data_at_once() {
+    fn slow_start_paces_background_data_and_no_urgent_data() {
         // Of eight segments, those of the time by which a look may be late, and one. At 0.2 ms for each, looks are too
         // rare for a pace.
         for (interval, background) in [(1000, 3), (5000, 1), (200, 8)] {
@@ -585,7 +585,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn levels_that_are_not_urgent_are_the_background_of_those_that_are() {
+    fn levels_outside_the_urgent_set_are_background() {
         let [near, _far] = connected();
         let both = set(&[Priority::P0, Priority::P1]);
         let begins = |coupled: &mut Coupled| coupled.begin(Time::ZERO, &SockRef::from(&near), both);

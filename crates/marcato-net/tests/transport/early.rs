@@ -106,7 +106,7 @@ async fn an_idempotent_message_leaves_early_and_others_wait() {
 }
 
 #[tokio::test]
-async fn what_a_server_rejects_is_received_once() {
+async fn early_data_that_a_server_rejects_is_received_once() {
     let known = Known::new(allowing()).await;
     // It forgets its sessions.
     known.server.set_identity(&known.identity).unwrap();

@@ -99,7 +99,7 @@ for_both_engines! {
 }
 
 #[tokio::test]
-async fn what_fits_no_packet_or_is_not_taken_is_refused() {
+async fn unreliable_messages_too_long_or_unwanted_are_refused() {
     let config = Config::new(Engine::Quic);
     let (client, server, _listener) = pair(&config).await;
     let most = client.max_unreliable().unwrap();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_arrive_took_for_ever() {
+    fn a_message_that_did_not_arrive_took_for_ever() {
         let delays = Delays(Samples::new([1.0, 2.0, 3.0, f64::INFINITY]));
         assert_eq!((delays.arrived_percent(), delays.max()), (75.0, f64::INFINITY));
         assert_eq!(delays.arrived().max(), 3.0);

@@ -348,7 +348,7 @@ mod tests {
     // In real time, and as root. `tools/kernel-tests/run` calls it in several kernels.
     #[test]
     #[ignore = "sends for a minute in real time"]
-    fn transfers_beside_a_flood_are_judged_by_the_kernels_own_queues() {
+    fn kernel_queues_judge_transfers_beside_a_flood() {
         let missing = missing();
         if !missing.is_empty() {
             return skip(env!("CARGO_PKG_NAME"), &format!("this system lacks {}", missing.join("; ")));

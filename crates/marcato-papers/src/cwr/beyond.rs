@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_beyond_the_paper_repeats_with_its_seed() {
+    fn runs_beyond_the_paper_repeat_with_their_seed() {
         let mut reopened =
             Setup { reopen: true, watch: Some(marcato_units::Priority::P4), ..short(Scheduler::Cwr) };
         reopened.paths[0].outage = Some((Time::from_millis(2500), Time::from_millis(3200)));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_paper_says_of_its_table_is_so() {
+    fn statements_of_the_paper_follow_from_its_table() {
         // §IV-B: LowRTT comes close to a packet per round trip, a reservation costs growth,
         // redundancy costs more.
         for rows in TABLE_1.chunks(3) {

@@ -755,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_path_would_have_carried_goes_over_the_other() {
+    fn data_of_a_dead_path_goes_over_the_other() {
         let mut setup = setup(Scheduler::Cwr);
         setup.paths[1].outage = Some((Time::from_secs(4), Time::MAX));
         let outcome = run(&setup, 1).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_cut_or_changed_is_not_taken() {
+    fn a_kept_run_that_was_cut_or_changed_is_not_used() {
         let directory = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(directory.path(), "a program");
         shelf.put("a run", "17");

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_little_time_to_see_is_as_theory_says() {
+    fn quick_questions_agree_with_theory() {
         let few: &[Question] = &[timing::timing, bbr::bbr, codel::codel, priority::priority];
         let options = RunOptions::default().shortened(true);
         let report = report(few, &options, &mut Silent).unwrap();

@@ -3,7 +3,7 @@
 use marcato_papers::{Registry, RunOptions, Silent, registry};
 
 #[test]
-fn what_a_quick_run_claims_holds_and_every_row_is_documented() {
+fn claims_of_a_quick_run_hold_and_its_rows_are_documented() {
     let registry = registry();
     let experiment = registry.select("plt").expect("plt is registered")[0];
     let options = RunOptions::default().shortened(true);

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_answers_overflows_of_three_cycles_is_responsive() {
+    fn a_sender_that_answers_three_overflows_is_responsive() {
         // A queue that never empties carries the rate of the link again a round trip after the
         // response, so the rate is low for one cycle.
         let overflow = [(100, 1), (100, 3), (70, 2), (96, 0)];

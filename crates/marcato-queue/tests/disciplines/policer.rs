@@ -38,7 +38,7 @@ fn fractions_of_a_byte_are_kept() {
 }
 
 #[test]
-fn what_is_policed_counts_as_dropped_and_not_as_overflow() {
+fn policed_packets_count_as_dropped_and_not_as_overflow() {
     let mut queue = policer(Rate::from_mbps(8), 1500);
     assert!(passes(&mut queue, Time::ZERO, 1500) && !passes(&mut queue, Time::ZERO, 700));
     assert!(queue.dequeue(Time::ZERO).is_some());

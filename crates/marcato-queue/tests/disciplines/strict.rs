@@ -89,7 +89,7 @@ fn a_limit_that_admits_nothing_names_its_class() {
 }
 
 #[test]
-fn other_disciplines_serve_as_classes() {
+fn any_discipline_serves_as_a_class() {
     let high: Box<dyn Discipline<Probe>> = Box::new(Codel::new(CodelConfig::default()).unwrap());
     let low = DropTail::new(DropTailConfig::default()).unwrap();
     let mut queue = Strict::of(high, low);

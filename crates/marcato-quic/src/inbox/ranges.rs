@@ -83,7 +83,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_arrives_in_order_takes_no_room() {
+    fn data_in_order_takes_no_room() {
         let mut set = RangeSet::default();
         for number in 0..1000 {
             set.insert_one(number);

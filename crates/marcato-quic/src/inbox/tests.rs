@@ -528,7 +528,7 @@ fn a_slow_reader_pushes_back_before_it_is_overfed() {
 }
 
 #[test]
-fn what_is_missing_a_piece_never_pushes_back() {
+fn a_message_with_a_gap_never_pushes_back() {
     let mut inbox = limited(|limits| limits.unread = ByteCount::new(5));
     let bytes = message(run(0, 0, 10), TEN);
     inbox.stream_data(PEER_UNI, 7, bytes.slice(7..)).unwrap();

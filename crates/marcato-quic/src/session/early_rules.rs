@@ -131,7 +131,7 @@ fn an_early_message_takes_half_a_round_trip() {
 }
 
 #[test]
-fn what_the_server_rejects_arrives_once_afterwards() {
+fn rejected_early_data_arrives_once_afterwards() {
     for config in all_streams() {
         let mut again = Again::new(config);
         // It has forgotten its tickets.
@@ -157,7 +157,7 @@ fn what_the_server_rejects_arrives_once_afterwards() {
 }
 
 #[test]
-fn other_messages_wait_for_the_handshake() {
+fn messages_that_are_not_idempotent_wait_for_the_handshake() {
     let mut again = Again::new(SessionConfig::default());
     let begun = again.connect();
     for refused in [message(Priority::P0, 10), message(Priority::P0, 10).idempotent().unreliable()] {

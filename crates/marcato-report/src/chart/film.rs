@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_is_no_image() {
+    fn data_without_an_image_header_is_no_image() {
         for text in ["", "iVBORw0KGgo=", "/9j/\"", "/9j/<", "/9j/ "] {
             assert_eq!(Jpeg::from_base64(text), None, "{text:?}");
         }

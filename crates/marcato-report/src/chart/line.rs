@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_came_keeps_a_ccdf_up_to_the_right_edge() {
+    fn missing_samples_keep_a_ccdf_up_to_the_right_edge() {
         let never = [10.0, f64::INFINITY];
         let svg = delays().series(Series::ccdf("s", never)).to_svg();
         let line = &corners(&svg)[0];
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_ccdf_is_less_than_a_pixel() {
+    fn points_left_out_of_a_ccdf_are_less_than_a_pixel_apart() {
         let whole: Vec<(f64, f64)> =
             (0..10_000).map(|i| (f64::from(i) * 0.05, libm::sqrt(f64::from(i)))).collect();
         let mut thinned = whole.clone();

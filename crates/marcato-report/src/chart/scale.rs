@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_window_leaves_outside_has_no_place_inside() {
+    fn values_outside_a_window_have_no_place_inside() {
         let axis = Axis::new("time", "s").window(0.0, 100.0);
         let scale = Scale::new(&axis, [250.0].into_iter(), false, 0.0, 200.0).unwrap();
         assert_eq!((scale.place(250.0), scale.place(50.0), scale.place(-5.0)), (500.0, 100.0, -10.0));

@@ -98,7 +98,7 @@ fn an_asymmetric_line_is_slow_upwards() {
 }
 
 #[test]
-fn what_a_topology_makes_can_be_varied() {
+fn links_made_by_a_topology_can_be_varied() {
     let text = "name = \"t\"\nduration = \"10 s\"\n[topology]\nkind = \"dumbbell\"\nrate = \"8 Mbit/s\"\n[[flow]]\nname = \"f\"\nkind = \
                 \"tcp\"\nfrom = \"client-1\"\nto = \"server-1\"\n[grid]\nvary = { topology.rate = [\"1 Mbit/s\"], \
                 link.bottleneck.delay = [\"1 ms\", \"2 ms\"] }\n";

@@ -188,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_reads_back_the_same(text in file()) {
+    fn a_written_scenario_reads_back_the_same(text in file()) {
         let Some(scenario) = parse(&text) else { return Ok(()) };
         for run in scenario.runs() {
             let written = run.experiment.to_toml();

@@ -659,7 +659,7 @@ fn nothing_is_wrong_with_what_is_right() {
 }
 
 #[test]
-fn what_is_wrong_is_said_exactly() {
+fn errors_have_exactly_the_documented_text() {
     for Case { what, but, says } in CASES {
         let mut text = RIGHT.to_owned();
         for (from, to) in *but {
@@ -755,7 +755,7 @@ fn settings_reach_into_tables_lists_and_shorthands() {
 }
 
 #[test]
-fn what_is_set_is_not_varied() {
+fn a_key_that_is_set_is_not_varied() {
     let all = Scenario::parse("right.toml", RIGHT).unwrap();
     assert_eq!(all.count(), 6);
     let overrides = Overrides { set: vec!["link.bottleneck.rate=7 Mbit/s".to_owned()], seed: Some(9) };
@@ -834,7 +834,7 @@ to = "serve"
 }
 
 #[test]
-fn what_names_mean_is_not_judged_where_a_topology_is_wrong() {
+fn names_are_not_judged_where_a_topology_is_wrong() {
     let text = r#"
 name = "wrong"
 duration = "10 s"
@@ -981,7 +981,7 @@ fn two_things_that_are_wrong_are_both_told() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_where_it_stops_being_text() {
+fn bytes_that_are_no_text_are_refused_at_the_first_of_them() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("binary.toml");
     let said = |bytes: &[u8]| {

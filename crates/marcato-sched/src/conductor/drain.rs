@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_did_not_take_has_not_left() {
+    fn bytes_that_the_engine_refused_have_not_left() {
         let mut drain = steady();
         let congested = [9, 10, 11].map(|second| {
             drain.granted(Bytes::kb(100));

@@ -1103,7 +1103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_does_not_keep_out_what_has_not() {
+    fn expired_messages_keep_no_other_message_out() {
         let config = Config { max_messages: 1, ..Config::default() };
         let mut conductor = Conductor::new(config).unwrap();
         conductor.offer(NOW, message(1, Priority::P1).with_lifetime(Duration::from_millis(5))).unwrap();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_rate_is_known_after_a_round_trip_and_the_faster_one_for_a_while() {
+    fn a_slower_rate_is_known_after_one_round_trip() {
         let (mut meter, mut at) = (Meter::new(), (0, 0));
         deliver(&mut meter, &mut at, 1000, 1000);
         deliver(&mut meter, &mut at, 20, 4000);

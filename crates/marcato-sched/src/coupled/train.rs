@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn four_packets_of_the_first_window_are_a_train_whatever_came_before_it() {
+    fn four_packets_of_the_first_window_are_a_train() {
         let mut trains = Trains::default();
         for (number, at) in [(0, 0), (2, 2), (4, 4)] {
             let (now, rtt) = (Time::from_millis(at), Duration::from_millis(20 + at));

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_below_the_target_adds_nothing_to_the_window() {
+    fn bytes_lost_below_the_target_add_nothing_to_the_window() {
         let mut lcm = lcm(1000);
         // P is 0.25 %: n is the 995 acknowledged (PLT §3.1), not all 1000 with feedback.
         assert_eq!(hear(&mut lcm, 1, 995, 5), Bytes::new(1_099_500));

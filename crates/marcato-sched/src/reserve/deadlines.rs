@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lanes_make_the_cache_stale() {
+    fn another_set_of_lanes_makes_the_cache_stale() {
         let mut reserve = held(Placement::EveryLane);
         assert_eq!(times(&mut reserve), (110, [180, 100]));
         assert!(reserve.deadlines.set_lanes(LaneSet::one(LaneId::FIRST)));

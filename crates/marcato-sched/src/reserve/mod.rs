@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_anew_keeps_its_room_at_its_new_time() {
+    fn a_source_learned_anew_keeps_its_room_at_its_new_time() {
         let lanes = [lane(0, 50)];
         let mut reserve = Reserve::new(Placement::Fastest, Framing::NONE);
         reserve.learn(KEY, every(200, 10, 300)).unwrap();

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_respects_the_window() {
+    fn less_urgent_data_respects_the_window() {
         let mut scheduler = Selective::new(Priority::P0);
         let background = Purpose::New(Fresh::new(2, Priority::P1, PACKET));
         assert_eq!(

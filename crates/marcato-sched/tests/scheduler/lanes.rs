@@ -266,7 +266,7 @@ fn a_redundant_message_takes_all_lanes_or_one() {
 }
 
 #[test]
-fn what_was_not_sent_twice_at_first_is_not_later() {
+fn a_message_sent_once_at_first_is_not_duplicated_later() {
     let mut world =
         World::new(CwrRed::new(paper()).unwrap(), vec![lane(0, PACKET * 4, 20), lane(1, PACKET * 4, 50)]);
     let (choices, left) = world.release(None, PACKET * 12, Redundancy::EveryLane);
@@ -614,7 +614,7 @@ fn a_message_leaves_its_reserved_room_for_a_now_faster_lane() {
 }
 
 #[test]
-fn what_holds_no_packet_is_not_unused_capacity() {
+fn room_below_one_packet_is_not_unused_capacity() {
     let mut scheduler = CwrRed::new(paper()).unwrap();
     scheduler.declare(SourceKey(1), Source::new(Duration::from_secs(1), PACKET * 3, ms(40))).unwrap();
     let narrow = LaneView { in_flight: PACKET * 2, ..lane(1, Bytes::new(2500), 40) };

@@ -159,7 +159,7 @@ proptest! {
     /// Loss rates are shares, and counters add up. If there is no room with nothing in flight, the
     /// next epoch makes some.
     #[test]
-    fn whatever_it_is_told(config in config(), ops in prop::collection::vec(op(), 1..200)) {
+    fn any_sequence_of_reports_keeps_the_window_in_bounds(config in config(), ops in prop::collection::vec(op(), 1..200)) {
         let mut lcm = Lcm::new(config).unwrap();
         let (mut now, mut in_flight) = (Time::ZERO, Bytes::ZERO);
         for op in ops {

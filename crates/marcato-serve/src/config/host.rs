@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused_with_the_remedy() {
+    fn texts_that_are_no_host_are_refused_with_the_remedy() {
         let refused = |text: &str| HostPattern::parse(text).unwrap_err().to_string();
         assert!(refused("https://example.org/a").ends_with("as \"example.org\""));
         assert!(refused("example.org:443").ends_with("as \"example.org\""));

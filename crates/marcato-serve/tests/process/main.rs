@@ -328,7 +328,7 @@ fn unknown_hosts_are_misdirected_without_a_default_site() {
 }
 
 #[test]
-fn each_site_has_its_certificate_and_misdirected_requests_are_told() {
+fn each_site_has_its_certificate_and_others_answer_421() {
     let files = |name: &str| {
         format!(
             "[[site]]\nhosts = '{name}.test'\ndirectory = '{name}'\nhsts = true\ncertificate = {{ chain = '{name}.pem', key = '{name}.key' }}\n"

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_record_of_low_packets_is_bounded() {
         let mut receiver = LowReceiver::new(&PltConfig::default());
         for number in 0..1000 {
             receiver.on_data(Time::ZERO, 2 * number);

@@ -75,7 +75,7 @@ mod tests {
     proptest! {
         /// Handles pieces that arrive twice, early or in part.
         #[test]
-        fn what_is_read_is_what_a_plain_set_of_bytes_says(
+        fn reassembly_equals_a_plain_set_of_bytes(
             pieces in prop::collection::vec((0u64..60, 0u64..12, any::<bool>()), 0..60),
         ) {
             let mut reassembly = Reassembly::default();

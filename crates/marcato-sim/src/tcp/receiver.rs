@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_segments_are_acknowledged_one_by_one_and_again_after_a_pause() {
+    fn quick_acknowledgements_come_at_the_start_and_after_a_pause() {
         let mut r = receiver(2);
         r.delayed_ack.quick = 3;
         let rto = Duration::from_millis(200);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_closes_the_window_and_reading_opens_it() {
+    fn unread_data_closes_the_window_and_reading_opens_it() {
         let mut r = receiver(2);
         r.set_reading(false);
         r.on_data(Time::ZERO, 1, 60_000, None);

@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sacked_is_not_sent_again_after_a_timeout() {
+    fn sacked_data_is_not_sent_again_after_a_timeout() {
         let mut board = board(5, 1000);
         board.sack(1000, 2000, |_| ());
         board.mark_lost_on_timeout(|_| false);
@@ -614,7 +614,7 @@ mod tests {
         /// The edge and the queue of retransmissions find the same losses as RFC 8985's walk over
         /// all segments, and the running counts stay exact.
         #[test]
-        fn what_is_lost_by_time_is_what_a_walk_finds(ops in prop::collection::vec((0u8..7, 0u64..40, 1u64..6), 1..120)) {
+        fn losses_by_time_are_those_that_a_walk_finds(ops in prop::collection::vec((0u8..7, 0u64..40, 1u64..6), 1..120)) {
             let mut board = Scoreboard::default();
             let mut rack = Rack::default();
             let mut rate = RateEstimator::default();

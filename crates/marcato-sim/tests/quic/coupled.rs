@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(24)))]
 
     #[test]
-    fn whatever_is_offered_arrives_and_a_session_never_stands_still(world in worlds()) {
+    fn all_offered_data_arrives_and_no_session_stands_still(world in worlds()) {
         let plan = |odd: u64| {
             let own = world.messages.iter().enumerate().filter(|(index, _)| *index as u64 % 2 == odd || !world.both);
             let all: Vec<_> = own.map(|(index, &(when, level, len))| {

@@ -262,7 +262,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(24), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_was_not_dropped_arrives_once_in_any_network(world in worlds()) {
+    fn data_that_was_not_dropped_arrives_once_in_any_network(world in worlds()) {
         check(&world);
     }
 }

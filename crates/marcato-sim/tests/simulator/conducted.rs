@@ -71,7 +71,7 @@ fn an_urgent_message_waits_only_for_unsent_and_in_flight_data() {
 }
 
 #[test]
-fn an_urgent_message_of_a_coupled_connection_finds_the_queue_empty() {
+fn urgent_messages_with_coupling_find_the_queue_empty() {
     let run = |couple: fn(Conducted) -> Conducted| {
         let mut net = Network::new(Seed::new(1));
         let (sender, receiver) = (net.node("sender"), net.node("receiver"));

@@ -89,7 +89,7 @@ fn marks_are_counted_where_they_arrive() {
 }
 
 #[test]
-fn what_is_not_watched_has_no_round_trips() {
+fn a_flow_that_is_not_watched_has_no_round_trips() {
     let mut world = world(Loss::None);
     let flow = bulk(&mut world, TcpConfig::default(), 100);
     world.net.run_until(Time::from_secs(5));
@@ -378,7 +378,7 @@ const BACK: [&str; 1] = [
 ];
 
 #[test]
-fn what_a_tap_captures_adds_up_to_the_transfer() {
+fn packets_of_a_tap_add_up_to_the_transfer() {
     let mut world = world(Loss::Every(50));
     world.net.tap(world.there, Tap::default().snaplen(u32::MAX));
     world.net.tap(world.back, Tap::default());

@@ -244,7 +244,7 @@ fn delay_loss_and_queue_change_at_the_set_time_and_direction() {
 }
 
 #[test]
-fn what_a_queue_marked_and_judged_counts_on_when_it_is_changed() {
+fn marks_and_verdicts_of_a_replaced_queue_still_count() {
     let codel = CodelConfig {
         target: MS,
         interval: 20 * MS,
@@ -740,7 +740,7 @@ fn two_paths_carry_a_session_and_its_urgent_messages_in_time() {
 }
 
 #[test]
-fn what_does_not_exist_is_named() {
+fn a_name_that_does_not_exist_is_reported() {
     let plain = || link("l", ["a", "b"], way(8, MS), way(8, MS));
     let said = |experiment: &Experiment| match build(experiment, &Traces::new()) {
         Err(error) => error.to_string(),
@@ -842,7 +842,7 @@ impl Watcher for Kept {
 }
 
 #[test]
-fn what_passes_a_link_is_captured_in_both_directions() {
+fn packets_of_a_link_are_captured_in_both_directions() {
     let mut experiment = mixed();
     let silent = run(&experiment);
     experiment.record.pcap.links = vec!["bottleneck".into()];
@@ -1056,7 +1056,7 @@ fn a_run_repeats_the_warnings_about_its_scenario() {
 }
 
 #[test]
-fn what_is_not_random_is_the_same_with_any_seed() {
+fn a_run_without_randomness_is_the_same_with_any_seed() {
     let link =
         "rate = \"2 Mbit/s\"\ndelay = \"5 ms\"\nqueue = { kind = \"droptail\", limit = \"20 packets\" }\n";
     let udp = "kind = \"udp\"\nrate = \"3 Mbit/s\"\n";

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_frame_at_the_end_does_not_go_on() {
+    fn bytes_after_the_close_frame_are_not_passed_on() {
         let (end, mut farewell) = farewell(Side::Client);
         let two = [frame(0x01, 5, false), frame(0x80, 300, false)].concat();
         assert_eq!(farewell.pass(&two[..3]), 3);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_have_no_transfer_coding() {
+    fn only_http_1_1_has_transfer_codings() {
         for version in [Version::HTTP_10, Version::HTTP_2, Version::HTTP_3] {
             let checked = check_request(version, "http://a.example/", &[("transfer-encoding", "chunked")]);
             assert_eq!(checked, Err(Rejection::TransferEncoding));

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_addresses_forgets_its_own_and_not_the_one_at_its_limit() {
+    fn a_flood_of_addresses_forgets_no_address_at_its_limit() {
         let mut rates = Rates::new(limits(1, 5, 9), 4);
         for _ in 0..5 {
             rates.open(Time::ZERO, address(1)).unwrap();

@@ -167,7 +167,7 @@ mod tests {
     use crate::trace::response::tests::response;
 
     #[test]
-    fn the_latest_responses_are_kept_and_notes_of_others_are_ignored() {
+    fn the_latest_responses_are_kept_and_notes_of_old_ones_ignored() {
         let traces = Traces::new(2);
         let connection = traces.connection("192.0.2.1:5".parse().unwrap());
         let ask = |path: &str| {

@@ -279,7 +279,7 @@ fn pings_beside_content_are_no_flood() {
 }
 
 #[test]
-fn a_reader_of_single_bytes_stops_no_other_stream_and_no_other_connection() {
+fn a_slow_reader_stops_no_other_stream_or_connection() {
     run(async {
         let running = start(|_| {}).await;
         // SETTINGS_INITIAL_WINDOW_SIZE = 0: credit comes by WINDOW_UPDATE only.

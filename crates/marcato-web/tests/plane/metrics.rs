@@ -60,7 +60,7 @@ fn requests_are_counted_by_level_source_and_status() {
 }
 
 #[test]
-fn what_clients_choose_makes_no_series() {
+fn text_of_clients_makes_no_series() {
     run(async {
         let metrics = Metrics::new();
         let (running, lines, _directory) = start(&metrics).await;

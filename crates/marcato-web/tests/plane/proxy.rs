@@ -1003,7 +1003,7 @@ async fn a_websocket_that_is_not_accepted_is_no_tunnel() {
 }
 
 #[tokio::test]
-async fn other_tunnels_are_not_implemented() {
+async fn unknown_tunnels_and_upgrades_to_h2c_are_not_implemented() {
     let address = origin(Speaks::Http1, echo).await;
     for protocol in [None, Some("connect-udp")] {
         let response = call(&proxy_to(address), connect(protocol, empty())).await;

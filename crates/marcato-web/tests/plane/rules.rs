@@ -262,7 +262,7 @@ async fn a_body_is_sent_again_after_a_stale_connection() {
 }
 
 #[tokio::test]
-async fn other_bodies_are_not_sent_again() {
+async fn posts_and_bodies_beyond_the_kept_part_are_not_resent() {
     for (method, length, kept) in [(Method::POST, 4, 64), (Method::PUT, 65, 64), (Method::PUT, 1, 0)] {
         let stale = Stale::start().await;
         let proxy = configured(stale.address, |config| config.kept_body = Amount::new(kept));

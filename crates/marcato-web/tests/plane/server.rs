@@ -292,7 +292,7 @@ fn spawning(spawn: bool) -> Config {
 }
 
 #[test]
-fn handlers_begin_in_the_task_of_their_connection_unless_told_otherwise() {
+fn handlers_begin_in_the_task_of_their_connection_by_default() {
     run(async {
         for spawn in [true, false] {
             let running = Running::start(Server::with_config(spawning(spawn))).await;

@@ -130,7 +130,7 @@ fn without_traces_nothing_is_kept() {
 }
 
 #[test]
-fn the_page_shows_connections_of_both_versions_and_links_their_traces() {
+fn the_page_shows_both_versions_and_links_their_traces() {
     run(async {
         let traces = Traces::new(4);
         let running = start(&traces).await;

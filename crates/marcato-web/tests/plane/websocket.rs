@@ -201,7 +201,7 @@ fn an_upgrade_that_a_handler_refuses_is_a_response() {
 }
 
 #[test]
-fn other_protocols_than_websocket_are_answered_with_501() {
+fn protocols_other_than_websocket_are_answered_with_501() {
     run(async {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);

@@ -131,7 +131,7 @@ fn proxied_bodies_leave_in_exact_order() {
 }
 
 #[test]
-fn equal_files_that_are_not_incremental_leave_one_after_the_other() {
+fn equal_sequential_files_leave_one_after_the_other() {
     run_still(async {
         for segments in [1, 60] {
             let running = start(strict(segments)).await;
@@ -709,7 +709,7 @@ fn a_connection_rests_once_nothing_is_held_back() {
 }
 
 #[test]
-fn coupled_mode_begins_with_the_first_request_of_a_client_that_orders() {
+fn coupled_mode_begins_with_the_first_request_with_priority() {
     for (priority, begins) in [("u=5", true), ("", false)] {
         run_still(async {
             let traces = Traces::new(2);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_broken_or_came_by_another_protocol_are_refused() {
+    fn broken_pages_and_those_of_another_protocol_are_refused() {
         for (key, value) in [("complete", json!(false)), ("protocol", json!("http/1.1")), ("first", json!(0))]
         {
             let mut told = told();

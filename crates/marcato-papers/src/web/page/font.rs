@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_sums_up_to_the_constant_of_the_format_and_has_its_length() {
+    fn the_font_has_the_checksum_and_length_of_its_format() {
         let bytes = blocks(20_000);
         assert_eq!(sum(&bytes), MAGIC);
         assert!(bytes.len().abs_diff(20_000) < 50, "{}", bytes.len());

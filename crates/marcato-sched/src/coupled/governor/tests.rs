@@ -237,7 +237,7 @@ fn slow_start_ends_before_it_fills_a_deep_buffer() {
 }
 
 #[test]
-fn beside_a_flow_that_fills_the_queue_the_governor_steps_aside_and_returns() {
+fn the_governor_steps_aside_for_a_greedy_flow_and_returns() {
     let mut other = Sender::new(None);
     other.active = (Time::ZERO + Duration::from_secs(10), Time::ZERO + Duration::from_secs(60));
     let mut path = Path::new(10, 40, 4.0, std::vec![Sender::new(Some(governor())), other]);
@@ -288,7 +288,7 @@ fn a_burst_of_others_is_no_reason_to_compete() {
 }
 
 #[test]
-fn urgent_data_may_pass_the_cap_by_two_packets_and_half_of_what_is_acknowledged() {
+fn urgent_data_may_pass_the_cap_by_a_bounded_amount() {
     let mut path = alone(10, 40, 1.0, governor());
     let sender = &mut path.senders[0];
     let (delivered, in_flight) = (sender.delivered, sender.in_flight());
@@ -309,7 +309,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn on_any_constant_link_the_cap_neither_starves_nor_lets_the_queue_grow(
+    fn the_cap_neither_starves_a_constant_link_nor_fills_its_queue(
         mbps in 1u64..100, rtt in 5u64..300, bdp in 1.0f64..16.0,
     ) {
         // Eight packets of bandwidth-delay product: less, and the floor is a queue by itself.
@@ -522,7 +522,7 @@ fn round(rate: Rate) -> Round {
 }
 
 #[test]
-fn the_rate_that_a_test_made_small_is_no_measure_of_a_faster_one() {
+fn a_rate_made_small_by_a_test_does_not_make_others_look_fast() {
     let now = Time::from_secs(5);
     for mode in [Mode::Test, Mode::Squeeze] {
         let mut governor = governor();
@@ -536,7 +536,7 @@ fn the_rate_that_a_test_made_small_is_no_measure_of_a_faster_one() {
 }
 
 #[test]
-fn in_slow_start_the_pace_is_a_sixteenth_above_the_bottlenecks_rate() {
+fn the_pace_is_a_sixteenth_above_the_rate_of_the_bottleneck() {
     let mut governor = governor();
     let mut acknowledge = |packet, lost| {
         let at = Duration::from_millis(50 + packet);
@@ -553,7 +553,7 @@ fn in_slow_start_the_pace_is_a_sixteenth_above_the_bottlenecks_rate() {
 }
 
 #[test]
-fn a_loss_before_anything_of_ours_stood_in_a_queue_is_the_work_of_others() {
+fn a_loss_without_a_queue_of_ours_is_caused_by_others() {
     let first = |packets: u64, lost| {
         let mut governor = governor();
         for packet in 1..=packets {

@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn it_never_stands_while_something_can_leave(rules in rules(), ops in ops()) {
+    fn the_exchange_never_idles_while_a_response_can_send(rules in rules(), ops in ops()) {
         let mut exchange = exchange(Rules::Fixed(rules));
         let mut latest = None;
         for op in ops {

@@ -490,7 +490,7 @@ proptest! {
 
     /// Lengths are of the order of these watermarks: 32 kB and more.
     #[test]
-    fn it_does_the_same_while_the_rate_changes(ops in prop::collection::vec(op(30), 1..300)) {
+    fn the_exchange_equals_its_model_while_the_rate_changes(ops in prop::collection::vec(op(30), 1..300)) {
         run(Rules::FollowRate, &ops)?;
     }
 }

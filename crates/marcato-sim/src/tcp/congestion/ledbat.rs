@@ -480,19 +480,19 @@ mod tests {
     "#;
 
     #[test]
-    fn it_fills_an_empty_link() {
+    fn ledbat_fills_an_empty_link() {
         let goodput = beside("", 10, 70);
         assert!(goodput[0] > 8.0, "{goodput:?}");
     }
 
     #[test]
-    fn it_yields_to_cubic() {
+    fn ledbat_yields_to_cubic() {
         let goodput = beside(CUBIC, 25, 50);
         assert!(goodput[0] < 0.15 * goodput[1], "{goodput:?}");
     }
 
     #[test]
-    fn it_returns_within_a_minute_after_cubic_has_left() {
+    fn ledbat_returns_within_a_minute_after_cubic_has_left() {
         let goodput = beside(CUBIC, 110, 130);
         assert!(goodput[0] > 8.0, "{goodput:?}");
     }

@@ -30,7 +30,7 @@ fn the_first_segment_may_be_acknowledged_at_once() {
 }
 
 #[test]
-fn the_first_segments_after_a_pause_may_be_acknowledged_one_by_one() {
+fn the_first_segments_after_a_pause_may_be_acknowledged_singly() {
     let delayed_ack = DelayedAck { quick: 2, ..DelayedAck::default() };
     let mut host = Host::connected(TcpConfig { delayed_ack, ..config() });
     let mut at = 1;
@@ -48,7 +48,7 @@ fn the_first_segments_after_a_pause_may_be_acknowledged_one_by_one() {
 }
 
 #[test]
-fn what_is_out_of_order_or_fills_a_gap_is_acknowledged_at_once() {
+fn data_out_of_order_or_in_a_gap_is_acknowledged_at_once() {
     let mut host = Host::connected(delayed());
     host.get("seq 1001 len 1000 ack 1");
     host.get("seq 1 len 1000 ack 1");
@@ -193,7 +193,7 @@ fn a_flow_that_does_not_use_its_window_does_not_grow_it() {
 }
 
 #[test]
-fn the_use_of_a_window_is_judged_at_each_acknowledgement_or_by_round_trip() {
+fn the_use_of_a_window_is_judged_by_acknowledgement_or_round() {
     // Nine of ten segments are in flight. When three are acknowledged, fewer than half are; twice what
     // was in flight at first is 18.
     for (usage_by_round, grown) in [(false, 13.0), (true, 18.0)] {
@@ -210,7 +210,7 @@ fn the_use_of_a_window_is_judged_at_each_acknowledgement_or_by_round_trip() {
 }
 
 #[test]
-fn a_window_of_which_a_round_trip_used_less_than_half_does_not_grow() {
+fn a_window_less_than_half_used_in_a_round_trip_does_not_grow() {
     let mut host = Host::connected(TcpConfig { usage_by_round: true, ..config() });
     for burst in 0..20u32 {
         host.write(4_000);
@@ -302,7 +302,7 @@ fn the_socket_asks_for_more_when_little_is_unsent() {
 
 /// Linux, `sk_stream_is_writable`.
 #[test]
-fn with_bursts_a_full_send_buffer_takes_more_from_two_thirds_down() {
+fn a_full_send_buffer_with_bursts_takes_more_below_two_thirds() {
     let writable = |segmentation_offload| {
         let config = TcpConfig { send_buffer: Bytes::new(9_000), segmentation_offload, ..config() };
         let mut host = Host::connected(config);
