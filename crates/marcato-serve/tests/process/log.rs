@@ -18,15 +18,20 @@ fn origin(mut answer: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
     addr
 }
 
+/// Reads the head of a request.
+fn head(stream: &mut TcpStream) -> Vec<u8> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    head
+}
+
 /// Origin that answers with these bytes.
 fn saying(bytes: &'static [u8]) -> SocketAddr {
     origin(move |mut stream| {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
+        head(&mut stream);
         stream.write_all(bytes).unwrap();
     })
 }
@@ -91,6 +96,66 @@ fn each_fault_of_an_origin_is_told_with_its_reason() {
         assert_eq!(line["origin"], url.as_str(), "{line}");
         assert_eq!(line["outcome"], status.to_string(), "{line}");
         assert!(line["message"].as_str().unwrap().contains(reason), "{line}");
+    }
+}
+
+#[test]
+fn warnings_name_the_keys_of_the_file() {
+    // Connections that stay open after these bytes; without any, at once.
+    let keeping = |bytes: &'static [u8]| {
+        let mut kept = Vec::new();
+        let addr = origin(move |mut stream| {
+            if !bytes.is_empty() {
+                head(&mut stream);
+                stream.write_all(bytes).unwrap();
+            }
+            kept.push(stream);
+        });
+        addr.port()
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut kept = Vec::new();
+    let busy = origin(move |mut stream| {
+        tell.send(head(&mut stream)).unwrap();
+        kept.push(stream);
+    });
+    // It closes the connection as the second request comes.
+    let leaving = origin(|mut stream| {
+        head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").unwrap();
+        head(&mut stream);
+    });
+    let many = saying(b"HTTP/1.1 200 OK\r\na: b\r\nc: d\r\n\r\n");
+    let cut = keeping(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no");
+    let faults = [
+        ("late", format!("http://127.0.0.1:{}", keeping(b"")), vec![("response-timeout", "'50 ms'")]),
+        ("mute", format!("https://127.0.0.1:{}", keeping(b"")), vec![("connect-timeout", "'50 ms'")]),
+        ("many", format!("http://{many}"), vec![("response-head", "'1 KiB'"), ("response-fields", "1")]),
+        ("cut", format!("http://127.0.0.1:{cut}"), vec![("body-idle-timeout", "'50 ms'")]),
+        ("busy", format!("http://{busy}"), vec![("max-in-flight", "1")]),
+        ("leaving", format!("http://{leaving}"), vec![("idle-timeout", "'60 s'")]),
+    ];
+    let mut text = PLAIN.to_owned();
+    for (name, url, keys) in &faults {
+        text += &format!("[[origin]]\nname = '{name}'\nto = '{url}'\nretries = 0\nca = 'b.pem'\n");
+        keys.iter().for_each(|(key, value)| text += &format!("{key} = {value}\n"));
+        text += &format!("[[site]]\nhosts = '{name}.test'\norigin = '{name}'\n");
+    }
+    let (running, mut said) = Running::diagnosed(&text, "json");
+    let addr = &running.addrs[0];
+    let mut busy = TcpStream::connect(addr).unwrap();
+    busy.write_all(get("busy.test", "/").as_bytes()).unwrap();
+    told.recv().unwrap();
+    assert_eq!(got(addr, &get("leaving.test", "/")).2, "ok");
+    for (name, url, keys) in &faults {
+        let mut stream = TcpStream::connect(addr).unwrap();
+        // Only a request of a method that is not idempotent is not sent again.
+        let request = format!("POST / HTTP/1.1\r\nhost: {name}.test\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&said.next().unwrap().unwrap()).unwrap();
+        assert_eq!(line["origin"], url.as_str(), "{line}");
+        let words = line["message"].as_str().unwrap().split('`').skip(1).step_by(2);
+        assert!(words.eq(keys.iter().map(|(key, _)| *key)), "{line}");
     }
 }
 

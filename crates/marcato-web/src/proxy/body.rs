@@ -170,7 +170,7 @@ impl fmt::Debug for ProxyBody {
 #[derive(Debug, Error)]
 pub enum ProxyBodyError {
     /// The upstream fell silent within the body.
-    #[error("origin sent nothing for {idle:?}: raise body_idle_timeout, or reset the response")]
+    #[error("origin sent nothing for {idle:?}: raise `body-idle-timeout`, or reset the response")]
     Idle {
         /// Longest silence.
         idle: Duration,
@@ -182,7 +182,7 @@ pub enum ProxyBodyError {
     #[error("origin's side of the tunnel broke, reset the response: {0}")]
     Tunnel(#[source] io::Error),
     /// No byte passed the tunnel for too long.
-    #[error("tunnel was silent for {idle:?}: raise tunnel_idle_timeout, or reset the response")]
+    #[error("tunnel was silent for {idle:?}: raise `tunnel-idle-timeout`, or reset the response")]
     IdleTunnel {
         /// Longest silence.
         idle: Duration,

@@ -219,7 +219,7 @@ pub(super) enum ConnectError {
     Tls(std::io::Error),
     #[error("origin fails the HTTP handshake, check its protocol: {0}")]
     Handshake(hyper::Error),
-    #[error("no connection in time, check the origin or raise connect_timeout")]
+    #[error("no connection in time, check the origin or raise `connect-timeout`")]
     Timeout,
     #[error("origin of HTTP/2 has no upgrades: use http:// or https://")]
     NoUpgrade,

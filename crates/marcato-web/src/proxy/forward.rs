@@ -61,7 +61,7 @@ impl Shared {
                 origin = origins.join(" "),
                 outcome = "503",
                 omitted,
-                "no upstream has room for a request: add upstreams, or raise max_in_flight"
+                "no upstream has room for a request: add upstreams, or raise `max-in-flight`"
             );
         }
     }

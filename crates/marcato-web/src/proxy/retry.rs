@@ -19,7 +19,7 @@ pub(super) enum Fault {
     #[error("origin refused the request unprocessed, check its limits: {0}")]
     Refused(hyper::Error),
     /// A connection that had been idle closed as the request was sent.
-    #[error("idle connection closed: set idle_timeout below the origin's: {0}")]
+    #[error("idle connection closed: set `idle-timeout` below the origin's: {0}")]
     Stale(hyper::Error),
     /// The connection broke before the head of the response.
     #[error("connection broke before the response, check the origin: {0}")]
@@ -29,10 +29,10 @@ pub(super) enum Fault {
     Malformed(hyper::Error),
     /// The head of the response was larger than allowed. Its error is absent for the number of fields
     /// over HTTP/2.
-    #[error("head of the response is too large, raise response_head or response_fields{}", detail(.0))]
+    #[error("head of the response is too large, raise `response-head` or `response-fields`{}", detail(.0))]
     TooLarge(Option<hyper::Error>),
     /// The head of the response was late.
-    #[error("response is late, check the origin or raise response_timeout")]
+    #[error("response is late, check the origin or raise `response-timeout`")]
     Late,
     /// The request cannot be written in the upstream's version.
     #[error("request cannot be written for the origin, send fewer or other fields: {0}")]

@@ -276,7 +276,7 @@ impl Drop for Outbound {
 pub(super) enum UploadError {
     #[error("request was sent elsewhere: drop this attempt")]
     Superseded,
-    #[error("client sent nothing for {idle:?}: raise body_idle_timeout for slow clients")]
+    #[error("client sent nothing for {idle:?}: raise `body-idle-timeout` for slow clients")]
     Idle { idle: Duration },
     #[error("client's body broke, abandon the request: {0}")]
     Client(BoxError),
