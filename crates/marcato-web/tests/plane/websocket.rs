@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::routing::{any, get as on_get};
+use axum::routing::{MethodRouter, any, get as on_get};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{RecvStream, SendStream};
@@ -15,7 +15,7 @@ use http::{Request, StatusCode};
 use marcato_web::{Config, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use crate::support::{Running, read, run, until};
 
@@ -48,6 +48,21 @@ async fn echo(mut socket: WebSocket) {
             return;
         }
     }
+}
+
+/// Handler of WebSockets, and what `serve` makes of each.
+fn telling<T, F>(
+    serve: impl FnOnce(WebSocket) -> F + Clone + Send + Sync + 'static,
+) -> (MethodRouter, mpsc::Receiver<T>)
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let (tell, told) = mpsc::channel(1);
+    let handler = async move |upgrade: WebSocketUpgrade| {
+        upgrade.protocols(["chat"]).on_upgrade(async move |socket| _ = tell.send(serve(socket).await).await)
+    };
+    (any(handler), told)
 }
 
 fn router() -> Router {
@@ -236,27 +251,21 @@ fn a_server_that_offers_none_takes_no_websocket() {
 #[test]
 fn a_websocket_that_is_not_read_holds_its_handler_back() {
     run(async {
-        let (tell, told) = oneshot::channel();
-        let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
-        let flood = move |upgrade: WebSocketUpgrade| {
-            let tell = tell.lock().unwrap().take().unwrap();
-            let response = upgrade.protocols(["chat"]).on_upgrade(async move |mut socket| {
-                let mut sent = 0;
-                while socket.send(Message::Binary(vec![0; 1000].into())).await.is_ok() {
-                    sent += 1;
-                }
-                tell.send(sent).unwrap();
-            });
-            async { response }
-        };
+        let (flood, mut told) = telling(async |mut socket| {
+            let mut sent = 0;
+            while socket.send(Message::Binary(vec![0; 1000].into())).await.is_ok() {
+                sent += 1;
+            }
+            sent
+        });
         let mut config = Config::default();
         config.limits.stall = Duration::from_millis(100);
-        let router = router().route("/flood", any(flood));
+        let router = router().route("/flood", flood);
         let running = Running::start(Server::with_config(config), router).await;
         let mut client = client(&running).await;
         let (mut receiver, _sender) = open(&mut client, "/flood").await;
         // The client gives no credit: the server gives up, and the handler learns of it.
-        let sent = told.await.unwrap();
+        let sent = told.recv().await.unwrap();
         // The window of the client (64 KiB), what is staged (32 KiB), and what the library of the handler holds.
         assert!((60..400).contains(&sent), "{sent}");
         assert_eq!(running.server.counters().stalled, 1);
@@ -273,18 +282,12 @@ fn a_websocket_that_is_not_read_holds_its_handler_back() {
 #[test]
 fn a_client_that_resets_its_stream_ends_the_websocket() {
     run(async {
-        let (tell, told) = oneshot::channel();
-        let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
-        let listen = move |upgrade: WebSocketUpgrade| {
-            let tell = tell.lock().unwrap().take().unwrap();
-            let response = upgrade.protocols(["chat"]).on_upgrade(async move |mut socket| {
-                let first = socket.recv().await.is_some_and(|message| message.is_ok());
-                let second = socket.recv().await.is_some_and(|message| message.is_ok());
-                tell.send((first, second)).unwrap();
-            });
-            async { response }
-        };
-        let router = router().route("/listen", any(listen));
+        let (listen, mut told) = telling(async |mut socket| {
+            let first = socket.recv().await.is_some_and(|message| message.is_ok());
+            let second = socket.recv().await.is_some_and(|message| message.is_ok());
+            (first, second)
+        });
+        let router = router().route("/listen", listen);
         let running = Running::start(Server::new(), router).await;
         let mut client = client(&running).await;
         let (receiver, mut sender) = open(&mut client, "/listen").await;
@@ -292,7 +295,7 @@ fn a_client_that_resets_its_stream_ends_the_websocket() {
         // The server has read it once it has given its credit back.
         sender.send_reset(h2::Reason::CANCEL);
         drop(receiver);
-        assert!(!told.await.unwrap().1);
+        assert!(!told.recv().await.unwrap().1);
         until(|| running.server.open_requests() == 0).await;
         assert_eq!(running.server.counters().cancelled, 1);
     });
