@@ -53,13 +53,27 @@ fn named(text: &str) -> BTreeMap<String, String> {
     named
 }
 
-/// Returns the README, CONTRIBUTING.md and every page of `docs/`, by path.
-fn documents() -> Vec<(PathBuf, String)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let docs = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let files = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
-    let files = files.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]);
+/// Root of the repository, without links and dots.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Directories whose pages people read.
+const DIRECTORIES: [&str; 5] = ["", "docs", "python", "contrib/crq", "contrib/serve"];
+
+/// Returns every page that people read.
+fn pages() -> Vec<(PathBuf, String)> {
+    let entries = DIRECTORIES.iter().flat_map(|directory| std::fs::read_dir(root().join(directory)).unwrap());
+    let files = entries.map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     files.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+}
+
+/// Returns the pages that tell of commands: the README, CONTRIBUTING.md and those of `docs/`.
+fn documents() -> Vec<(PathBuf, String)> {
+    let of_root = ["README.md", "CONTRIBUTING.md"].map(|name| root().join(name));
+    let docs = root().join("docs");
+    pages().into_iter().filter(|(path, _)| path.parent() == Some(&docs) || of_root.contains(path)).collect()
 }
 
 /// Returns the command lines of a document, with continued lines joined.
@@ -196,36 +210,98 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Returns the Markdown files of a directory.
-fn pages(directory: &Path) -> Vec<PathBuf> {
-    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+/// Returns what is wrong with a link of a page; `None` if it leads to a file of the repository, and to a heading of it
+/// if it names one.
+fn fault_of_link(page: &Path, link: &str) -> Option<String> {
+    let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+    let target = if file.is_empty() { page.to_owned() } else { page.parent()?.join(file) };
+    let Ok(target) = target.canonicalize() else { return Some(format!("there is no {file}")) };
+    if !target.starts_with(root()) {
+        return Some(format!("{file} is outside the repository"));
+    }
+    let has = |text: String| anchors(&text).contains(anchor);
+    let leads = anchor.is_empty() || std::fs::read_to_string(target).is_ok_and(has);
+    (!leads).then(|| format!("{link} has no such heading"))
 }
 
 #[test]
 fn every_link_between_documents_leads_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let directories = [".", "docs", "python", "contrib/crq", "contrib/serve"];
-    for path in directories.iter().flat_map(|directory| pages(&root.join(directory))) {
-        let text = std::fs::read_to_string(&path).unwrap();
+    let mut checked = 0;
+    for (path, text) in pages() {
         let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.starts_with("http")) {
-            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
-            assert!(target.exists(), "{}: {link}", path.display());
-            if !anchor.is_empty() {
-                let found = anchors(&std::fs::read_to_string(target).unwrap());
-                assert!(found.contains(anchor), "{}: {link}", path.display());
-            }
+            assert_eq!(fault_of_link(&path, link), None, "{}", path.display());
+            checked += 1;
         }
     }
+    assert!(checked > 80, "{checked}");
+}
+
+#[test]
+fn links_that_lead_nowhere_or_outside_are_found() {
+    let page = root().join("docs/serve.md");
+    for (link, fault) in [
+        ("../README.md", None),
+        ("wire.md", None),
+        ("none.md", Some("there is no none.md")),
+        ("../../", Some("../../ is outside the repository")),
+        ("#no-such-heading", Some("#no-such-heading has no such heading")),
+        ("wire.md#no-such-heading", Some("wire.md#no-such-heading has no such heading")),
+    ] {
+        assert_eq!(fault_of_link(&page, link).as_deref(), fault, "{link}");
+    }
+}
+
+/// Returns the files and directories of the repository that a text names: words of code that begin with a directory
+/// of its root, and pages in Markdown.
+fn mentioned(text: &str) -> Vec<String> {
+    let tops: Vec<String> = std::fs::read_dir(root())
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| format!("{}/", entry.file_name().into_string().unwrap()))
+        // What builds, runs and Git make is not there in a fresh clone.
+        .filter(|name| !["target/", "out/", ".git/"].contains(&name.as_str()))
+        .collect();
+    let is_page = |word: &&str| word.ends_with(".md") && !word.contains("://");
+    // `.ci/long` writes the last one.
+    let is_below =
+        |word: &&str| tops.iter().any(|top| word.starts_with(top.as_str())) && *word != ".ci/passed";
+    // Code in running text is between backticks, so every second part is code.
+    let prose: String = text.split("```").step_by(2).collect();
+    let spans = prose.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
+    let spans = spans.map(|word| word.trim_end_matches(['.', ',', ':', ';'])).filter(is_below);
+    let words = prose.split(|c: char| c.is_whitespace() || "`()[],;".contains(c));
+    let words = words.filter_map(|word| word.trim_end_matches(['.', ':']).split('#').next()).filter(is_page);
+    // `<paper>` and `known-rows-…` stand for several: their directory is there.
+    let placed = |word: &str| match word.find(['<', '*', '…', '{']) {
+        Some(at) => word[..at].rfind('/').map_or(String::new(), |slash| word[..=slash].to_owned()),
+        None => word.to_owned(),
+    };
+    spans.chain(words).map(placed).filter(|word| !word.is_empty()).collect()
+}
+
+#[test]
+fn every_file_that_a_document_mentions_exists() {
+    let mut checked = 0;
+    for (path, text) in pages() {
+        for word in mentioned(&text) {
+            let is_there =
+                |base: &Path| base.join(&word).canonicalize().is_ok_and(|target| target.starts_with(root()));
+            assert!(is_there(&root()) || is_there(path.parent().unwrap()), "{}: {word}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 300, "{checked}");
+    let text = "see `tools/none/run --all`, [the design](https://a.test/b.md), ../shared/design.md#part, and `docs/<page>.md`.";
+    assert_eq!(mentioned(text), ["tools/none/run", "docs/", "../shared/design.md", "docs/"]);
 }
 
 #[test]
 fn the_index_of_the_documentation_lists_every_page() {
     let index = include_str!("../../../../docs/README.md");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for page in pages(&root.join("docs")).iter().map(|path| path.file_name().unwrap().to_str().unwrap()) {
+    for (path, _) in pages().iter().filter(|(path, _)| path.parent() == Some(&root().join("docs"))) {
+        let page = path.file_name().unwrap().to_str().unwrap();
         assert!(page == "README.md" || index.contains(&format!("]({page})")), "docs/README.md omits {page}");
     }
 }
@@ -300,7 +376,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn documents_name_every_file_that_has_unsafe_code() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let mut files = Vec::new();
     ["crates", "python", "fuzz"].iter().for_each(|part| sources(&root.join(part), &mut files));
     // The word followed by code; a lint's name or a text is none.
@@ -328,7 +404,7 @@ fn documents_name_every_file_that_has_unsafe_code() {
 
 #[test]
 fn documents_name_every_congestion_control_and_its_places() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
     for (document, row) in [("README.md", "| Simulated TCP |"), ("ARCHITECTURE.md", "| `marcato-sim` |")] {
         let text = read(document);
@@ -359,8 +435,7 @@ fn verdicts_on_quic_name_the_size_of_datagrams() {
 
 #[test]
 fn the_readme_gives_high_percentiles_of_500_messages() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
     let with: Vec<&str> = text.split("\n\n").filter(|part| part.contains("99 %")).collect();
     assert!(!with.is_empty());
     for part in with {
