@@ -439,20 +439,41 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
+    use marcato_net::Coupling;
+
     use super::*;
+
+    /// Returns the configuration of the web server for a file with these lines, and these tables behind them.
+    fn web_of(lines: &str, tables: &str) -> marcato_web::Config {
+        let text = format!(
+            "{lines}\n[[listen]]\naddress = \"127.0.0.1:0\"\nplaintext = true\n[[site]]\nhosts = [\"localhost\"]\n\
+             default = true\ndirectory = \"/\"\n{tables}"
+        );
+        let config = Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let (access, _lines) = Access::new();
+        web(&config, &access, &Monitor::new(&config).unwrap())
+    }
 
     #[test]
     fn a_file_without_debts_has_the_exact_order_at_every_rate() {
-        let rules = |debts: &str| {
-            let text = format!(
-                "{debts}[[listen]]\naddress = \"127.0.0.1:0\"\nplaintext = true\n[[site]]\nhosts = [\"localhost\"]\ndefault = true\n\
-                 directory = \"/\"\n"
-            );
-            let config = Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}"));
-            let (access, _lines) = Access::new();
-            web(&config, &access, &Monitor::new(&config).unwrap()).exchange.rules
-        };
-        assert_eq!(rules("debts = false\n"), Rules::Fixed(Debt::strict()));
-        assert_eq!((rules("debts = true\n"), rules("")), (Rules::FollowRate, Rules::FollowRate));
+        let rules = |lines: &str| web_of(lines, "").exchange.rules;
+        assert_eq!(rules("debts = false"), Rules::Fixed(Debt::strict()));
+        assert_eq!((rules("debts = true"), rules("")), (Rules::FollowRate, Rules::FollowRate));
+    }
+
+    #[test]
+    fn the_web_server_has_what_a_file_says() {
+        assert_eq!(
+            (web_of("", "").coupled, web_of("coupled = \"off\"", "").coupled),
+            (Coupling::Auto, Coupling::Off)
+        );
+        let guess = "large-above-bytes = 7\n[guess.extensions]\npng = \"u=7\"\n";
+        let web = web_of(
+            "",
+            &format!("[limits]\nstreams = 7\n[rates]\ntrusted = \"10.0.0.0/8\"\n[guess]\n{guess}"),
+        );
+        let expected = toml::from_str(&guess.replace("guess.", "")).unwrap();
+        assert_eq!((web.guess, web.limits.streams), (expected, 7));
+        assert_eq!(web.trusted, ["10.0.0.0/8".parse().unwrap()]);
     }
 }

@@ -386,3 +386,47 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn origins_differ_by_each_of_their_keys() {
+    let origin = |line: &str| {
+        let to = if line.starts_with("to = ") { "" } else { "to = 'http://127.0.0.1:1'\n" };
+        let text = format!("{SITE}origin = 'o'\n[[origin]]\nname = 'o'\n{to}{line}\n");
+        Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}")).origins.remove(0)
+    };
+    // A reload keeps the connections of an equal origin, and so its values.
+    assert_eq!(origin(""), origin(""));
+    for line in [
+        "to = 'http://127.0.0.1:2'",
+        "to = [{ url = 'http://127.0.0.1:1', weight = 2 }]",
+        "connect-timeout = '1 s'",
+        "response-timeout = '1 s'",
+        "body-idle-timeout = '1 s'",
+        "tunnel-idle-timeout = '1 s'",
+        "retries = 1",
+        "health = {}",
+        "health = { path = '/health' }",
+        "passive = { failures = 9 }",
+        "max-in-flight = 1",
+        "max-idle = 1",
+        "idle-timeout = '1 s'",
+        "preserve-host = false",
+        "trusted-forwarders = 'all'",
+        "via = 'b'",
+        "via-to-origins = true",
+        "response-head = '1 KiB'",
+        "response-fields = 1",
+        "kept-body = '1 B'",
+        "ca = 'ca.pem'",
+    ] {
+        assert_ne!(origin(line), origin(""), "{line}");
+        assert_eq!(origin(line), origin(line), "{line}");
+    }
+}
+
+#[test]
+fn one_site_answers_for_all_hosts() {
+    let site = "directory = '/srv'\ndefault = true";
+    let problem = of_site(&format!("{site}\n[[site]]\ncertificate = 'self-signed'\n{site}\n"));
+    assert_eq!(problem, "10:11: there are two default sites: remove `default` from one");
+}

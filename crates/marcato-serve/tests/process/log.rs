@@ -7,7 +7,7 @@ use rustls::{ServerConfig, ServerConnection};
 use super::*;
 
 /// Origin that reads a request and does this with its connection.
-fn origin(mut answer: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
+pub(crate) fn origin(mut answer: impl FnMut(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -29,7 +29,7 @@ fn head(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Origin that answers with these bytes.
-fn saying(bytes: &'static [u8]) -> SocketAddr {
+pub(crate) fn saying(bytes: &'static [u8]) -> SocketAddr {
     origin(move |mut stream| {
         head(&mut stream);
         stream.write_all(bytes).unwrap();
@@ -183,6 +183,28 @@ fn a_flood_of_faults_is_told_in_few_lines_and_counted() {
     assert!(lines.iter().map(|line| 1 + omitted(line)).sum::<usize>() <= 200);
 }
 
+#[test]
+fn libraries_tell_of_no_frames_when_faults_are_looked_for() {
+    let (refusing, _reserved) = reserved();
+    let text = format!("{PLAIN}[[site]]\norigin = 'http://{refusing}'\n");
+    let (mut running, said) = Running::diagnosed(&text, "debug");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(&running.addrs[0]).await.unwrap();
+        let (mut send, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(async move { _ = connection.await });
+        let request = http::Request::trace("http://a.test/").body(()).unwrap();
+        assert_eq!(send.send_request(request, true).unwrap().0.await.unwrap().status(), 501);
+    });
+    // The connection ends with it.
+    drop(runtime);
+    running.end();
+    let lines: Vec<serde_json::Value> =
+        said.map_while(|line| serde_json::from_str(&line.unwrap()).ok()).collect();
+    assert!(lines.iter().any(|line| line["message"] == "request rejected"), "{lines:?}");
+    assert!(lines.iter().all(|line| line["target"].as_str().unwrap().starts_with("marcato")), "{lines:?}");
+}
+
 /// Waits until a file has this many lines.
 fn lines_of(path: &Path, count: usize) -> Vec<String> {
     // Patience, which ends only a test that would hang.
@@ -238,6 +260,33 @@ fn the_log_goes_to_a_file_that_is_opened_again_after_its_move() {
     running.child.wait().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.lines().nth(1).is_some_and(|line| line.contains("?last")), "{text}");
+}
+
+#[test]
+fn metrics_take_no_lines_from_the_log() {
+    let (free, _reserved) = reserved();
+    let running = Running::start(&format!(
+        "metrics = '{free}'\naccess-log = {{ file = 'access.log' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n"
+    ));
+    got(&running.addrs[0], &get("a.test", "/?counted"));
+    assert!(lines_of(&running.path("access.log"), 1)[0].contains("/?counted"));
+    assert!(got(&free.to_string(), &get("localhost", "/metrics")).2.contains("_requests_begun_total 1\n"));
+}
+
+#[test]
+fn a_check_writes_no_log() {
+    let dir =
+        directory(&format!("access-log = {{ file = 'access.log' }}\n{PLAIN}[[site]]\ndirectory = 'a'\n"));
+    let (log, source) = (dir.path().join("access.log"), Source::File(dir.path().join("serve.toml")));
+    marcato_serve::check(&source).unwrap();
+    assert!(!log.exists());
+    std::fs::write(&log, "before\n").unwrap();
+    marcato_serve::check(&source).unwrap();
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "before\n");
+    std::fs::remove_file(&log).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    let error = marcato_serve::check(&source).unwrap_err().to_string();
+    assert!(error.contains("access.log cannot be opened"), "{error}");
 }
 
 #[test]
@@ -318,6 +367,20 @@ fn lines_that_nobody_reads_are_counted() {
             "served {REQUESTS} requests on 1 connections; {missing} lines of the log are missing, because they were not read in time"
         )
     );
+}
+
+#[test]
+fn a_reload_changes_the_keys_of_an_origin() {
+    let origin = saying(b"HTTP/1.1 200 OK\r\na: b\r\ncontent-length: 2\r\n\r\nok");
+    let text = |fields: u32| {
+        format!(
+            "{PLAIN}[[origin]]\nname = 'o'\nto = 'http://{origin}'\nresponse-fields = {fields}\n[[site]]\norigin = 'o'\n"
+        )
+    };
+    let mut running = Running::start(&text(1));
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).0, 502);
+    assert_eq!(running.reload(&text(2)), "configuration reloaded");
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).2, "ok");
 }
 
 /// Origin of HTTP/1.1 over TLS that answers all requests with 200.

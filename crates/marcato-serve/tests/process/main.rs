@@ -26,7 +26,7 @@ use tokio::net::TcpSocket;
 /// Variable that makes this binary a server of that file.
 const SERVED: &str = "MARCATO_SERVE_TEST_FILE";
 
-/// Variable that makes it tell of its own work, in JSON or as text.
+/// Variable that makes it tell of its own work: in JSON, as text, or in JSON with all that helps to find a fault.
 const DIAGNOSED: &str = "MARCATO_SERVE_TEST_LOG";
 
 /// Server, if the variable is there.
@@ -34,7 +34,8 @@ const DIAGNOSED: &str = "MARCATO_SERVE_TEST_LOG";
 fn served() {
     let Some(file) = std::env::var_os(SERVED) else { return };
     if let Some(format) = std::env::var_os(DIAGNOSED) {
-        Diagnostics { level: LogLevel::Warn, is_json: format == "json" }.begin();
+        let level = if format == "debug" { LogLevel::Debug } else { LogLevel::Warn };
+        Diagnostics { level, is_json: format != "text" }.begin();
     }
     let mut print = |text: &str| {
         let mut stdout = std::io::stdout().lock();
@@ -54,6 +55,8 @@ struct Running {
     lines: Lines<BufReader<ChildStdout>>,
     /// Addresses, in the order of the listeners.
     addrs: Vec<String>,
+    /// Lines of the start, up to the last listener.
+    hello: Vec<String>,
     dir: TempDir,
 }
 
@@ -81,7 +84,7 @@ impl Running {
 
     fn of(mut child: Child, dir: TempDir) -> Self {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut running = Self { child, lines, addrs: Vec::new(), dir };
+        let mut running = Self { child, lines, addrs: Vec::new(), hello: Vec::new(), dir };
         running.addresses();
         running
     }
@@ -95,6 +98,7 @@ impl Running {
             addrs.extend(
                 line.strip_prefix("listening on ").map(|url| url.rsplit('/').next().unwrap().to_owned()),
             );
+            self.hello.push(line);
         }
         self.addrs = addrs;
     }
@@ -319,6 +323,19 @@ directory = 'b'
 }
 
 #[test]
+fn an_exact_route_comes_before_an_equal_path() {
+    let route = |more: &str| format!("[[site.route]]\npath = '/x'\n{more}\n");
+    let (exact, below) = (route("exact = true\nredirect = '/exact'"), route("redirect = '/below'"));
+    for routes in [format!("{exact}{below}"), format!("{below}{exact}")] {
+        let running = Running::start(&format!("{PLAIN}[[site]]\n{routes}"));
+        for (path, location) in [("/x", "/exact"), ("/x/", "/exact"), ("/x/y", "/below")] {
+            let head = got(&running.addrs[0], &get("a.test", path)).1;
+            assert!(head.contains(&format!("\r\nlocation: {location}\r\n")), "{path}: {head}");
+        }
+    }
+}
+
+#[test]
 fn unknown_hosts_are_misdirected_without_a_default_site() {
     let running = Running::start(&format!(
         "{PLAIN}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\n[[site]]\nhosts = 'b.test'\ndirectory = 'b'\n"
@@ -399,6 +416,30 @@ fn a_faulty_file_leaves_the_old_sites_and_says_all_errors() {
     let said: Vec<String> = (0..5).map(|_| running.line()).collect();
     assert!(said[2].contains("serve.toml:8:25: the key in "), "{said:?}");
     assert_eq!(got(&running.addrs[0], &get("a.test", "/")).2, "site a");
+}
+
+#[test]
+fn a_directory_that_is_gone_is_told_at_a_reload() {
+    let text = format!("{PLAIN}[[site]]\ndirectory = 'a'\n");
+    let mut running = Running::start(&text);
+    std::fs::remove_dir_all(running.path("a")).unwrap();
+    let said = running.reload(&text);
+    assert!(said.starts_with("configuration not reloaded: ") && said.contains("cannot be opened"), "{said}");
+}
+
+#[test]
+fn the_start_tells_which_certificates_nobody_has_signed() {
+    let running = Running::start(&format!(
+        "{TLS}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = {{ chain = 'a.pem', key = 'a.key' }}\n\
+         [[site]]\nhosts = 'b.test'\ndirectory = 'b'\ncertificate = 'self-signed'\n"
+    ));
+    let told: Vec<(bool, bool)> = running
+        .hello
+        .iter()
+        .filter(|line| line.contains(": certificate "))
+        .map(|line| (line.starts_with("b.test: "), line.contains("self-signed")))
+        .collect();
+    assert_eq!(told, [(false, false), (true, true)], "{:?}", running.hello);
 }
 
 #[test]
@@ -620,6 +661,17 @@ fn metrics_name_directories_and_origins_also_after_a_reload() {
     // What serves has them in use, so that another server cannot.
     let again = said_at_the_start(&text("directory = 'a'"));
     assert!(again.contains(&format!("cannot serve metrics at {free}: ")), "{again}");
+}
+
+#[test]
+fn metrics_count_what_is_compressed() {
+    let (free, _reserved) = reserved();
+    let running = Running::start(&format!("metrics = '{free}'\n{PLAIN}[[site]]\ndirectory = 'a'\n"));
+    std::fs::write(running.path("a/long.html"), "word ".repeat(1000)).unwrap();
+    assert!(zipped(&running.addrs[0], "/long.html").contains("\r\ncontent-encoding: gzip\r\n"));
+    let shown = got(&free.to_string(), &get("localhost", "/metrics")).2;
+    let line = "marcato_web_compressed_responses_total{coding=\"gzip\"} 1";
+    assert!(shown.lines().any(|other| other == line), "{shown}");
 }
 
 /// What a server says that cannot begin.

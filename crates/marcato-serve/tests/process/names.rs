@@ -182,6 +182,42 @@ fn a_path_without_a_route_has_the_fields_of_its_site() {
 }
 
 #[test]
+fn fields_of_a_site_replace_those_of_an_origin() {
+    let origin =
+        log::saying(b"HTTP/1.1 200 OK\r\nx-site: origin\r\nx-own: origin\r\ncontent-length: 0\r\n\r\n");
+    let running = Running::start(&format!(
+        "{PLAIN}[[site]]\nheaders = {{ X-Site = 'a' }}\norigin = 'http://{origin}'\n"
+    ));
+    let head = got(&running.addrs[0], &get("a.test", "/")).1;
+    assert!(head.contains("\r\nx-site: a\r\n") && head.contains("\r\nx-own: origin\r\n"), "{head}");
+    assert_eq!(head.matches("\r\nx-site: ").count(), 1, "{head}");
+}
+
+/// Listener that tells of each connection.
+fn telling() -> (SocketAddr, std::sync::mpsc::Receiver<()>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    // The connection closes without a word.
+    (log::origin(move |_| _ = tell.send(())), told)
+}
+
+#[test]
+fn a_reload_asks_another_authority() {
+    // Patience, which ends only a test that would hang.
+    let patience = std::time::Duration::from_secs(60);
+    let ((first, asked), (second, asked_again)) = (telling(), telling());
+    let text = |authority: SocketAddr| {
+        format!(
+            "{TLS}[[site]]\nhosts = 'a.test'\ndirectory = 'a'\ncertificate = 'acme'\n\
+             [acme]\nstate = 'state'\nterms-agreed = true\ndirectory = 'https://{authority}/'\n"
+        )
+    };
+    let mut running = Running::start(&text(first));
+    asked.recv_timeout(patience).unwrap();
+    running.reload(&text(second));
+    asked_again.recv_timeout(patience).unwrap();
+}
+
+#[test]
 fn a_stripped_path_keeps_its_query() {
     let running = Running::start(&format!(
         "{PLAIN}[[site]]\n[[site.route]]\npath = '/b'\nstrip-prefix = true\ndirectory = 'b'\n"
