@@ -53,17 +53,26 @@ impl Drop for Prompt {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{ErrorKind, Read as _, Write as _};
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     use super::*;
 
     #[test]
-    fn a_wait_ends_with_data_or_with_its_time() {
+    fn a_wait_lasts_for_its_time_unless_data_comes() {
         let prompt = Prompt::thread();
-        let (mut writer, reader) = UnixStream::pair().unwrap();
-        prompt.wait(&reader, Duration::from_micros(1)).unwrap();
-        writer.write_all(b"now").unwrap();
-        prompt.wait(&reader, Duration::from_secs(3600)).unwrap();
+        let (mut writer, mut reader) = UnixStream::pair().unwrap();
+        reader.set_nonblocking(true).unwrap();
+        let mut byte = [0];
+        let (began, time) = (Instant::now(), Duration::from_millis(5));
+        prompt.wait(&reader, time).unwrap();
+        assert!(began.elapsed() >= time);
+        assert_eq!(reader.read(&mut byte).unwrap_err().kind(), ErrorKind::WouldBlock);
+        std::thread::scope(|scope| {
+            scope.spawn(|| writer.write_all(b"a").unwrap());
+            prompt.wait(&reader, Duration::from_secs(3600)).unwrap();
+        });
+        assert_eq!((reader.read(&mut byte).unwrap(), byte), (1, *b"a"));
     }
 }

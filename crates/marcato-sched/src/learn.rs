@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn two_additional_messages_are_borne_and_the_third_begins_anew() {
+    fn the_third_message_in_a_row_off_the_grid_restarts_learning() {
         let period = Duration::from_millis(100);
         let grid = (1..=20).map(|k| Time::ZERO + period * k);
         let additional = |count| (1..=count).map(|k| Time::from_millis(2000 + k));

@@ -123,6 +123,10 @@ fn rows(loads: &Loads) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
+    use marcato_scenario::flow::{Feeder, FlowKind};
+    use marcato_scenario::link::Loss;
+    use marcato_scenario::queue::Queue;
+
     use super::*;
     use crate::arguments::QueueName;
 
@@ -139,8 +143,19 @@ mod tests {
                     out: None,
                     format: crate::arguments::Format::Text,
                 };
-                let read = Scenario::parse("demo.toml", &scenario(&asked, scheme));
-                assert!(read.is_ok(), "{read:?}");
+                let read = Scenario::parse("demo.toml", &scenario(&asked, scheme)).unwrap();
+                let experiment = read.run(0).unwrap().experiment;
+                let there = &experiment.links[0].there;
+                let (codel, lossy) = (queue == QueueName::Codel, loss > 0.0);
+                assert_eq!(matches!(there.queue, Queue::Codel(_)), codel, "{there:?}");
+                assert_eq!(there.loss != Loss::default(), lossy, "{there:?}");
+                assert_eq!(there.delay, DELAY);
+                let FlowKind::Messages(flow) = &experiment.flows[0].kind else { panic!("{experiment:?}") };
+                let feeder = if scheme == Scheme::Fifo { Feeder::Fifo } else { Feeder::Conductor };
+                assert_eq!(flow.feeder, feeder);
+                let sent: Vec<_> =
+                    flow.messaging.messages.iter().map(|message| (message.priority, message.size)).collect();
+                assert_eq!(sent, ORDER.map(|priority| (priority, GROUPS[priority.index()])));
             }
         }
     }

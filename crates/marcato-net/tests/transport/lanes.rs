@@ -392,7 +392,7 @@ async fn a_low_lane_may_have_a_named_address_but_not_come_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_layered_client_of_a_server_that_is_not_does_without() {
+async fn a_layered_client_uses_one_lane_at_a_server_without_layers() {
     let config = Config::new(Engine::Quic);
     let server = server_at(&config, &[localhost().into()]).await;
     let layered = config.clone().layered(true);

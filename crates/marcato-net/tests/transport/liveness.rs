@@ -91,6 +91,7 @@ async fn a_message_expires_although_the_peer_reads_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes 6 s of the kernel's clock, which no test can move"]
 async fn a_quiet_connection_is_kept_at_both_ends() {
     let (client, server, _listener) = pair(&config()).await;
     // The kernel's clock counts here as well: more than the limit.

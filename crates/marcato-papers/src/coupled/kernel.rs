@@ -300,26 +300,4 @@ mod tests {
         // 20 kB in 15 packets of 74 B overhead, and one packet of 1500 B: 22 610 B.
         assert_eq!(cell.limit(), Duration::from_micros(20_000 + 18_088));
     }
-
-    #[test]
-    #[ignore = "runs for ten minutes, and prints a table"]
-    fn all_cells() {
-        let given = |name: &str| std::env::var(name).unwrap_or_default();
-        let span = given("SECONDS").parse().map_or(Times::default().span, Duration::from_secs);
-        for cell in Cell::all().filter(|cell| format!("{cell:?}").contains(&given("CELL"))) {
-            for coupled in [Coupling::Off, Coupling::Auto] {
-                let Some(run) = measured(&cell, coupled, Times { span, ..Times::default() }) else { return };
-                let [p50, p95, max] = [0.5, 0.95, 1.0].map(|share| run.quantile(share));
-                eprintln!(
-                    "{} {:?} {coupled}: n {} p50 {p50:.2} p95 {p95:.2} max {max:.2} goodput {:.3} cpu {:.3} {:?}",
-                    cell.mbit,
-                    cell.congestion,
-                    run.ratios.len(),
-                    run.goodput.as_bps() as f64 / 1e6,
-                    run.processor.as_secs_f64(),
-                    run.coupled,
-                );
-            }
-        }
-    }
 }

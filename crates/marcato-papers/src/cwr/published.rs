@@ -19,9 +19,6 @@ pub const DIFFERENT_RTTS: [[Duration; 2]; 2] = [
     [Duration::from_millis(50), Duration::from_millis(100)],
     [Duration::from_millis(20), Duration::from_millis(100)],
 ];
-/// Approximate completion time of a message that finds room and loses nothing: half of a round trip
-/// of 50 ms (§IV-B).
-pub const UNDISTURBED: Duration = Duration::from_millis(25);
 /// Least completion time of a message with a lost and retransmitted packet, in round-trip times
 /// (§IV-B).
 pub const REPAIRED_RTTS: f64 = 1.625;
@@ -142,6 +139,5 @@ mod tests {
             assert!((0..2).all(|path| red[path] < cwr[path] && cwr[path] < low_rtt[path]));
         }
         assert_eq!(REPAIRED, SAME_RTT[0].mul_f64(REPAIRED_RTTS));
-        assert_eq!(UNDISTURBED * 2, SAME_RTT[0]);
     }
 }

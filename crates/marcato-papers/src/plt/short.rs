@@ -357,40 +357,34 @@ fn shares(runs: &Runs, case: &Case) -> Figure {
 mod tests {
     use super::*;
 
-    /// Checks the report's text about short runs.
     #[test]
     #[ignore = "takes minutes: 20 draws of 1, 3 and 10 s"]
-    fn short_runs_from_an_empty_link() {
-        for seconds in RUNS {
-            for (name, plt) in [("tcp", None), ("plt", Some(plt()))] {
-                let flows: Vec<Flows> = (0..20)
-                    .map(|draw| {
-                        let span = Span::seconds(0, seconds);
-                        let (buffer, draw) = (LARGE_BUFFER, Some(draw));
-                        let short = Short { shape: 12, initial_window: 2, load: 10, buffer, plt, span, draw };
-                        short.run(1).unwrap()
-                    })
-                    .collect();
-                let mean =
-                    |value: fn(&Flows) -> f64| flows.iter().map(value).sum::<f64>() / flows.len() as f64;
-                let span = |value: fn(&Flows) -> f64| {
-                    let values = flows.iter().map(value);
-                    (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
-                };
-                println!(
-                    "{name} {seconds} s: one {:.1} {:?}, own {:.1}, fifo {:.1}, offered {:.1} {:?}, carried {:.1}",
-                    mean(|it| it.one),
-                    span(|it| it.one),
-                    mean(|it| it.one_and_own),
-                    mean(|it| it.fifo),
-                    mean(|it| it.offered),
-                    span(|it| it.offered),
-                    mean(|it| it.carried)
-                );
-                let mut draws: Vec<_> = flows.iter().map(|it| (it.offered, it.one)).collect();
-                draws.sort_by(|a, b| a.0.total_cmp(&b.0));
-                println!("{draws:.0?}");
-            }
+    fn the_text_has_the_numbers_of_runs_from_an_empty_link() {
+        let text = include_str!("short.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        let [one, three, ten] = RUNS.map(|seconds| {
+            let run = |draw| {
+                let (span, buffer, draw) = (Span::seconds(0, seconds), LARGE_BUFFER, Some(draw));
+                let plt = Some(plt());
+                Short { shape: 12, initial_window: 2, load: 10, buffer, plt, span, draw }.run(1).unwrap()
+            };
+            (0..20).map(run).collect::<Vec<Flows>>()
+        });
+        let mean = |flows: &[Flows]| flows.iter().map(|flow| flow.one).sum::<f64>() / flows.len() as f64;
+        let most = |flows: &[Flows]| flows.iter().map(|flow| flow.one).fold(0.0, f64::max);
+        let offers = |flows: &[Flows]| {
+            let offered = || flows.iter().map(|flow| flow.offered);
+            (offered().fold(f64::INFINITY, f64::min), offered().fold(0.0, f64::max))
+        };
+        let (in_one, in_three) = (offers(&one), offers(&three));
+        for statement in [
+            format!("1 s offers {:.0} to {:.0} % of", in_one.0, in_one.1),
+            format!("3 s offer {:.0} to {:.0} %.", in_three.0, in_three.1),
+            format!("runs of 1 s, {:.0} % of the PLT flows take a round trip on average", mean(&one)),
+            format!("in 3 s {:.0} %, in 10 s {:.0} %", mean(&three), mean(&ten)),
+            format!("of 10 s none does, the best has {:.0} %", most(&ten)),
+        ] {
+            assert!(text.contains(&statement), "{statement}");
         }
+        assert!(most(&one) > 90.0 && most(&three) > 90.0 && most(&ten) < 90.0);
     }
 }

@@ -189,10 +189,12 @@ fn a_shut_gate_does_not_disturb_the_pacer() {
     }
 }
 
+/// A mistake on purpose, which [`Gate`] must never make: a controller that reports the window behind a
+/// shut gate, zero, in its metrics. The engine's pacer asserts that a window is not zero.
 #[cfg(debug_assertions)]
 #[test]
 #[should_panic(expected = "zero-sized congestion control window")]
-fn metrics_made_of_the_gated_window_stop_the_pacer() {
+fn the_pacer_panics_on_metrics_with_the_window_of_a_shut_gate() {
     let mut setup = Setup::new(1, vec![Lane::delay_ms(0, 10)]);
     setup.factory = Some(Arc::new(CarelessFactory(Mistake::GatedMetrics, Congestion::RENO)));
     acknowledge_with_gates_shut(setup);

@@ -215,11 +215,14 @@ mod tests {
     fn calls_that_move_no_time_keep_the_cache() {
         let mut reserve = held(Placement::Fastest);
         reserve.released(ms(100), KEY, 1, Bytes::kb(10));
-        times(&mut reserve);
+        let cached = times(&mut reserve);
         reserve.used(1, Bytes::kb(5));
         reserve.lost(LaneId::FIRST);
         advance(&mut reserve, 120, &[lane(0, 20), lane(1, 50)]);
-        assert!(reserve.deadlines.cached.is_some());
+        assert!(reserve.deadlines.cached.is_some(), "a call voided the cache");
+        assert_eq!(times(&mut reserve), cached);
+        reserve.deadlines.void();
+        assert_eq!(times(&mut reserve), cached, "a call moved a time");
     }
 
     proptest! {

@@ -29,10 +29,16 @@ const SERVED: &str = "MARCATO_SERVE_TEST_FILE";
 /// Variable that makes it tell of its own work: in JSON, as text, or in JSON with all that helps to find a fault.
 const DIAGNOSED: &str = "MARCATO_SERVE_TEST_LOG";
 
-/// Server, if the variable is there.
+/// With the variable [`SERVED`], this test is the server of the others. Without, it starts one of a file that does not exist.
 #[test]
-fn served() {
-    let Some(file) = std::env::var_os(SERVED) else { return };
+fn a_configuration_that_does_not_exist_is_named() {
+    let Some(file) = std::env::var_os(SERVED) else {
+        let empty = tempfile::tempdir().unwrap();
+        let output = command(empty.path()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().any(|line| line.starts_with("! ") && line.contains("serve.toml")), "{text}");
+        return;
+    };
     if let Some(format) = std::env::var_os(DIAGNOSED) {
         let level = if format == "debug" { LogLevel::Debug } else { LogLevel::Warn };
         Diagnostics { level, is_json: format != "text" }.begin();
@@ -69,7 +75,12 @@ impl Drop for Running {
 
 fn command(dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "served", "--nocapture", "--test-threads=1"]);
+    command.args([
+        "--exact",
+        "a_configuration_that_does_not_exist_is_named",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     command.env(SERVED, dir.join("serve.toml")).stdin(Stdio::null()).stdout(Stdio::piped());
     command
 }

@@ -64,18 +64,55 @@ fn any_scheduler_controller_and_loss_delivers_once_on_its_lane() {
 #[derive(Clone, Debug)]
 struct World {
     seed: u64,
-    /// Rate in Mbit/s, one-way delay, loss in thousandths, and queue length in packets of each
-    /// path.
-    paths: Vec<(u64, u64, u32, u64)>,
-    /// Time, side, level and length of each message; true if on every lane; time of a cancellation.
-    messages: Vec<(u64, bool, u8, usize, bool, Option<u64>)>,
-    /// Path, direction (true if from the client), time and duration of each outage.
-    outages: Vec<(usize, bool, u64, u64)>,
-    /// Time, side, lane and action.
-    acts: Vec<(u64, bool, u8, Act)>,
+    paths: Vec<Line>,
+    messages: Vec<Sent>,
+    outages: Vec<Outage>,
+    acts: Vec<Done>,
+    /// Index into [`SCHEDULERS`].
     scheduler: usize,
+    /// Index into [`CONTROLLERS`].
     congestion: usize,
     reuse: bool,
+}
+
+/// One path, the same in both directions.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    mbps: u64,
+    /// One-way delay in ms.
+    delay: u64,
+    lost_per_mille: u32,
+    queued_packets: u64,
+}
+
+/// Message of an application. Times are in ms.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: u64,
+    from: Side,
+    level: u8,
+    len: usize,
+    on_every_lane: bool,
+    /// Time after its offer at which it is cancelled.
+    cancelled_after: Option<u64>,
+}
+
+/// Time for which one direction of a path carries nothing, in ms.
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    path: usize,
+    from: Side,
+    at: u64,
+    lasts: u64,
+}
+
+/// Action of one end on one of its lanes, at a time in ms.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    at: u64,
+    by: Side,
+    lane: u8,
+    act: Act,
 }
 
 /// Action on a lane.
@@ -121,22 +158,44 @@ fn act(pair: &mut Pair, side: Side, index: u8, what: Act) {
     }
 }
 
+fn side() -> impl Strategy<Value = Side> {
+    any::<bool>().prop_map(|client| if client { Side::Client } else { Side::Server })
+}
+
 fn worlds() -> impl Strategy<Value = World> {
-    let path = (2..50u64, 1..60u64, 0..50u32, 20..200u64);
+    let path = (2..50u64, 1..60u64, 0..50u32, 20..200u64).prop_map(
+        |(mbps, delay, lost_per_mille, queued_packets)| Line { mbps, delay, lost_per_mille, queued_packets },
+    );
     let message = (
         0..1500u64,
-        any::<bool>(),
+        side(),
         0..5u8,
         prop_oneof![1..100usize, 1000..3000usize, 10_000..200_000usize],
         any::<bool>(),
         prop::option::weighted(0.2, 0..200u64),
-    );
+    )
+        .prop_map(|(at, from, level, len, on_every_lane, cancelled_after)| Sent {
+            at,
+            from,
+            level,
+            len,
+            on_every_lane,
+            cancelled_after,
+        });
+    let outage = (0..4usize, side(), 100..2000u64, 1..3000u64).prop_map(|(path, from, at, lasts)| Outage {
+        path,
+        from,
+        at,
+        lasts,
+    });
+    let done =
+        (0..2500u64, side(), 0..4u8, acts()).prop_map(|(at, by, lane, act)| Done { at, by, lane, act });
     (
         any::<u64>(),
         prop::collection::vec(path, 1..4),
         prop::collection::vec(message, 1..40),
-        prop::collection::vec((0..4usize, any::<bool>(), 100..2000u64, 1..3000u64), 0..3),
-        prop::collection::vec((0..2500u64, any::<bool>(), 0..4u8, acts()), 0..6),
+        prop::collection::vec(outage, 0..3),
+        prop::collection::vec(done, 0..6),
         0..SCHEDULERS.len(),
         0..CONTROLLERS.len(),
         any::<bool>(),
@@ -172,40 +231,39 @@ fn check(world: &World) {
     // then, it neither acknowledges anything there any more nor closes the path. So where addresses
     // move, nothing is lost: neither at random, nor for lack of room, nor by a second move before
     // validation. Each moves once.
-    let moves = world.acts.iter().any(|(.., what)| matches!(what, Act::Move(_)));
-    let paths = world.paths.iter().map(|&(mbps, delay, loss, packets)| {
-        path(mbps, delay).map(|link| {
-            link.loss(Loss::Random(if moves { 0.0 } else { f64::from(loss) / 1000.0 }))
-                .queue(short_queue(if moves { 100_000 } else { packets }))
+    let moves = world.acts.iter().any(|done| matches!(done.act, Act::Move(_)));
+    let paths = world.paths.iter().map(|line| {
+        path(line.mbps, line.delay).map(|link| {
+            link.loss(Loss::Random(if moves { 0.0 } else { f64::from(line.lost_per_mille) / 1000.0 }))
+                .queue(short_queue(if moves { 100_000 } else { line.queued_packets }))
         })
     });
     let mut pair = Pair::new(world.seed, &config, paths.collect(), Peer::new(), Peer::new());
-    for &(index, client, when, span) in world.outages.iter().filter(|_| !moves) {
-        if let Some(&(up, down)) = pair.links.get(index) {
-            let link = if client { up } else { down };
-            pair.net.set_link_up_at(link, at(when), false);
-            pair.net.set_link_up_at(link, at(when + span), true);
+    for outage in world.outages.iter().filter(|_| !moves) {
+        if let Some(&(up, down)) = pair.links.get(outage.path) {
+            let link = if outage.from == Side::Client { up } else { down };
+            pair.net.set_link_up_at(link, at(outage.at), false);
+            pair.net.set_link_up_at(link, at(outage.at + outage.lasts), true);
         }
     }
     let mut steps = Vec::new();
-    for (index, &(when, .., cancel)) in world.messages.iter().enumerate() {
-        steps.push((when, index, Step::Send));
-        if let Some(after) = cancel {
-            steps.push((when + after, index, Step::Cancel));
+    for (index, sent) in world.messages.iter().enumerate() {
+        steps.push((sent.at, index, Step::Send));
+        if let Some(after) = sent.cancelled_after {
+            steps.push((sent.at + after, index, Step::Cancel));
         }
     }
-    steps.extend(world.acts.iter().enumerate().map(|(index, &(when, ..))| (when, index, Step::Act)));
+    steps.extend(world.acts.iter().enumerate().map(|(index, done)| (done.at, index, Step::Act)));
     steps.sort();
     let mut moved = BTreeSet::new();
     let mut ids = vec![None; world.messages.len()];
     for (when, index, step) in steps {
         pair.run(when + 300);
-        let client = if step == Step::Act { world.acts[index].1 } else { world.messages[index].1 };
-        let side = if client { Side::Client } else { Side::Server };
+        let side = if step == Step::Act { world.acts[index].by } else { world.messages[index].from };
         if pair.host(side).session().is_none() {
             continue;
         }
-        let (_, _, priority, len, everywhere, _) = match step {
+        let sent = match step {
             Step::Send => world.messages[index],
             Step::Cancel => {
                 if let Some(id) = ids[index] {
@@ -214,17 +272,17 @@ fn check(world: &World) {
                 continue;
             }
             Step::Act => {
-                let (_, _, lane, what) = world.acts[index];
-                if matches!(what, Act::Move(_)) && !moved.insert(lane) {
+                let done = world.acts[index];
+                if matches!(done.act, Act::Move(_)) && !moved.insert(done.lane) {
                     continue;
                 }
-                act(&mut pair, side, lane, what);
+                act(&mut pair, side, done.lane, done.act);
                 continue;
             }
         };
         let mut message =
-            Message::new(body(index as u64, len)).with_priority(Priority::ALL[usize::from(priority)]);
-        if everywhere {
+            Message::new(body(index as u64, sent.len)).with_priority(Priority::ALL[usize::from(sent.level)]);
+        if sent.on_every_lane {
             message.redundancy = Redundancy::EveryLane;
         }
         ids[index] = Some(pair.send(side, message));
@@ -272,14 +330,19 @@ proptest! {
 /// the same.
 #[test]
 fn no_byte_is_lost_with_exceeded_windows_and_short_queues() {
+    let line = |mbps, delay, queued_packets| Line { mbps, delay, lost_per_mille: 0, queued_packets };
+    let sent = |at, level, len| Sent {
+        at,
+        from: Side::Client,
+        level,
+        len,
+        on_every_lane: false,
+        cancelled_after: None,
+    };
     check(&World {
         seed: 9_728_686_970_427_422_312,
-        paths: vec![(41, 15, 0, 26), (14, 20, 0, 20), (2, 1, 0, 20)],
-        messages: vec![
-            (384, true, 1, 139_676, false, None),
-            (0, true, 1, 33_205, false, None),
-            (386, true, 0, 143_409, false, None),
-        ],
+        paths: vec![line(41, 15, 26), line(14, 20, 20), line(2, 1, 20)],
+        messages: vec![sent(384, 1, 139_676), sent(0, 1, 33_205), sent(386, 0, 143_409)],
         outages: Vec::new(),
         acts: Vec::new(),
         scheduler: 4,
@@ -291,12 +354,20 @@ fn no_byte_is_lost_with_exceeded_windows_and_short_queues() {
 /// Each end repeated its last packets of the handshake through an outage, together with lost data.
 /// The session waited for acknowledgements of the former, of which the engine reports none.
 #[test]
-fn no_packet_of_the_handshake_is_awaited() {
+fn lost_packets_of_the_handshake_hold_nothing_back() {
+    let outage = |from, lasts| Outage { path: 0, from, at: 100, lasts };
     check(&World {
         seed: 14_745_941_751_126_337_300,
-        paths: vec![(7, 22, 14, 20)],
-        messages: vec![(180, true, 0, 1, false, None)],
-        outages: vec![(0, true, 100, 930), (0, false, 100, 2076)],
+        paths: vec![Line { mbps: 7, delay: 22, lost_per_mille: 14, queued_packets: 20 }],
+        messages: vec![Sent {
+            at: 180,
+            from: Side::Client,
+            level: 0,
+            len: 1,
+            on_every_lane: false,
+            cancelled_after: None,
+        }],
+        outages: vec![outage(Side::Client, 930), outage(Side::Server, 2076)],
         acts: Vec::new(),
         scheduler: 0,
         congestion: 0,

@@ -199,12 +199,19 @@ fn a_target_found_at_run_time_has_no_cliff() {
 /// Queue that drops every low packet.
 struct BlackHole {
     high: DropTail<Packet>,
+    low: Counters,
+    /// Of both layers.
     counters: Counters,
 }
 
 impl BlackHole {
     fn new() -> Self {
-        Self { high: DropTail::new(droptail(BDP)).unwrap(), counters: Counters::default() }
+        let (low, counters) = (Counters::default(), Counters::default());
+        Self { high: DropTail::new(droptail(BDP)).unwrap(), low, counters }
+    }
+
+    fn add_up(&mut self) {
+        self.counters = *self.high.counters() + self.low;
     }
 }
 
@@ -215,14 +222,22 @@ impl Discipline<Packet> for BlackHole {
         packet: Packet,
         on_drop: &mut dyn FnMut(Packet),
     ) -> Verdict<Packet> {
-        match packet.layer() {
+        let verdict = match packet.layer() {
             Layer::High => self.high.enqueue_with(now, packet, on_drop),
-            Layer::Low => Verdict::Dropped(packet),
-        }
+            Layer::Low => {
+                self.low.enqueued.count(packet.len());
+                self.low.dropped.count(packet.len());
+                Verdict::Dropped(packet)
+            }
+        };
+        self.add_up();
+        verdict
     }
 
     fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        self.high.dequeue_with(now, on_drop)
+        let packet = self.high.dequeue_with(now, on_drop);
+        self.add_up();
+        packet
     }
 
     fn next_ready(&self, now: Time) -> Option<Time> {
@@ -247,10 +262,15 @@ fn a_transfer_completes_even_if_the_low_layer_is_a_black_hole() {
         world.net.run_until(Time::from_secs(100));
         assert_eq!(world.net.reception(flow, Side::Server).bytes, Bytes::kb(10_000));
         assert!(world.net.is_finished(flow, Side::Client));
-        (world.net.reception(flow, Side::Server).last_at.unwrap(), world.net.plt_stats(flow, Side::Client))
+        let (queue, backlog) = world.net.queue_counters(world.there);
+        assert_eq!(queue.enqueued.packets, queue.dequeued.packets + queue.dropped.packets + backlog.packets);
+        let low_drops = queue.dropped.packets - queue.overflowed.packets;
+        let ended = world.net.reception(flow, Side::Server).last_at.unwrap();
+        (ended, world.net.plt_stats(flow, Side::Client), low_drops)
     };
-    let ((reno, _), (layered, stats)) = (run(None), run(plt()));
+    let ((reno, _, no_drops), (layered, stats, low_drops)) = (run(None), run(plt()));
     let stats = stats.unwrap();
+    assert_eq!((no_drops, low_drops), (0, stats.low_sent));
     assert_eq!((stats.low_acked, stats.low_outstanding, stats.repairs_waiting), (0, 0, Bytes::ZERO));
     assert_eq!(stats.low_lost, stats.low_sent);
     // Data sent low was repaired after at most a timeout.

@@ -340,7 +340,9 @@ impl Process {
     /// Starts a server of its own. Returns with it the lines that it prints, its address first.
     fn serving() -> (Self, impl FnMut() -> String) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "listeners::served", "--nocapture"]).env(SERVED, "1");
+        // This test is the server if the variable is there.
+        let test = "listeners::the_one_liner_finishes_open_requests_at_sigterm";
+        command.args(["--exact", test, "--nocapture"]).env(SERVED, "1");
         let mut child = Self(command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap());
         let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         (child, move || lines.find_map(|line| Some(line.split_once("> ")?.1.to_owned())).unwrap())
@@ -354,12 +356,8 @@ impl Drop for Process {
     }
 }
 
-/// Server, if the variable is there.
-#[test]
-fn served() {
-    if std::env::var_os(SERVED).is_none() {
-        return;
-    }
+/// Serves until a signal ends it: the work of a process that [`Process::serving`] starts.
+fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -372,6 +370,9 @@ fn served() {
 
 #[test]
 fn the_one_liner_finishes_open_requests_at_sigterm() {
+    if std::env::var_os(SERVED).is_some() {
+        return serve();
+    }
     let (mut child, mut next) = Process::serving();
     let addr = next();
     let mut open = std::net::TcpStream::connect(&addr).unwrap();
