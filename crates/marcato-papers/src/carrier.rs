@@ -12,7 +12,7 @@ pub(crate) enum Carrier {
     Virtual(Box<Network>),
     /// Real time, with the kernel's TCP.
     #[cfg(target_os = "linux")]
-    Lab(Box<marcato_trial::Ground>),
+    Lab(Box<marcato_trial::SocketFabric>),
 }
 
 impl Carrier {
@@ -25,10 +25,10 @@ impl Carrier {
         use crate::lab;
 
         let experiment = lab::experiment(scenario)?;
-        let ground = marcato_trial::Ground::open(&experiment, &Default::default(), Default::default());
-        let ground = ground.map_err(lab::failed)?;
-        let start = ground.lab().now() + Duration::from_millis(100);
-        Ok((Self::Lab(Box::new(ground)), start))
+        let fabric = marcato_trial::SocketFabric::open(&experiment, &Default::default(), Default::default());
+        let fabric = fabric.map_err(lab::failed)?;
+        let start = fabric.lab().now() + Duration::from_millis(100);
+        Ok((Self::Lab(Box::new(fabric)), start))
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -41,7 +41,7 @@ impl Carrier {
         Ok(match self {
             Self::Virtual(net) => net.tcp(flow)?,
             #[cfg(target_os = "linux")]
-            Self::Lab(ground) => Fabric::tcp(&mut **ground, flow)?,
+            Self::Lab(fabric) => Fabric::tcp(&mut **fabric, flow)?,
         })
     }
 
@@ -50,7 +50,7 @@ impl Carrier {
         Ok(match self {
             Self::Virtual(net) => net.datagrams(flow)?,
             #[cfg(target_os = "linux")]
-            Self::Lab(ground) => Fabric::datagrams(&mut **ground, flow)?,
+            Self::Lab(fabric) => Fabric::datagrams(&mut **fabric, flow)?,
         })
     }
 
@@ -64,8 +64,8 @@ impl Carrier {
         match self {
             Self::Virtual(net) => net.run_until(until),
             #[cfg(target_os = "linux")]
-            Self::Lab(ground) => {
-                marcato_sim::scenario::Advance::advance(&mut **ground, until).map_err(crate::lab::failed)?;
+            Self::Lab(fabric) => {
+                marcato_sim::scenario::Advance::advance(&mut **fabric, until).map_err(crate::lab::failed)?;
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Carrier {
         match self {
             Self::Virtual(net) => &**net,
             #[cfg(target_os = "linux")]
-            Self::Lab(ground) => &**ground,
+            Self::Lab(fabric) => &**fabric,
         }
     }
 }

@@ -30,16 +30,16 @@
 
 mod agenda;
 mod error;
-mod ground;
 mod kernel_tcp;
 mod open;
 mod quic;
 mod route_socket;
 mod settings;
+mod socket_fabric;
 mod tcp;
 mod udp;
 mod watch;
 
 pub use error::TrialError;
-pub use ground::Ground;
 pub use open::{open, open_in};
+pub use socket_fabric::SocketFabric;

@@ -1,4 +1,4 @@
-//! Ground of a trial: real hosts and links that carry the flows of a world.
+//! Fabric over real sockets: hosts and links of a lab that carry the flows of a world.
 
 use std::collections::HashMap;
 use std::io;
@@ -99,7 +99,7 @@ impl Ready {
 
 /// Real hosts and links, and the sockets of the flows between them. One thread drives all flows; the
 /// lab's own moves the packets.
-pub struct Ground {
+pub struct SocketFabric {
     prompt: Prompt,
     lab: Lab,
     clock: LabClock,
@@ -126,7 +126,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> TrialError {
     move |source| TrialError::System { what, source }
 }
 
-impl Ground {
+impl SocketFabric {
     /// Opens the lab of an experiment, without its flows.
     ///
     /// # Errors
@@ -620,7 +620,7 @@ fn record(pair: &TcpPair, spawned: Spawned, sender: Side, outcome: FlowOutcome) 
     FlowRecord::new((spawned.number, spawned.size), pair.start, &to.reception, &from.tcp.last(), outcome)
 }
 
-impl Fabric for Ground {
+impl Fabric for SocketFabric {
     fn tcp(&mut self, flow: TcpFlow) -> Result<FlowId, FlowError> {
         settings::check(&flow.client_config)?;
         settings::check(&flow.server_config)?;
@@ -816,7 +816,7 @@ impl Fabric for Ground {
     }
 }
 
-impl Advance for Ground {
+impl Advance for SocketFabric {
     type Error = TrialError;
 
     fn advance(&mut self, until: Time) -> Result<(), TrialError> {
