@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Runs a paper's experiments and compares the measured values with the published ones
     ///
     /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when
-    /// the experiments could not be run.
+    /// the experiments could not be run. `web` runs with --world lab only.
     #[command(after_help = "Examples:
   marcato papers cats --out out/cats
   marcato papers cwr --repeat 5 --jobs 4 --out out/cwr
@@ -109,7 +109,7 @@ pub(crate) enum Command {
     /// It needs root, or a system that lets users create user namespaces and open /dev/net/tun.
     #[cfg(target_os = "linux")]
     #[command(after_help = "Examples:
-  marcato lab run examples/codel-cubic.toml -- ping -c 3 server
+  marcato lab run examples/codel-cubic.toml -- ping -c 3 server-1
   marcato lab shell examples/multipath.toml --host client-1
   marcato lab selftest")]
     Lab(Lab),
@@ -126,7 +126,7 @@ pub(crate) enum Command {
   marcato crq detach eth0")]
     Crq(Crq),
 
-    /// Serves a directory, or an origin behind it, over HTTP/1.1 and HTTP/2, in the order that matters
+    /// Serves a directory, or an origin behind it, over HTTP/1.1 and HTTP/2, by priority
     ///
     /// What a page needs first leaves first: by the priorities that browsers send, or by the type of
     /// the file where they send none. With a file, several sites are served by name. SIGINT and SIGTERM
@@ -320,8 +320,8 @@ pub(crate) enum LabAction {
     /// The exit status is that of the command, or 2 when there could be no lab. Hosts know each
     /// other by name.
     #[command(after_help = "Examples:
-  marcato lab run examples/codel-cubic.toml -- ping -c 3 server
-  marcato lab run examples/codel-cubic.toml --host server -- sh -c 'iperf3 -s -D; sleep 1000'")]
+  marcato lab run examples/codel-cubic.toml -- ping -c 3 server-1
+  marcato lab run examples/codel-cubic.toml --host server-1 -- sh -c 'iperf3 -s -D; sleep 1000'")]
     Run(LabRun),
 
     /// Runs a shell on a host
@@ -342,14 +342,14 @@ pub(crate) enum LabAction {
     /// Runs the flows of a scenario over the kernel's sockets, with the results of `marcato sim`
     ///
     /// TCP is the kernel's, with its congestion control; messages, requests and QUIC sessions are
-    /// those of the simulator, over real sockets. It takes as long as the scenario. Of a grid, the
-    /// first run is taken.
+    /// those of the simulator, over real sockets. It takes as long as the scenario. If the
+    /// scenario has a grid, its first run is used; choose another with --set and --seed.
     #[command(after_help = "Examples:
   marcato lab trial examples/codel-cubic.toml
   marcato lab trial examples/multipath.toml --seed 2 --out out/trial")]
     Trial(LabTrial),
 
-    /// Lays simulation and lab over each other: every run of a scenario in both
+    /// Compares simulation and lab: every run of a scenario in both
     ///
     /// The report has both in each table and chart. The difference is that of the lab from the
     /// simulation. It takes as long as all runs together.
@@ -522,8 +522,8 @@ pub(crate) struct Crq {
 pub(crate) enum CrqAction {
     /// Watches a device's flows and shows the verdicts, without changing any packet
     ///
-    /// The programs leave the device when the command ends. If it is killed they stay, and
-    /// `marcato crq detach` takes them off.
+    /// The programs leave the device when the command ends, also by Ctrl-C or SIGTERM. After SIGKILL they
+    /// stay, and `marcato crq detach` takes them off.
     #[command(after_help = "Examples:
   marcato crq monitor eth0
   marcato crq monitor eth0 --duration 10m --every 1m --format json > flows.jsonl")]
@@ -929,8 +929,8 @@ pub(crate) struct PerfClient {
     #[arg(long = "lane", value_name = "ADDR")]
     pub(crate) lanes: Vec<LaneSpec>,
 
-    /// Open a low lane next to each lane, for data that exceeds its room (QUIC); the server needs
-    /// --layered too
+    /// Open a low lane next to each lane, for data that exceeds the lane's congestion window (QUIC);
+    /// the server needs --layered too
     #[arg(long)]
     pub(crate) layered: bool,
 

@@ -137,7 +137,7 @@ pub enum AttachError {
         device: String,
     },
     /// The device has no attachment.
-    #[error("CRQ is not on `{device}`: put it there with `marcato crq attach` or `monitor`")]
+    #[error("CRQ is not on `{device}`: put it there with `marcato crq attach`, or watch with `monitor`")]
     Detached {
         /// Name of the device.
         device: String,

@@ -5,7 +5,7 @@
 //! | program | where | work |
 //! |---|---|---|
 //! | `crq_egress` | packets that leave a device | assesses the flow, and sends the packet to its queue by `skb->priority` |
-//! | `crq_ingress` | packets that enter it | shows the flow's other direction to its trap |
+//! | `crq_ingress` | packets that enter it | lets the flow's judge (its *trap*) see the other direction |
 //! | `crq_dropped`, `crq_dequeued` | tracepoints of the kernel | book drops and marks of the device's queues |
 //!
 //! The traps are a port of [`Trap`](marcato_queue::trap::Trap) with the same numbers: `tests/`

@@ -1,5 +1,8 @@
 //! Emulated links in real time: packets of real sockets pass queues of `marcato-queue`.
 //!
+//! A [`Lab`] makes a real network of a scenario's nodes and links: hosts are network namespaces, in which the
+//! kernel's TCP and UDP and any program run (Linux only). Links can be used alone, too:
+//!
 //! A [`Link`] is one direction: a queue, a transmitter with a rate or a trace, loss, and a line with
 //! delay and jitter. It has no clock and no socket, so that it can be checked in virtual time. A
 //! [`UdpLink`] puts two of them between a client and a server on real UDP sockets. It needs no

@@ -183,7 +183,7 @@ pub enum SeedError {
 #[derive(Debug, Error)]
 pub enum RunError {
     /// The experiment does not run in that world yet.
-    #[error("{paper} does not run in the world `{world}` yet; what is built: {built}")]
+    #[error("{paper} does not run in the world `{world}` yet: use --world {built}")]
     WorldNotBuilt {
         /// Short name of the paper.
         paper: &'static str,

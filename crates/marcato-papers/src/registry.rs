@@ -192,7 +192,7 @@ mod tests {
     fn a_world_that_is_not_built_is_refused() {
         let options = RunOptions::default().in_world(World::Lab);
         let error = Registry::run(&Demo("cats", 1), &options, &mut Silent).unwrap_err();
-        assert_eq!(error.to_string(), "cats does not run in the world `lab` yet; what is built: virtual");
+        assert_eq!(error.to_string(), "cats does not run in the world `lab` yet: use --world virtual");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Multipath QUIC that sends the most important packets first.
 //!
 //! A session drives an unmodified `noq-proto` connection packet by packet. The Conductor chooses
-//! the message whose bytes leave next, a lane scheduler chooses the lanes, and gated congestion
-//! controllers enforce the choice in the engine. Nothing here opens a socket or reads a clock:
+//! the message whose bytes leave next, a lane scheduler chooses the lanes, and a gate in each
+//! congestion controller enforces the choice: a shut gate answers that the window is full. Nothing here opens a socket or reads a clock:
 //! datagrams and the time are arguments.
 //!
 //! # Control of the engine

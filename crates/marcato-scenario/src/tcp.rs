@@ -19,8 +19,10 @@ use crate::plugin::Plugin;
 /// Length of IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
 
-/// Configuration of one end of a TCP connection. The defaults are the simulator's, which follow a
-/// current Linux host where that matters to a measurement.
+/// Configuration of one end of a TCP connection.
+///
+/// The defaults follow a current Linux host where that matters to a measurement. They are the simulator's, except the
+/// congestion control: CUBIC here, Reno in `marcato_sim::TcpConfig`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// Congestion control.

@@ -99,7 +99,7 @@ pub struct Limits {
     /// Bytes of a request's body that a client of HTTP/2 may send ahead of its reader (256 KiB). A
     /// connection may send four times as many.
     pub upload_window: u32,
-    /// Time for a handshake, and of HTTP/1.1 for the head of a request (10 s).
+    /// Time for a handshake, and for the head of a request over either version of HTTP (10 s).
     pub handshake: Duration,
     /// Time after which a connection without requests ends (75 s).
     pub idle: Duration,

@@ -1,4 +1,4 @@
-//! The web plane: HTTP/1.1 and HTTP/2 served in the order that matters.
+//! The web plane: HTTP/1.1 and HTTP/2 served by priority.
 //!
 //! [`Server`] serves any tower service, such as a `Router` of axum. Responses of a connection of HTTP/2
 //! leave by their urgency, one chunk at a time (CATS §II-C). With coupled mode, less urgent ones stay out

@@ -33,7 +33,9 @@ pub(crate) enum CrqError {
     OtherQueue { device: String, kind: String, handle: String },
     #[error("CRQ is not on `{device}`: nothing to take off")]
     Nothing { device: String },
-    #[error("CRQ is on no device of this network namespace: `marcato crq attach` or `monitor` puts it there")]
+    #[error(
+        "CRQ is on no device of this network namespace: put it on one with `marcato crq attach`, or watch one with `monitor`"
+    )]
     NoDevice,
     #[error(transparent)]
     Tc(#[from] TcError),

@@ -135,7 +135,7 @@ fn papers_not_built_exit_2_and_the_message_names_those_built() {
     for (line, said) in [
         ("papers plt", "planned but not built yet; choose from: cats, all"),
         ("papers dogs", "there is no experiment `dogs`; choose from: cats, all"),
-        ("papers cats --world lab", "cats does not run in the world `lab` yet; what is built: virtual"),
+        ("papers cats --world lab", "cats does not run in the world `lab` yet: use --world virtual"),
     ] {
         let (status, out, err) = marcato(&one(), line);
         assert_eq!((status, u8::from(status)), (Status::Error, 2), "{line}");

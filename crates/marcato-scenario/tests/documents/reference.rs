@@ -124,7 +124,9 @@ fn every_metric_is_in_the_reference() {
 }
 
 #[test]
-fn the_scenarios_for_users_of_other_tools_are_valid() {
+fn the_scenarios_of_the_documentation_are_valid() {
+    let first = REFERENCE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    Scenario::parse("scenarios.md", first).unwrap_or_else(|error| panic!("{error}"));
     let text = include_str!("../../../../docs/coming-from.md");
     let blocks: Vec<&str> = text.split("```toml\n").skip(1).filter_map(|it| it.split("```").next()).collect();
     assert_eq!(blocks.len(), 2);

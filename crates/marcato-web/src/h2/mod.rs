@@ -1,4 +1,4 @@
-//! HTTP/2: a connection whose responses leave in the order that matters.
+//! HTTP/2: a connection whose responses leave by priority.
 //!
 //! One task drives a connection. It takes all requests that have arrived, lets their handlers run, in
 //! tasks of their own from where they wait, and grants chunks of the responses one at a time. A chunk passes three queues
