@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use marcato_sched::conductor::Config as ConductorConfig;
-use marcato_sched::coupled::{AnyRule, CoupledConfig, Coupling};
+use marcato_sched::coupled::{CoupledConfig, Coupling};
 use marcato_sched::lane::MAX_LANES;
 use marcato_sched::lowprio::{Lcm, LcmConfigError};
 use marcato_sched::reserve::Framing;
@@ -286,8 +286,6 @@ pub struct SessionConfig {
     /// lanes of the high layer ([`coupled`](marcato_sched::coupled)). Off by default: the
     /// reproductions of papers measure their controllers alone.
     pub coupled: Coupling,
-    /// Rule by which coupled mode moves its cap: [`AnyRule::FAST`] by default.
-    pub coupled_rule: AnyRule,
     /// Packets of background data that coupled mode lets stand in the queue
     /// ([`CoupledConfig::aim`](marcato_sched::coupled::CoupledConfig)): 2 by default.
     pub coupled_aim: u64,
@@ -333,7 +331,6 @@ impl Default for SessionConfig {
             trace_windows: false,
             low_lanes: None,
             coupled: Coupling::Off,
-            coupled_rule: AnyRule::FAST,
             coupled_aim: CoupledConfig::AIM,
         }
     }

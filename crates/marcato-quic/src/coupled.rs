@@ -3,7 +3,7 @@
 //! A sample is the acknowledgement of a packet of at least half the full size. `Session::view` holds data
 //! back: a lane at its cap looks full to the scheduler.
 
-use marcato_sched::coupled::{AnyRule, Counters, CoupledConfig, Governor, Mode, Sample, Transition};
+use marcato_sched::coupled::{Counters, CoupledConfig, Demand, Governor, Mode, Sample, Transition};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 
 use crate::gate::Gate;
@@ -24,8 +24,7 @@ pub struct LaneCoupling {
 /// Governor of a lane.
 #[derive(Debug)]
 pub(crate) struct Governed {
-    governor: Governor<AnyRule>,
-    rule: AnyRule,
+    governor: Governor,
     aim: u64,
     mss: Bytes,
     /// Set once the cap applies.
@@ -42,11 +41,10 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    /// Governor whose cap moves by `rule`, which is as it begins, and lets `aim` packets stand in the queue.
-    pub(crate) fn new(mss: Bytes, rule: AnyRule, aim: u64) -> Self {
+    /// Governor that lets `aim` packets stand in the queue.
+    pub(crate) fn new(mss: Bytes, aim: u64) -> Self {
         Self {
-            governor: Governor::with_rule(CoupledConfig { aim, ..CoupledConfig::new(mss) }, rule),
-            rule,
+            governor: Governor::new(CoupledConfig { aim, ..CoupledConfig::new(mss) }),
             aim,
             mss,
             acts: false,
@@ -58,14 +56,9 @@ impl Governed {
         }
     }
 
-    /// Levels that every governor treats as urgent.
-    pub(crate) const fn urgent() -> PrioritySet {
-        CoupledConfig::new(Bytes::ZERO).urgent
-    }
-
     /// Starts over: the path is another one.
     pub(crate) fn restart(&mut self) {
-        *self = Self { acts: self.acts, ..Self::new(self.mss, self.rule, self.aim) };
+        *self = Self { acts: self.acts, ..Self::new(self.mss, self.aim) };
     }
 
     /// Records an acknowledged packet, and its round trip if it carried `data`.
@@ -113,14 +106,9 @@ impl Governed {
         None
     }
 
-    /// Limit of the bytes in flight for the next packet; `urgent` if urgent data waits.
-    pub(crate) fn limit(&self, urgent: bool) -> Bytes {
-        let allowance = self.governor.allowance();
-        match (self.acts, urgent) {
-            (false, _) => Bytes::MAX,
-            (true, true) => allowance.urgent,
-            (true, false) => allowance.background,
-        }
+    /// Limit of the bytes in flight for the next packet, while data of these levels waits.
+    pub(crate) fn limit(&self, waiting: PrioritySet) -> Bytes {
+        if self.acts { self.governor.bound(waiting) } else { Bytes::MAX }
     }
 
     /// Window that a packet of `level` may use in place of a smaller one.
@@ -132,26 +120,22 @@ impl Governed {
     /// exceeds them.
     pub(crate) fn granted(&self, level: Priority) -> Bytes {
         let cap = self.governor.cap().filter(|_| self.acts && self.governor.mode() == Mode::Steady);
-        let cap = cap.filter(|_| Self::urgent().contains(level));
+        let cap = cap.filter(|_| self.governor.urgent().contains(level));
         cap.map_or(Bytes::ZERO, |cap| cap.min(self.granted))
     }
 
-    /// Decides whether a packet of `level` has to wait although the window has room.
+    /// Decides whether a packet has to wait although the window has room, while data of these levels waits.
     pub(crate) fn caps(
         &mut self,
-        level: Priority,
-        urgent: bool,
+        waiting: PrioritySet,
         in_flight: Bytes,
         packet: Bytes,
         window: Bytes,
     ) -> bool {
-        let urgent = urgent || Self::urgent().contains(level);
-        let after = in_flight + packet;
-        // The acknowledgement of a packet in flight ends the wait, so there has to be one.
-        self.capped = after > self.limit(urgent) && after <= window && !in_flight.is_zero();
-        if self.capped && !urgent {
-            self.governor.held();
-        }
+        let demand = Demand { waiting, outstanding: in_flight };
+        // Where the window is the limit, the governor is not asked.
+        self.capped =
+            self.acts && in_flight + packet <= window && !self.governor.room(demand, packet).is_whole(packet);
         self.capped
     }
 
@@ -188,7 +172,7 @@ mod tests {
 
     /// Governor whose cap is its floor of four packets, after a train and a loss.
     fn at_floor(gate: &Gate) -> Governed {
-        let mut governed = Governed::new(MSS, AnyRule::FAST, CoupledConfig::AIM);
+        let mut governed = Governed::new(MSS, CoupledConfig::AIM);
         for packet in 1..=16 {
             let rtt = Duration::from_micros(packet * 500);
             governed.acked(rtt, MSS, true);
@@ -205,24 +189,26 @@ mod tests {
         let mut governed = at_floor(&gated().1);
         assert_eq!(governed.state().cap, Some(MSS * 4));
         let window = MSS * 100;
-        assert!(!governed.caps(Priority::P3, false, MSS * 3, MSS, window));
-        assert!(governed.caps(Priority::P3, false, MSS * 4, MSS, window));
-        assert!(!governed.caps(Priority::P3, true, MSS * 4, MSS, window));
-        assert!(!governed.caps(Priority::P1, false, MSS * 5, MSS, window));
-        assert!(governed.caps(Priority::P1, false, MSS * 6, MSS, window));
+        let (background, both) =
+            (PrioritySet::one(Priority::P3), PrioritySet::one(Priority::P3).with(Priority::P1));
+        assert!(!governed.caps(background, MSS * 3, MSS, window));
+        assert!(governed.caps(background, MSS * 4, MSS, window));
+        assert!(!governed.caps(both, MSS * 4, MSS, window));
+        assert!(!governed.caps(both, MSS * 5, MSS, window));
+        assert!(governed.caps(both, MSS * 6, MSS, window));
     }
 
     #[test]
     fn a_full_window_is_not_the_caps_doing() {
         let mut governed = at_floor(&gated().1);
-        assert!(!governed.caps(Priority::P3, false, MSS * 4, MSS, MSS * 4));
+        assert!(!governed.caps(PrioritySet::one(Priority::P3), MSS * 4, MSS, MSS * 4));
     }
 
     #[test]
     fn a_packet_leaves_if_nothing_is_in_flight_however_long_it_is() {
         let mut governed = at_floor(&gated().1);
-        assert!(!governed.caps(Priority::P3, false, Bytes::ZERO, MSS * 5, MSS * 100));
-        assert!(governed.caps(Priority::P3, false, Bytes::new(1), MSS * 5, MSS * 100));
+        assert!(!governed.caps(PrioritySet::one(Priority::P3), Bytes::ZERO, MSS * 5, MSS * 100));
+        assert!(governed.caps(PrioritySet::one(Priority::P3), Bytes::new(1), MSS * 5, MSS * 100));
     }
 
     #[test]
@@ -231,7 +217,7 @@ mod tests {
         let mut governed = at_floor(&gate);
         governed.acked(Duration::from_nanos(1), MSS, true);
         governed.sample(Time::from_millis(9), (MSS * 17, &gate), false, false);
-        assert_eq!((governed.state().cap, governed.limit(false)), (None, Bytes::MAX));
+        assert_eq!((governed.state().cap, governed.limit(PrioritySet::EMPTY)), (None, Bytes::MAX));
         assert!(!governed.state().acts && at_floor(&gate).state().acts);
         assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
     }
@@ -247,7 +233,7 @@ mod tests {
 
     #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
-        let mut governed = Governed::new(MSS, AnyRule::FAST, CoupledConfig::AIM);
+        let mut governed = Governed::new(MSS, CoupledConfig::AIM);
         governed.acked(Duration::from_millis(9), MSS / 2, true);
         governed.acked(Duration::from_millis(8), MSS, true);
         governed.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use marcato_sched::lane::{LaneId, LaneView, PathId};
-use marcato_units::{Bytes, Duration, Layer, Priority, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, PrioritySet, Time};
 use noq_proto::{PathStatus, StreamId};
 
 use crate::controller::Congestion;
@@ -275,10 +275,9 @@ impl Lane {
         }
     }
 
-    /// Limit that coupled mode sets to the bytes in flight for the next packet; `urgent` if urgent
-    /// data waits.
-    pub(crate) fn limit(&self, urgent: bool) -> Bytes {
-        self.governed.as_ref().map_or(Bytes::MAX, |governed| governed.limit(urgent))
+    /// Limit that coupled mode sets to the bytes in flight for the next packet, while data of these levels waits.
+    pub(crate) fn limit(&self, waiting: PrioritySet) -> Bytes {
+        self.governed.as_ref().map_or(Bytes::MAX, |governed| governed.limit(waiting))
     }
 
     /// Records a backup status that was sent to the peer. An echo of an earlier one may arrive for as

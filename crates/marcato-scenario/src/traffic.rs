@@ -393,8 +393,6 @@ kinds! {
     "off" => Off,
     /// A governor bounds what is in flight by a rule like FAST's.
     "fast" => Fast(Aim),
-    /// A governor bounds what is in flight by a rule like Copa's.
-    "copa" => Copa,
 }
 
 /// Aim of a governor's rule.
@@ -424,7 +422,7 @@ keyed! {
     /// largest chunk that the Conductor grants, at most 6 kB
     "chunk" => chunk: Checked(SomeSize, is_below_the_least_watermark), or(CHUNK);
     /// keeps the flow's own background (P2 to P4) out of the bottleneck's queue, so that urgent data finds it
-    /// empty: `"fast"`, by a rule like FAST's, or `"copa"`, by one like Copa's; or [a table](#coupled-mode-coupled-mode-fast)
+    /// empty: `"fast"`, by a rule like FAST's, or [a table](#coupled-mode-coupled-mode-fast)
     "coupled" => coupled: kind_of::<Coupling>(), or(Coupling::Off; "`\"off\"`");
     /// [messages](#traffic) that are sent once
     "messages" => messages: InOrder, or(Vec::new(); "none");

@@ -6,8 +6,8 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use marcato_sched::coupled::{CoupledConfig, Governor, Sample};
-use marcato_units::{Bytes, Duration, Time};
+use marcato_sched::coupled::{CoupledConfig, Demand, Governor, Sample};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 
 const PACKET: Bytes = Bytes::new(1448);
 /// Packets that a path of 100 Mbit/s and 40 ms holds, and time between two of them.
@@ -18,6 +18,7 @@ const EVERY: Duration = Duration::from_micros(120);
 /// the packets that exceed what the path holds.
 fn acknowledgement(c: &mut Criterion) {
     let mut governor = Governor::new(CoupledConfig::new(PACKET));
+    let demand = |outstanding| Demand { waiting: PrioritySet::one(Priority::P4), outstanding };
     let mut now = Time::from_millis(40);
     let mut sample = Sample {
         delivered: PACKET,
@@ -32,7 +33,8 @@ fn acknowledgement(c: &mut Criterion) {
             sample.delivered += PACKET;
             black_box(governor.sample(now, black_box(&sample)));
             sample.in_flight -= PACKET;
-            while governor.admits(false, sample.in_flight, PACKET) && sample.in_flight < PACKET * (2 * HOLDS)
+            while governor.room(demand(sample.in_flight), PACKET).is_whole(PACKET)
+                && sample.in_flight < PACKET * (2 * HOLDS)
             {
                 sample.in_flight += PACKET;
             }

@@ -3,7 +3,7 @@
 use marcato_units::{Bytes, Time};
 
 use crate::conductor::{Conductor, Grant, Observer, Store};
-use crate::coupled::{Governor, Rule};
+use crate::coupled::{Demand, Governor};
 
 /// Transport below the feeder: kernel TCP, a simulated TCP, or a QUIC connection.
 pub trait Engine {
@@ -93,17 +93,16 @@ impl Feeder {
     }
 
     /// Makes one decision like [`run_once`](Self::run_once), within the allowance of a governor.
-    pub fn run_once_within<S: Store, O: Observer, R: Rule>(
+    pub fn run_once_within<S: Store, O: Observer>(
         &self,
         now: Time,
         conductor: &mut Conductor<S, O>,
         engine: &mut impl Engine,
-        governor: &mut Governor<R>,
+        governor: &mut Governor,
     ) -> Run {
         self.decide(now, conductor, engine, |conductor, outstanding, chunk| {
-            // While an urgent level pays its debt, it waits for what a background level is granted.
-            let urgent = conductor.has_queued(governor.urgent());
-            governor.admits(urgent, outstanding, chunk)
+            let demand = Demand { waiting: conductor.queued_levels(), outstanding };
+            governor.room(demand, chunk).is_whole(chunk)
         })
     }
 
@@ -158,12 +157,12 @@ impl Feeder {
     }
 
     /// Runs until nothing is queued, or the engine or the governor takes no more; returns the bytes taken.
-    pub fn run_within<S: Store, O: Observer, R: Rule>(
+    pub fn run_within<S: Store, O: Observer>(
         &self,
         now: Time,
         conductor: &mut Conductor<S, O>,
         engine: &mut impl Engine,
-        governor: &mut Governor<R>,
+        governor: &mut Governor,
     ) -> Bytes {
         let mut fed = Bytes::ZERO;
         while let Run::Fed(grant) = self.run_once_within(now, conductor, engine, governor) {

@@ -301,7 +301,7 @@ impl<T: Ticket> Sender<T> {
         };
         self.messages.insert(id, outgoing);
         self.unfinished[level.index()] += 1;
-        if level <= Priority::P1 {
+        if PrioritySet::URGENT.contains(level) {
             self.urgent_at = Some(now);
         }
         Ok(id)

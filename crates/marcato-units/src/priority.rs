@@ -60,6 +60,8 @@ impl PrioritySet {
     pub const EMPTY: Self = Self(0);
     /// Every level.
     pub const ALL: Self = Self((1 << Priority::COUNT) - 1);
+    /// Levels that are urgent by default: P0 and P1. The others are background.
+    pub const URGENT: Self = Self::one(Priority::P0).with(Priority::P1);
 
     /// Set of this level only.
     pub const fn one(level: Priority) -> Self {

@@ -14,7 +14,7 @@
 
 use std::io;
 
-use marcato_sched::coupled::{CoupledConfig, Coupling, Governor, Mode, Sample};
+use marcato_sched::coupled::{CoupledConfig, Coupling, Demand, Governor, Mode, Sample};
 use marcato_units::{Bytes, Duration, PrioritySet, Rate, Time};
 use socket2::SockRef;
 use tokio::time::Instant;
@@ -74,7 +74,7 @@ struct Acting {
 
 impl Coupled {
     pub(super) const fn new(switch: Coupling) -> Self {
-        Self { switch, urgent: CoupledConfig::new(Bytes::ZERO).urgent, acting: None, look: None }
+        Self { switch, urgent: PrioritySet::URGENT, acting: None, look: None }
     }
 
     /// Sets the levels that are urgent, before the mode acts.
@@ -133,7 +133,7 @@ impl Coupled {
     /// Takes note of the levels of a chunk that is written next.
     pub(super) fn chunk(&mut self, waiting: PrioritySet) {
         if let Some(acting) = &mut self.acting {
-            acting.urgent_chunk = acting.is_urgent(waiting);
+            acting.urgent_chunk = acting.governor.is_urgent(waiting);
         }
     }
 
@@ -197,10 +197,6 @@ impl Acting {
         Ok(acting)
     }
 
-    fn is_urgent(&self, levels: PrioritySet) -> bool {
-        !levels.and(self.governor.urgent()).is_empty()
-    }
-
     fn room(
         &mut self,
         now: Time,
@@ -209,7 +205,7 @@ impl Acting {
         size: Bytes,
         is_slow: bool,
     ) -> Bytes {
-        let urgent = self.is_urgent(waiting);
+        let urgent = self.governor.is_urgent(waiting);
         if urgent != self.sample.urgent || now.since(self.sampled_at) >= FRESH {
             self.take_sample(now, socket, urgent);
         }
@@ -228,20 +224,12 @@ impl Acting {
             self.looks += 1;
             return size;
         }
-        let allowance = self.governor.allowance();
-        // A grant may be one of background although urgent data waits: it pays that level's debt back.
-        let allowed = if urgent { allowance.urgent } else { allowance.background };
-        let room = allowed - self.sample.in_flight;
-        if room >= size {
-            return size;
-        }
         // Whole segments, as small ones would go between full ones. Of few, the nearest number: a packet less would
         // leave the link idle while the peer delays an acknowledgement.
-        let half = if is_slow { self.mss.get() / 2 } else { 0 };
-        let room = Bytes::new((room.get() + half) / self.mss.get() * self.mss.get()).min(size);
-        if room < size && !urgent {
-            self.governor.held();
-        }
+        let half = if is_slow { self.mss / 2 } else { Bytes::ZERO };
+        let room =
+            self.governor.room(Demand { waiting, outstanding: self.sample.in_flight - half }, size).bytes();
+        let room = if room < size { self.mss * (room.get() / self.mss.get()) } else { size };
         self.looks += u64::from(room.is_zero());
         room
     }
@@ -594,7 +582,10 @@ mod tests {
         coupled.set_urgent(set(&[Priority::P0]));
         assert!(begins(&mut coupled));
         let acting = coupled.acting.unwrap();
-        assert_eq!([Priority::P0, Priority::P1].map(|level| acting.is_urgent(set(&[level]))), [true, false]);
+        assert_eq!(
+            [Priority::P0, Priority::P1].map(|level| acting.governor.is_urgent(set(&[level]))),
+            [true, false]
+        );
     }
 
     #[cfg(target_os = "linux")]

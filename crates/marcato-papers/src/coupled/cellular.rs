@@ -140,8 +140,7 @@ pub(super) fn cellular(plan: &mut Plan) -> Ask {
         ("plain", "CUBIC", plain.clone()),
         ("bbr", "BBR", add("bbr", "off", true)),
         ("ledbat", "LEDBAT++", add("ledbat++", "off", true)),
-        ("fast", "CUBIC coupled by the rule like FAST's", add("cubic", "fast", true)),
-        ("copa", "CUBIC coupled by the rule like Copa's", add("cubic", "copa", true)),
+        ("fast", "coupled CUBIC", add("cubic", "fast", true)),
     ];
     let aims = AIMS.map(|aim| {
         let coupled = format!(r#"{{ kind = "fast", packets = {aim} }}"#);

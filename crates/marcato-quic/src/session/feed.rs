@@ -17,7 +17,6 @@ use super::output::Room;
 use super::views::Views;
 use super::{Session, Transmit};
 use crate::config::{Growth, OVERHEAD};
-use crate::coupled::Governed;
 use crate::event::Event;
 use crate::lane::{Lane, Load};
 use crate::outbox::{Key, Run};
@@ -215,8 +214,8 @@ impl Session {
         let full = self.mtu() - OVERHEAD;
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
-        let urgent = Governed::urgent().contains(fresh.priority) || self.urgent_waits();
-        let limit_in_flight = self.lanes.get(lane).map_or(Bytes::MAX, |lane| lane.limit(urgent));
+        let waiting = self.urgent_waiting().with(fresh.priority);
+        let limit_in_flight = self.lanes.get(lane).map_or(Bytes::MAX, |lane| lane.limit(waiting));
         loop {
             let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
@@ -314,7 +313,7 @@ impl Session {
         // The lane sends window · span / srtt bytes in the span. A window that the socket leaves
         // unused says nothing about the rate.
         let used = if lane.held { lane.gate.in_flight() } else { lane.gate.window() };
-        let used = used.min(lane.limit(false));
+        let used = used.min(lane.limit(PrioritySet::EMPTY));
         let bytes = u128::from(used.get()) * self.config.batch.span.as_nanos() / lane.srtt.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)

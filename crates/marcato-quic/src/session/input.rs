@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use bytes::Bytes as Payload;
 use marcato_sched::lane::LaneId;
 use marcato_sched::schedule::LaneScheduler as _;
-use marcato_units::{Bytes, Duration, Time};
+use marcato_units::{Bytes, Duration, PrioritySet, Time};
 use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
 
 use super::phase::Phase;
 use super::{Datagram, Session};
 use crate::config::{Pacing, StreamUse};
-use crate::coupled::Governed;
 use crate::crypto;
 use crate::endpoint::SocketId;
 use crate::event::Event;
@@ -162,8 +161,8 @@ impl Session {
         let mut sent = (0, 0);
         let mut recovered = false;
         let slowest = if self.watch.is_some() { self.slowest_high() } else { Duration::ZERO };
-        let urgent = self.urgent_waits();
-        let couples = self.config.coupled.acts(self.levels, Governed::urgent());
+        let urgent = !self.urgent_waiting().is_empty();
+        let couples = self.config.coupled.acts(self.levels, PrioritySet::URGENT);
         for lane in self.lanes.iter_mut() {
             let id = lane.id;
             lane.gate.take(&mut gate_events);

@@ -52,8 +52,7 @@ impl Session {
         lane.peer_backup = lane.peer_status == Some(PathStatus::Backup);
         lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
         if self.config.coupled != Coupling::Off && request.layer == Layer::High {
-            let (rule, aim) = (self.config.coupled_rule, self.config.coupled_aim);
-            lane.governed = Some(Governed::new(lane.gate.mtu(), rule, aim));
+            lane.governed = Some(Governed::new(lane.gate.mtu(), self.config.coupled_aim));
         }
         lane.pace(now);
         self.lanes.insert(lane);

@@ -56,7 +56,7 @@ use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
 use crate::clock::Clock;
 use crate::config::{SessionConfig, SessionConfigError};
-use crate::coupled::{Governed, LaneCoupling};
+use crate::coupled::LaneCoupling;
 use crate::endpoint::SocketId;
 use crate::event::Event;
 use crate::gate::GateEvent;
@@ -603,24 +603,27 @@ impl Session {
         self.lanes.iter().filter_map(|lane| Some((lane.id, lane.governed.as_ref()?.state())))
     }
 
-    /// Returns whether urgent data waits that flow control does not stop, here or in the engine;
-    /// `false` if the session does not couple.
+    /// Urgent levels of which data waits that flow control does not stop, here or in the engine;
+    /// none if the session does not couple.
     ///
     /// Background data is judged by this too: a level in debt may have to be paid by a packet of
     /// background before urgent data may go on.
-    fn urgent_waits(&self) -> bool {
+    fn urgent_waiting(&self) -> PrioritySet {
         if self.config.coupled == Coupling::Off {
-            return false;
+            return PrioritySet::EMPTY;
         }
-        let urgent = Governed::urgent();
         let credit = if self.credit.allows_streams() { self.credit.levels() } else { PrioritySet::EMPTY };
         let queued = |level| self.conductor.counters().level(level).queued.messages > 0;
         let lost = self.send.next_owed().filter(|_| self.send.is_held());
-        lost.is_some_and(|(level, _)| urgent.contains(level))
-            || Priority::ALL
-                .into_iter()
-                .filter(|level| urgent.contains(*level))
-                .any(|level| self.repairs.waits(level) || (credit.contains(level) && queued(level)))
+        let waits = |level| {
+            lost.as_ref().is_some_and(|(of, _)| *of == level)
+                || self.repairs.waits(level)
+                || (credit.contains(level) && queued(level))
+        };
+        Priority::ALL
+            .into_iter()
+            .filter(|level| PrioritySet::URGENT.contains(*level))
+            .fold(PrioritySet::EMPTY, |set, level| set.with_if(waits(level), level))
     }
 
     /// Returns the socket and the remote address of a lane; `None` if there is no such lane.

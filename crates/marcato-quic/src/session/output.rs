@@ -197,7 +197,7 @@ impl Session {
             Pacing::Session => level != Priority::P0,
             Pacing::Strict => true,
         };
-        let urgent = self.urgent_waits();
+        let waiting = self.urgent_waiting().with(level);
         views.clear();
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
@@ -213,7 +213,7 @@ impl Session {
                 lane.held = true;
                 self.holds = true;
             } else if let Some(governed) = &mut lane.governed
-                && governed.caps(level, urgent, lane.gate.in_flight(), packet, view.cwnd)
+                && governed.caps(waiting, lane.gate.in_flight(), packet, view.cwnd)
             {
                 // The cap of coupled mode needs no alarm: the next acknowledgement makes room.
                 view.in_flight = view.in_flight.max(view.cwnd);

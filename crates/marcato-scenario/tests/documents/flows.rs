@@ -58,11 +58,10 @@ fn coupled_mode_is_a_word_or_a_table_with_packets() {
         assert!(text.contains(&format!("packets = {packets}")), "{text}");
         assert_eq!(read(&text).experiment().to_toml(), text);
     }
-    assert!(written(r#""copa""#).contains(r#"coupled = "copa""#));
     for (wrong, word) in [
         (r#"{ kind = "fast", packets = 0 }"#, "packets"),
         (r#"{ kind = "fast", packets = 1001 }"#, "packets"),
-        (r#"{ kind = "copa", packets = 8 }"#, "packets"),
+        (r#"{ kind = "off", packets = 8 }"#, "packets"),
         (r#""slow""#, "slow"),
     ] {
         let faults = faults(&of(wrong));

@@ -553,6 +553,13 @@ impl<S: Store, O: Observer> Conductor<S, O> {
         Ok(())
     }
 
+    /// Levels on which bytes are queued.
+    pub fn queued_levels(&self) -> PrioritySet {
+        Priority::ALL.into_iter().fold(PrioritySet::EMPTY, |set, level| {
+            set.with_if(self.waiting & PrioritySet::one(level).bits() != 0, level)
+        })
+    }
+
     /// True if bytes are queued on one of these levels.
     pub const fn has_queued(&self, levels: PrioritySet) -> bool {
         self.waiting & levels.bits() != 0

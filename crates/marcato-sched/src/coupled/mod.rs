@@ -14,8 +14,8 @@
 //! the controller need not.
 //!
 //! ```
-//! use marcato_sched::coupled::{CoupledConfig, Governor, Mode, Sample};
-//! use marcato_units::{Bytes, Duration, Time};
+//! use marcato_sched::coupled::{Allowed, CoupledConfig, Demand, Governor, Mode, Sample};
+//! use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 //!
 //! let mut governor = Governor::new(CoupledConfig::new(Bytes::new(1448)));
 //! // At an acknowledgement:
@@ -28,8 +28,10 @@
 //! };
 //! let transition = governor.sample(Time::from_millis(40), &sample);
 //! assert_eq!((transition, governor.mode()), (None, Mode::Startup));
-//! // Before background data is sent; `held` if it has to wait.
-//! assert!(sample.in_flight + Bytes::new(1448) <= governor.allowance().background);
+//! // Before background data is sent:
+//! let demand = Demand { waiting: PrioritySet::one(Priority::P4), outstanding: sample.in_flight };
+//! let chunk = Bytes::new(1448);
+//! assert_eq!(governor.room(demand, chunk), Allowed::Upto(chunk));
 //! ```
 //!
 //! # Files and users
@@ -57,15 +59,27 @@
 //!   P1, and would fill the queue before a stylesheet that is asked for later. Elsewhere P0 and P1 are
 //!   urgent.
 
+mod competing;
+mod config;
+mod demand;
+mod fast;
 mod governor;
 mod meter;
 mod mode;
+mod path;
 mod probe;
-mod rule;
+mod round;
+mod sample;
+mod startup;
+mod state;
+mod steady;
 mod switch;
+mod test_clock;
 mod train;
 
-pub use governor::{Allowance, CoupledConfig, Governor, Sample};
+pub use config::CoupledConfig;
+pub use demand::{Allowance, Allowed, Demand};
+pub use governor::Governor;
 pub use mode::{Counters, Mode, Transition};
-pub use rule::{AnyRule, Copa, Fast, Round, Rule, Step};
+pub use sample::Sample;
 pub use switch::Coupling;

@@ -6,7 +6,7 @@
 //! without, their socket would ask for the next chunk only at the next acknowledgement.
 
 use marcato_sched::conductor::{Conductor, Grant, Observer, Store};
-use marcato_sched::coupled::{AnyRule, Counters, CoupledConfig, Governor, Mode, Sample, Transition};
+use marcato_sched::coupled::{Counters, CoupledConfig, Governor, Mode, Sample, Transition};
 use marcato_sched::feeder::{Engine, Feeder, Run};
 use marcato_units::{Bytes, Duration};
 
@@ -15,7 +15,7 @@ use super::Socket;
 /// Governor of a connection, fed with what the connection measures at each acknowledgement.
 #[derive(Clone, Debug)]
 pub struct Coupled {
-    governor: Governor<AnyRule>,
+    governor: Governor,
     /// Bytes lost so far, of which the governor knows.
     lost: Bytes,
     /// Set if the chunk that was written last is urgent.
@@ -27,10 +27,9 @@ pub struct Coupled {
 const TRANSITIONS: usize = 4096;
 
 impl Coupled {
-    /// Couples a connection by this rule.
-    pub fn new(config: CoupledConfig, rule: AnyRule) -> Self {
-        let governor = Governor::with_rule(config, rule);
-        Self { governor, lost: Bytes::ZERO, urgent: false, transitions: Vec::new() }
+    /// Couples a connection.
+    pub fn new(config: CoupledConfig) -> Self {
+        Self { governor: Governor::new(config), lost: Bytes::ZERO, urgent: false, transitions: Vec::new() }
     }
 
     /// Bound on what is in flight while only background data waits; `None` if there is no bound.

@@ -5,7 +5,6 @@ use marcato_scenario::plugin::Plugin;
 use marcato_scenario::queue::{QueueError, Site};
 use marcato_scenario::{link, queue, tcp, traffic};
 use marcato_sched::conductor::{self, Debt};
-use marcato_sched::coupled::{AnyRule, CoupledConfig};
 use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
 use marcato_units::{Bytes, Duration, Stream};
 
@@ -110,12 +109,11 @@ pub(super) const fn debt(preset: traffic::Preset) -> Debt {
     }
 }
 
-/// Rule of coupled mode, and packets that it lets stand in the queue; `None` if a flow is not coupled.
-pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<(AnyRule, u64)> {
+/// Packets that coupled mode lets stand in the queue; `None` if a flow is not coupled.
+pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<u64> {
     match coupled {
         traffic::Coupling::Off => None,
-        traffic::Coupling::Fast(fast) => Some((AnyRule::FAST, fast.packets as u64)),
-        traffic::Coupling::Copa => Some((AnyRule::COPA, CoupledConfig::AIM)),
+        traffic::Coupling::Fast(fast) => Some(fast.packets as u64),
     }
 }
 

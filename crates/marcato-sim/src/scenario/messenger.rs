@@ -94,9 +94,8 @@ impl Messenger {
     /// Creates the application of the flow `name`.
     pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
         let mss = Bytes::new(messages.tcp.from.mss.into());
-        let coupled = convert::coupling(messages.messaging.coupled).map(|(rule, aim)| {
-            Box::new(Coupled::new(CoupledConfig { aim, ..CoupledConfig::new(mss) }, rule))
-        });
+        let coupled = convert::coupling(messages.messaging.coupled)
+            .map(|aim| Box::new(Coupled::new(CoupledConfig { aim, ..CoupledConfig::new(mss) })));
         let conducted = |feeder| {
             let conductor =
                 Conductor::new(convert::conductor(messages.messaging.preset, messages.messaging.chunk))?;

@@ -1,6 +1,6 @@
 //! Receiving half of a connection.
 
-use marcato_units::{Duration, Priority, Time};
+use marcato_units::{Duration, Priority, PrioritySet, Time};
 
 use super::config::{DelayedAck, TcpConfig};
 use super::right_sizing::RightSizing;
@@ -171,7 +171,8 @@ impl Receiver {
         }
         self.unread += in_order;
         self.pending += 1;
-        let urgent = self.delayed_ack.urgent_at_once && priority.is_some_and(|p| p <= Priority::P1);
+        let urgent = self.delayed_ack.urgent_at_once
+            && priority.is_some_and(|level| PrioritySet::URGENT.contains(level));
         let first = self.delayed_ack.first_at_once && !self.seen_data;
         self.seen_data = true;
         let quick = self.quick > 0;

@@ -1,7 +1,7 @@
 //! Tests of a Conductor that drives a simulated TCP like a real socket.
 
 use marcato_sched::conductor::Removal;
-use marcato_sched::coupled::{AnyRule, CoupledConfig, Mode, Transition};
+use marcato_sched::coupled::{CoupledConfig, Mode, Transition};
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
     Collector, Conducted, Congestion, Coupled, DelayedAck, FlowId, LinkConfig, Network, Planned,
@@ -93,7 +93,7 @@ fn urgent_messages_with_coupling_find_the_queue_empty() {
     };
     let (plain, none) = run(|app| app);
     let (coupled, transitions) =
-        run(|app| app.coupled_by(Coupled::new(CoupledConfig::new(Bytes::new(1000)), AnyRule::FAST)));
+        run(|app| app.coupled_by(Coupled::new(CoupledConfig::new(Bytes::new(1000)))));
     // One way, three packets of the queue, two of its own and the one that is being sent: 4.2 ms each.
     assert!(coupled < Duration::from_millis(55), "{coupled:?}");
     assert!(plain > coupled * 2, "{plain:?}, coupled {coupled:?}");

@@ -87,7 +87,7 @@ const ROUNDS: usize = 64;
 const MAX_RESETS: u64 = 500;
 /// Levels for which coupled mode keeps the queue empty. A page's large images are P1: not held back, they would
 /// fill the queue before the stylesheet that comes after them.
-const URGENT: PrioritySet = PrioritySet::one(Priority::P0);
+const KEPT_FREE_FOR: PrioritySet = PrioritySet::one(Priority::P0);
 /// Most bytes that a connection stages beyond what each of its responses may.
 const MORE_STAGED: usize = 256 << 10;
 /// Time for the client to end its direction after ours.
@@ -108,7 +108,7 @@ where
 {
     let limits = context.config.limits;
     let streams = limits.streams;
-    let wire = Wire::new(socket.with_urgent(URGENT), Signals::new(Protocol::Http2, streams as usize));
+    let wire = Wire::new(socket.with_urgent(KEPT_FREE_FOR), Signals::new(Protocol::Http2, streams as usize));
     let mut builder = ::h2::server::Builder::new();
     builder
         .max_concurrent_streams(streams)
@@ -628,7 +628,7 @@ where
     fn budget(&mut self, waiting: PrioritySet, outstanding: Amount, frames: usize) -> Result<usize, End2> {
         let now = Time::ZERO + self.epoch.elapsed();
         let rule = self.context.config.chunk;
-        if !waiting.and(urgent()).is_empty() {
+        if !waiting.and(PrioritySet::URGENT).is_empty() {
             self.urgent_at = now;
         }
         let quiet = now.since(self.urgent_at) >= rule.quiet_after;
@@ -918,11 +918,6 @@ fn precedes(
 /// The earlier of two times, of which one may be none.
 fn earliest(one: Option<Instant>, other: Instant) -> Option<Instant> {
     Some(one.map_or(other, |one| one.min(other)))
-}
-
-/// Levels whose data is urgent.
-fn urgent() -> PrioritySet {
-    PrioritySet::EMPTY.with(Priority::P0).with(Priority::P1)
 }
 
 static PRIORITY: HeaderName = HeaderName::from_static("priority");

@@ -2,6 +2,8 @@
 
 use std::vec::Vec;
 
+use marcato_units::Priority;
+
 use super::*;
 
 const MSS: Bytes = Bytes::new(1500);
@@ -46,7 +48,7 @@ impl Rounds {
         let mut rounds = Self::new();
         rounds.interval = rounds.full * 4;
         rounds.rounds(4);
-        assert_eq!((rounds.governor.mode(), rounds.governor.hot), (Mode::Steady, 0));
+        assert_eq!(rounds.queued(), Some(0));
         rounds
     }
 
@@ -59,6 +61,12 @@ impl Rounds {
         rounds
     }
 
+    /// Rounds with a queue of others that steady mode has seen; `None` in other modes.
+    fn queued(&self) -> Option<u32> {
+        let State::Steady(steady) = &self.governor.state else { return None };
+        Some(steady.queued_rounds)
+    }
+
     fn acknowledge(&mut self, lost: bool) {
         self.now += self.interval;
         self.delivered += MSS;
@@ -67,7 +75,8 @@ impl Rounds {
         let in_flight = (MSS * packets).min(self.governor.allowance().background);
         let sample = Sample { delivered: self.delivered, in_flight, rtt: Some(rtt), lost, urgent: false };
         if self.bound {
-            self.governor.held();
+            let refused = Demand { waiting: PrioritySet::one(Priority::P4), outstanding: Bytes::MAX };
+            self.governor.room(refused, MSS);
         }
         self.governor.sample(self.now, &sample);
     }
@@ -138,7 +147,7 @@ fn a_queue_is_no_matter_while_half_of_the_rate_is_left() {
     rounds.interval = Duration::from_micros(1900);
     rounds.rounds(4);
     rounds.queueing = Duration::from_micros(6500);
-    assert!((0..20).all(|_| rounds.round() == Mode::Steady && rounds.governor.hot > 0));
+    assert!((0..20).all(|_| rounds.round() == Mode::Steady && rounds.queued() > Some(0)));
 }
 
 #[test]
@@ -239,7 +248,8 @@ fn competing_ends_after_five_seconds_and_twenty_calm_rounds() {
         let base = Duration::from_millis(base);
         let mut rounds = Rounds::competing();
         rounds.interval = rounds.full;
-        (rounds.base, rounds.governor.base) = (base, base);
+        rounds.base = base;
+        rounds.governor.path.renew(rounds.now, base);
         // The last rounds with a queue of others, of more than a tenth of the round trip.
         rounds.queueing = base / 8 + Duration::from_millis(2);
         rounds.rounds(3);
@@ -313,13 +323,16 @@ fn startup_tolerates_a_queue_of_an_eighth_of_the_round_trip() {
 #[test]
 fn the_latest_loss_decides_for_how_much_is_left_to_others() {
     let mut rounds = Rounds::new();
-    let left = |rounds: &Rounds| rounds.governor.left_over(rounds.now, Rate::from_mbps(4));
+    let left = |rounds: &Rounds| {
+        let Governor { path, config, .. } = &rounds.governor;
+        path.left_over(rounds.now, Rate::from_mbps(4), rounds.base, config)
+    };
     let rare = left(&rounds);
     for _ in 0..3 {
         rounds.lossy_round();
         let often = left(&rounds);
         assert!(often < rare, "{often:?} of {rare:?}");
-        let until = rounds.now + LOSSLESS;
+        let until = rounds.now + Duration::from_secs(5);
         while rounds.now < until {
             rounds.round();
         }

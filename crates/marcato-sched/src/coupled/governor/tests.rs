@@ -5,7 +5,10 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::super::rule::Copa;
+use marcato_units::Priority;
+
+use super::super::state::Before;
+use super::super::steady::Steady;
 use super::*;
 
 const MSS: Bytes = Bytes::new(1500);
@@ -13,8 +16,8 @@ const MSS: Bytes = Bytes::new(1500);
 const WARM: Time = Time::from_secs(10);
 
 /// Sender on a path: its data in flight, with the time at which each packet is acknowledged.
-struct Sender<R> {
-    governor: Option<Governor<R>>,
+struct Sender {
+    governor: Option<Governor>,
     /// Window of the engine below: it grows by a packet each round trip, and is halved at a loss.
     window: Bytes,
     slow_start: bool,
@@ -28,8 +31,8 @@ struct Sender<R> {
     active: (Time, Time),
 }
 
-impl<R: Rule> Sender<R> {
-    fn new(governor: Option<Governor<R>>) -> Self {
+impl Sender {
+    fn new(governor: Option<Governor>) -> Self {
         Self {
             governor,
             window: MSS * 10,
@@ -53,11 +56,8 @@ impl<R: Rule> Sender<R> {
             return false;
         }
         let Some(governor) = &mut self.governor else { return true };
-        let may = after <= governor.allowance().background;
-        if !may {
-            governor.held();
-        }
-        may
+        let demand = Demand { waiting: PrioritySet::one(Priority::P4), outstanding: after - MSS };
+        governor.room(demand, MSS).is_whole(MSS)
     }
 
     fn next(&self) -> Option<Time> {
@@ -102,21 +102,21 @@ impl<R: Rule> Sender<R> {
 }
 
 /// Bottleneck with a queue, and senders before it.
-struct Path<R> {
+struct Network {
     rate: Rate,
     base: Duration,
     buffer: Duration,
     free: Time,
     now: Time,
-    senders: Vec<Sender<R>>,
+    senders: Vec<Sender>,
     /// Bytes that the first sender had delivered at the end of the warm-up.
     warm: Bytes,
     /// Queueing delays of packets, with the times at which they were sent.
     delays: Vec<(Time, Duration)>,
 }
 
-impl<R: Rule> Path<R> {
-    fn new(mbps: u64, rtt: u64, bdp: f64, senders: Vec<Sender<R>>) -> Self {
+impl Network {
+    fn new(mbps: u64, rtt: u64, bdp: f64, senders: Vec<Sender>) -> Self {
         let base = Duration::from_millis(rtt);
         let (rate, buffer) = (Rate::from_mbps(mbps), base.mul_f64(bdp));
         Self {
@@ -164,8 +164,8 @@ impl<R: Rule> Path<R> {
     }
 }
 
-fn alone<R: Rule>(mbps: u64, rtt: u64, bdp: f64, governor: Governor<R>) -> Path<R> {
-    let mut path = Path::new(mbps, rtt, bdp, std::vec![Sender::new(Some(governor))]);
+fn alone(mbps: u64, rtt: u64, bdp: f64, governor: Governor) -> Network {
+    let mut path = Network::new(mbps, rtt, bdp, std::vec![Sender::new(Some(governor))]);
     path.run(WARM.since(Time::ZERO));
     path.warm = path.senders[0].delivered;
     path.run(Duration::from_secs(40));
@@ -177,7 +177,7 @@ fn governor() -> Governor {
 }
 
 /// Share of the rate that the first sender has from the tenth second on.
-fn goodput<R>(path: &Path<R>) -> f64 {
+fn goodput(path: &Network) -> f64 {
     let ideal = path.rate.bytes_in(path.now.since(WARM));
     (path.senders[0].delivered - path.warm).get() as f64 / ideal.get() as f64
 }
@@ -220,17 +220,6 @@ fn an_aim_of_none_counts_as_one() {
 }
 
 #[test]
-fn the_other_rule_keeps_the_queue_short_too() {
-    for (mbps, rtt, bdp) in [(10, 20, 1.0), (10, 100, 4.0), (50, 100, 1.0)] {
-        let path = alone(mbps, rtt, bdp, Governor::with_rule(CoupledConfig::new(MSS), Copa::default()));
-        let packet = path.rate.transmission_time(MSS);
-        let worst = path.worst_delay(Duration::from_secs(10));
-        assert!(worst <= packet * 12, "{mbps} Mbit/s, {rtt} ms: {worst:?}, {packet:?} a packet");
-        assert!(goodput(&path) > 0.93, "{mbps} Mbit/s, {rtt} ms: {}", goodput(&path));
-    }
-}
-
-#[test]
 fn slow_start_ends_before_it_fills_a_deep_buffer() {
     let path = alone(10, 40, 16.0, governor());
     assert!(path.worst_delay(Duration::ZERO) < path.base, "{:?}", path.worst_delay(Duration::ZERO));
@@ -240,11 +229,11 @@ fn slow_start_ends_before_it_fills_a_deep_buffer() {
 fn the_governor_steps_aside_for_a_greedy_flow_and_returns() {
     let mut other = Sender::new(None);
     other.active = (Time::ZERO + Duration::from_secs(10), Time::ZERO + Duration::from_secs(60));
-    let mut path = Path::new(10, 40, 4.0, std::vec![Sender::new(Some(governor())), other]);
+    let mut path = Network::new(10, 40, 4.0, std::vec![Sender::new(Some(governor())), other]);
     path.run(Duration::from_secs(10));
     assert_eq!(path.senders[0].governor.unwrap().mode(), Mode::Steady);
     path.run(Duration::from_secs(20));
-    let at = |path: &Path<Fast>| path.senders[0].delivered;
+    let at = |path: &Network| path.senders[0].delivered;
     let before = at(&path);
     path.run(Duration::from_secs(60));
     let share = (at(&path) - before).get() as f64 / path.rate.bytes_in(Duration::from_secs(40)).get() as f64;
@@ -259,7 +248,7 @@ fn the_governor_steps_aside_for_a_greedy_flow_and_returns() {
 
 #[test]
 fn a_path_that_became_longer_is_known_after_ten_seconds() {
-    let mut path = Path::new(2, 100, 4.0, std::vec![Sender::new(Some(governor()))]);
+    let mut path = Network::new(2, 100, 4.0, std::vec![Sender::new(Some(governor()))]);
     path.run(Duration::from_secs(15));
     // Three packets more fill the path: at the old cap, the rate is 93 % of the link's.
     path.base = Duration::from_millis(120);
@@ -279,7 +268,7 @@ fn a_burst_of_others_is_no_reason_to_compete() {
         other.window = MSS * packets;
         let begin = Time::from_secs(12);
         other.active = (begin, begin + Duration::from_millis(10));
-        let mut path = Path::new(10, 40, 8.0, std::vec![Sender::new(Some(governor())), other]);
+        let mut path = Network::new(10, 40, 8.0, std::vec![Sender::new(Some(governor())), other]);
         path.run(Duration::from_secs(20));
         let worst = path.worst_delay(Duration::from_secs(12));
         assert!(worst > path.rate.transmission_time(MSS * (packets - 10)), "{packets}: {worst:?}");
@@ -325,6 +314,7 @@ proptest! {
         samples in proptest::collection::vec((0u64..50_000_000, 0u64..100_000, 0u64..1_000_000, any::<u8>()), 1..400)
     ) {
         let mut governor = governor();
+        let refused = Demand { waiting: PrioritySet::one(Priority::P4), outstanding: Bytes::MAX };
         let (mut now, mut delivered) = (Time::ZERO, Bytes::ZERO);
         for (wait, bytes, in_flight, bits) in samples {
             now += Duration::from_nanos(wait);
@@ -332,7 +322,7 @@ proptest! {
             let rtt = (bits & 1 == 1).then(|| Duration::from_nanos(wait * u64::from(bits)));
             let (lost, urgent) = (bits & 6 == 6, bits & 8 == 8);
             if bits & 16 == 16 {
-                governor.held();
+                assert!(!governor.room(refused, MSS).is_whole(MSS) || governor.cap().is_none());
             }
             governor.sample(now, &Sample { delivered, in_flight: Bytes::new(in_flight), rtt, lost, urgent });
             let allowance = governor.allowance();
@@ -517,21 +507,30 @@ fn a_sender_that_stops_or_loses_is_not_taken_for_bbr() {
 }
 
 fn round(rate: Rate) -> Round {
-    let (base, cap) = (Duration::from_millis(40), MSS * 40);
-    Round { cap, bound: true, most: cap, rate, base, queueing: base, queued: rate.bytes_in(base) }
+    let base = Duration::from_millis(40);
+    Round { bound: true, most: MSS * 40, rate, base, queueing: base }
+}
+
+/// Governor in this state, on a path of 8 Mbit/s, before its first backoff is over.
+fn within(state: State) -> Governor {
+    let mut governor = governor();
+    governor.path.renew(Time::ZERO, Duration::from_millis(40));
+    governor.path.meter.forget(Rate::from_mbps(8));
+    governor.tests.restart();
+    governor.state = state;
+    governor
 }
 
 #[test]
 fn a_rate_made_small_by_a_test_does_not_make_others_look_fast() {
     let now = Time::from_secs(5);
-    for mode in [Mode::Test, Mode::Squeeze] {
-        let mut governor = governor();
-        governor.base = Duration::from_millis(40);
-        governor.meter.forget(Rate::from_mbps(8));
-        (governor.mode, governor.before) = (mode, (Mode::Compete, Rate::from_mbps(8)));
-        let others = Round { queueing: Duration::from_millis(80), ..round(Rate::from_mbps(1)) };
-        governor.round_ended(now, &others, Duration::from_millis(120));
-        assert_eq!((governor.mode(), governor.tested), (Mode::Compete, (now, Rate::from_mbps(8))));
+    let rate = Rate::from_mbps(8);
+    for state in [State::Test(Before::Compete(rate)), State::Squeeze { rate }] {
+        let mut governor = within(state);
+        governor
+            .round_ended(now, &Round { queueing: Duration::from_millis(80), ..round(Rate::from_mbps(1)) });
+        let State::Compete(competing) = governor.state else { panic!("{:?}", governor.state) };
+        assert_eq!(competing.rate, rate);
     }
 }
 
@@ -574,44 +573,64 @@ fn a_loss_without_a_queue_of_ours_is_caused_by_others() {
 }
 
 #[test]
-fn tests_that_misled_become_rare() {
-    let mut governor = governor();
-    governor.backoff = 2;
-    assert_eq!(governor.again(Time::from_secs(30)), BACKOFF_FROM);
-    governor.left = Some(Time::from_secs(20));
-    assert_eq!([39, 40].map(|now| governor.again(Time::from_secs(now))), [8, BACKOFF_FROM]);
-}
-
-#[test]
 fn a_test_without_losses_tolerates_what_coupled_flows_keep() {
-    let mut governor = governor();
-    let rate = Rate::from_mbps(4);
-    governor.base = Duration::from_millis(60);
-    governor.meter.forget(Rate::from_mbps(20));
-    let now = Time::from_secs(10);
+    let mut path = Path::new();
+    let (config, base) = (CoupledConfig::new(MSS), Duration::from_millis(60));
+    path.meter.forget(Rate::from_mbps(20));
+    let left_over =
+        |path: &Path, mbps| path.left_over(Time::from_secs(10), Rate::from_mbps(mbps), base, &config);
     // Three and a half packets of 3 ms.
-    assert_eq!(governor.left_over(now, rate), Duration::from_micros(10_500));
+    assert_eq!(left_over(&path, 4), Duration::from_micros(10_500));
     // Of a small rate, no more than a third of the least round trip: others may have taken the rest.
-    assert_eq!(governor.left_over(now, Rate::from_mbps(1)), Duration::from_millis(20));
-    governor.lost_at = Some(Time::from_secs(6));
-    assert_eq!(governor.left_over(now, rate), Duration::from_millis(6));
-    governor.lost_at = Some(Time::from_secs(4));
-    assert_eq!(governor.left_over(now, rate), Duration::from_micros(10_500));
+    assert_eq!(left_over(&path, 1), Duration::from_millis(20));
+    path.packet_lost(Time::from_secs(4));
+    assert_eq!(left_over(&path, 4), Duration::from_micros(10_500));
+    path.packet_lost(Time::from_secs(6));
+    assert_eq!(left_over(&path, 4), Duration::from_millis(6));
 }
 
 #[test]
 fn a_test_that_fails_makes_the_next_one_later() {
-    let now = Time::from_secs(10);
-    let backoff = |from| {
-        let mut governor = governor();
-        governor.base = Duration::from_millis(40);
-        governor.meter.forget(Rate::from_mbps(8));
-        (governor.mode, governor.backoff) = (Mode::Test, 2);
-        governor.before = (from, Rate::from_mbps(8));
-        governor.round_ended(now, &round(Rate::from_mbps(8)), Duration::from_millis(80));
+    let (now, rate) = (Time::from_secs(10), Rate::from_mbps(8));
+    let tests = |before| {
+        let mut governor = within(State::Test(before));
+        governor.round_ended(now, &round(rate));
         assert_eq!(governor.mode(), Mode::Compete);
-        governor.backoff
+        governor.tests
     };
+    let mut clock = TestClock::new();
+    clock.restart();
     // From steady mode, it is the first.
-    assert_eq!((backoff(Mode::Compete), backoff(Mode::Steady)), (8, BACKOFF_FROM));
+    assert_eq!(tests(Before::Steady(rate)), clock);
+    clock.others_remain();
+    assert_eq!(tests(Before::Compete(rate)), clock);
+}
+
+#[test]
+fn only_background_that_is_held_back_says_that_the_cap_was_the_bound() {
+    let bound_by = |level| {
+        let mut governor = within(State::Steady(Steady::new()));
+        governor.cap = Some(MSS * 4);
+        let demand = Demand { waiting: PrioritySet::one(level), outstanding: MSS * 9 };
+        assert_eq!(governor.room(demand, MSS), Allowed::Held);
+        let Judging::Measure { seen, .. } = governor.judging else { panic!("{:?}", governor.judging) };
+        seen.bound
+    };
+    assert_eq!([Priority::P0, Priority::P1, Priority::P2].map(bound_by), [false, false, true]);
+}
+
+#[test]
+fn of_a_chunk_the_part_below_the_cap_may_leave() {
+    let mut governor = within(State::Steady(Steady::new()));
+    governor.cap = Some(MSS * 4);
+    let mut room = |packets| {
+        let demand = Demand { waiting: PrioritySet::one(Priority::P4), outstanding: MSS * packets };
+        governor.room(demand, MSS * 3)
+    };
+    // With nothing outstanding, no acknowledgement would come.
+    let allowed = [Allowed::Upto(MSS * 3), Allowed::Upto(MSS * 3), Allowed::Upto(MSS * 2), Allowed::Held];
+    assert_eq!([0, 1, 2, 4].map(&mut room), allowed);
+    governor.cap = Some(MSS);
+    let demand = Demand { waiting: PrioritySet::one(Priority::P4), outstanding: Bytes::ZERO };
+    assert_eq!(governor.room(demand, MSS * 3), Allowed::Upto(MSS * 3));
 }

@@ -1,0 +1,106 @@
+//! Startup: the rate of the path is not known yet.
+
+use marcato_units::{Bytes, Duration, Rate, Time};
+
+use super::competing::Competing;
+use super::config::CoupledConfig;
+use super::path::Path;
+use super::round::{CapChange, Round};
+use super::state::State;
+use super::steady::Steady;
+use super::test_clock::TestClock;
+use super::train::Trains;
+
+/// Round trips without growth before startup ends.
+const FLAT_ROUNDS: u32 = 3;
+/// Queueing delay that ends startup: this part of the round trip, and no less than this time.
+const TOLERATED_PART: u32 = 8;
+const TOLERATED_LEAST: Duration = Duration::from_millis(2);
+
+/// State of startup: the cap follows trains of packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Startup {
+    trains: Trains,
+    /// Round trips without growth.
+    flat_rounds: u32,
+    /// Rate at the last growth.
+    grown: Rate,
+    /// Highest rate of a train when the last round trip was judged.
+    peak: Rate,
+}
+
+impl Startup {
+    /// Rate at which background data may be sent; `None` before the bottleneck's rate is known.
+    ///
+    /// A window that doubles leaves twice as fast as the bottleneck sends it on. Half of it then stands in the queue,
+    /// although all of it fits the path. At the bottleneck's rate it does not, and the bottleneck is as busy. A
+    /// sixteenth more finds what the estimate is short of.
+    pub(super) fn pace(&self) -> Option<Rate> {
+        let peak = self.trains.peak().as_bps();
+        (peak > 0).then(|| Rate::from_bps(peak.saturating_add(peak / 16)))
+    }
+
+    /// Takes note of the round trip of an acknowledgement.
+    pub(super) fn acknowledged(&mut self, now: Time, rtt: Duration, path: &Path, config: &CoupledConfig) {
+        self.trains.acknowledged(now, path.delivered, rtt, config.mss, config.poll.is_zero());
+    }
+
+    /// Follows the trains, after each sample.
+    pub(super) fn follow(
+        self,
+        now: Time,
+        base: Duration,
+        config: &CoupledConfig,
+        path: &mut Path,
+        tests: &mut TestClock,
+    ) -> (State, CapChange) {
+        let peak = self.trains.peak();
+        let alpha = config.alpha(peak);
+        if !core::mem::take(&mut path.lost) {
+            let change = if peak > Rate::ZERO {
+                CapChange::Set((peak.bytes_in(base) + alpha).max(config.floor()))
+            } else {
+                CapChange::Keep
+            };
+            return (State::Startup(self), change);
+        }
+        let rate = path.rate(config.mss).max(peak);
+        if peak == Rate::ZERO {
+            // Nothing of ours has stood in a queue yet: others have filled it. What they keep there
+            // is part of each round trip seen so far, so that steady mode would not notice them.
+            tests.restart();
+            return (Competing::begin(now, rate, path, tests), CapChange::Keep);
+        }
+        (Steady::begin(), CapChange::Cut(rate.bytes_in(base) + alpha))
+    }
+
+    /// Judges a round trip.
+    pub(super) fn round(mut self, round: &Round, config: &CoupledConfig) -> (State, CapChange) {
+        let alpha = config.alpha(round.rate);
+        let tolerated = (round.base / TOLERATED_PART).max(TOLERATED_LEAST);
+        let tolerated = tolerated.max(round.rate.transmission_time(alpha));
+        let peak = self.trains.peak();
+        if round.queueing > tolerated {
+            return (Steady::begin(), CapChange::Cut(round.bdp() + alpha));
+        }
+        if round.bound && !grew(peak, self.peak) {
+            return (Steady::begin(), CapChange::Keep);
+        }
+        self.peak = peak;
+        if grew(round.rate, self.grown) {
+            (self.flat_rounds, self.grown) = (0, round.rate);
+        } else {
+            self.flat_rounds += 1;
+        }
+        if self.flat_rounds >= FLAT_ROUNDS {
+            let cap: Bytes = round.bdp().max(round.most * 11 / 10) + alpha;
+            return (Steady::begin(), CapChange::Set(cap.max(config.floor())));
+        }
+        (State::Startup(self), CapChange::Keep)
+    }
+}
+
+/// Returns whether a rate is larger by a quarter.
+fn grew(now: Rate, before: Rate) -> bool {
+    u128::from(now.as_bps()) * 4 >= u128::from(before.as_bps()) * 5
+}
