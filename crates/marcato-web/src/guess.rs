@@ -137,6 +137,23 @@ pub struct GuessTable {
     extensions: Names<Parameters>,
 }
 
+/// Entry of a [`GuessTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuessEntry<'a> {
+    /// Requests with `Sec-Purpose: prefetch`.
+    Prefetch,
+    /// Responses with `Content-Disposition: attachment`.
+    Attachment,
+    /// Long responses of unknown purpose.
+    Large,
+    /// Destination of `Sec-Fetch-Dest`.
+    Destination(&'a str),
+    /// Content type, or a family of them such as `image/*`.
+    Type(&'a str),
+    /// Extension of a path.
+    Extension(&'a str),
+}
+
 impl GuessTable {
     /// Guesses from a request; `None` if nothing tells its purpose.
     ///
@@ -172,6 +189,50 @@ impl GuessTable {
     /// saves data, may never need the response, and the table says so.
     pub fn declines(&self, hints: &RequestHints<'_>) -> bool {
         self.decline_prefetch && hints.saves_data() && hints.is_prefetch()
+    }
+
+    /// Sets an entry. An empty value removes it.
+    ///
+    /// # Errors
+    /// [`TableError`] if there can be no such entry, or no such value.
+    pub fn set(&mut self, entry: GuessEntry<'_>, value: &str) -> Result<(), TableError> {
+        let lower = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        // RFC 6838 §4.2.
+        let part = |part: &str| {
+            !part.is_empty() && part.bytes().all(|byte| lower(byte) || b"!#$&-^_.+".contains(&byte))
+        };
+        let is_type = |(main, sub): (&str, &str)| part(main) && (sub == "*" || part(sub));
+        match entry {
+            GuessEntry::Prefetch => self.prefetch = parameters("prefetch", value)?,
+            GuessEntry::Attachment => self.attachment = parameters("attachment", value)?,
+            GuessEntry::Large => self.large = parameters("large", value)?,
+            GuessEntry::Destination(key) if !DESTINATIONS.contains(&key) => {
+                return Err(TableError::Destination { key: key.to_owned() });
+            }
+            GuessEntry::Destination(key) => self.destinations.set(key, parameters(key, value)?),
+            GuessEntry::Type(key) if !key.split_once('/').is_some_and(is_type) => {
+                return Err(TableError::Type { key: key.to_owned() });
+            }
+            GuessEntry::Type(key) => match key.strip_suffix("/*") {
+                Some(family) => self.families.set(family, parameters(key, value)?),
+                None => self.types.set(key, parameters(key, value)?),
+            },
+            GuessEntry::Extension(key) if key.is_empty() || !key.bytes().all(lower) => {
+                return Err(TableError::Extension { key: key.to_owned() });
+            }
+            GuessEntry::Extension(key) => self.extensions.set(key, parameters(key, value)?),
+        }
+        Ok(())
+    }
+
+    /// Sets the length above which a response of unknown purpose counts as large.
+    pub const fn set_large_above(&mut self, length: Bytes) {
+        self.large_above = length;
+    }
+
+    /// Sets whether prefetches of clients that save data are [declined](Self::declines).
+    pub const fn set_decline_prefetch(&mut self, declines: bool) {
+        self.decline_prefetch = declines;
     }
 
     fn content_type(&self, value: &[u8]) -> Option<Parameters> {
@@ -295,70 +356,34 @@ impl TryFrom<Entries> for GuessTable {
         if let Some(bytes) = entries.large_above_bytes {
             table.large_above = Bytes::new(bytes);
         }
-        for (key, value, place) in [
-            ("prefetch", entries.prefetch, &mut table.prefetch),
-            ("attachment", entries.attachment, &mut table.attachment),
-            ("large", entries.large, &mut table.large),
+        for (entry, value) in [
+            (GuessEntry::Prefetch, entries.prefetch),
+            (GuessEntry::Attachment, entries.attachment),
+            (GuessEntry::Large, entries.large),
         ] {
-            if let Some(value) = value {
-                *place = parameters(key, value)?;
-            }
+            value.map_or(Ok(()), |value| table.set(entry, &value))?;
         }
-        let is_type = |key: &str| {
-            // RFC 6838 §4.2.
-            let is_name =
-                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&-^_.+".contains(&byte);
-            let part = |part: &str| !part.is_empty() && part.bytes().all(is_name);
-            key.split_once('/').is_some_and(|(main, sub)| part(main) && (sub == "*" || part(sub)))
-        };
-        let is_extension = |key: &str| {
-            !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-        };
-        replace(
-            &mut table.destinations,
-            entries.destinations,
-            |key| DESTINATIONS.contains(&key),
-            |key| TableError::Destination { key },
-        )?;
-        let (families, types) = entries.types.into_iter().partition(|(key, _)| key.ends_with("/*"));
-        replace(&mut table.types, types, is_type, |key| TableError::Type { key })?;
-        for (key, value) in BTreeMap::<String, String>::into_iter(families) {
-            if !is_type(&key) {
-                return Err(TableError::Type { key });
-            }
-            table.families.set(key.trim_end_matches("/*"), parameters(&key, value)?);
-        }
-        replace(&mut table.extensions, entries.extensions, is_extension, |key| TableError::Extension {
-            key,
-        })?;
+        entries
+            .destinations
+            .iter()
+            .try_for_each(|(key, value)| table.set(GuessEntry::Destination(key), value))?;
+        entries.types.iter().try_for_each(|(key, value)| table.set(GuessEntry::Type(key), value))?;
+        entries
+            .extensions
+            .iter()
+            .try_for_each(|(key, value)| table.set(GuessEntry::Extension(key), value))?;
         Ok(table)
     }
 }
 
-/// Adds entries to a part of the table, and removes those without value.
-fn replace(
-    part: &mut Names<Parameters>,
-    entries: BTreeMap<String, String>,
-    is_valid: impl Fn(&str) -> bool,
-    error: impl Fn(String) -> TableError,
-) -> Result<(), TableError> {
-    for (key, value) in entries {
-        if !is_valid(&key) {
-            return Err(error(key));
-        }
-        part.set(&key, parameters(&key, value)?);
-    }
-    Ok(())
-}
-
 /// Parses a value of the table; an empty one is `None`. Unlike in a message, nothing is ignored.
-fn parameters(key: &str, value: String) -> Result<Option<Parameters>, TableError> {
+fn parameters(key: &str, value: &str) -> Result<Option<Parameters>, TableError> {
     if value.is_empty() {
         return Ok(None);
     }
     match PriorityField::parse(value.as_bytes()) {
         Ok(field) if field.urgency.is_some() && field.to_string() == value => Ok(Some(field.parameters())),
-        _ => Err(TableError::Value { key: key.to_owned(), value }),
+        _ => Err(TableError::Value { key: key.to_owned(), value: value.to_owned() }),
     }
 }
 

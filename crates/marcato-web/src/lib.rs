@@ -172,7 +172,7 @@ pub use decision::{Decision, Evidence, Source};
 pub use early_hints::EarlyHints;
 pub use error_code::ErrorCode;
 pub use frames::{Event, FrameCounters, FrameReadError, FrameReader};
-pub use guess::{Guess, GuessTable, RequestHints, ResponseHints, TableError};
+pub use guess::{Guess, GuessEntry, GuessTable, RequestHints, ResponseHints, TableError};
 #[cfg(feature = "server")]
 pub use handler::{BoxError, Content, WebService};
 #[cfg(feature = "server")]

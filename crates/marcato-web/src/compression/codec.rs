@@ -70,7 +70,8 @@ impl Codec {
         }
     }
 
-    const fn level(self) -> u8 {
+    /// Level.
+    pub const fn level(self) -> u8 {
         match self {
             Self::Zstd(level) | Self::Brotli(level) | Self::Gzip(level) => level,
         }

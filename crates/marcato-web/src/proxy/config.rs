@@ -26,7 +26,7 @@ use super::upstream::{Target, Upstream};
 /// config.validate()?;
 /// # Ok::<(), marcato_web::proxy::ProxyError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProxyConfig {
     /// Upstreams, from 1 to [`MAX_UPSTREAMS`](Self::MAX_UPSTREAMS). None by default.
     pub upstreams: Vec<Upstream>,
@@ -287,6 +287,16 @@ pub enum Roots {
     Native,
     /// Given roots.
     Given(Arc<rustls::RootCertStore>),
+}
+
+impl PartialEq for Roots {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Native, Self::Native) => true,
+            (Self::Given(one), Self::Given(other)) => one.roots == other.roots,
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
