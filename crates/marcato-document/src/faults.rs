@@ -111,6 +111,12 @@ impl Faults {
         Some(self.sources.locate(place, String::new()))
     }
 
+    /// Returns whether the text at a place begins with a character.
+    pub(crate) fn begins_with(&self, place: Place, first: char) -> bool {
+        let text = self.sources.0.get(place.source).and_then(|(_, text)| text.get(place.start..));
+        text.is_some_and(|text| text.starts_with(first))
+    }
+
     /// Adds a fault.
     pub fn add(&self, place: Place, problem: impl Into<String>) {
         let (mut found, problem) = (self.found.borrow_mut(), problem.into());

@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
 
 use crate::document::quote;
 use crate::keyed::{Form, Worded, WriteForm, WriteKeyed};
-use crate::keys::Keys;
+use crate::keys::{Keys, Word};
 use crate::pairs::{Pairs, array};
 use crate::quantity;
 
@@ -85,6 +85,8 @@ plain! {
     Class: Layer, |keys, key| keys.layer(key), |layer| quote(layer.name());
     /// Probability.
     Probability: f64, |keys, key| keys.probability(key), |number| format!("{number:?}");
+    /// Text of at least one character.
+    SomeText: String, |keys, key| keys.some_string(key).map(str::to_owned), |text| quote(text);
     /// Text.
     Text: String, |keys, key| keys.string(key).map(str::to_owned), |text| quote(text);
 }
@@ -92,6 +94,55 @@ plain! {
 /// Formats a priority as in files.
 pub fn priority_text(priority: Priority) -> String {
     format!("p{}", priority.index())
+}
+
+/// Span of time within a range.
+#[derive(Clone, Debug)]
+pub struct SpanWithin(pub RangeInclusive<Duration>);
+
+impl<C> Single<C> for SpanWithin {
+    type Value = Duration;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &C) -> Option<Duration> {
+        keys.span_within(key, &self.0)
+    }
+
+    fn toml(&self, span: &Duration) -> String {
+        quote(&quantity::span(*span))
+    }
+}
+
+/// Size within a range.
+#[derive(Clone, Debug)]
+pub struct SizeWithin(pub RangeInclusive<Bytes>);
+
+impl<C> Single<C> for SizeWithin {
+    type Value = Bytes;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &C) -> Option<Bytes> {
+        keys.size_within(key, &self.0)
+    }
+
+    fn toml(&self, size: &Bytes) -> String {
+        quote(&quantity::size(*size))
+    }
+}
+
+/// Number of things in memory, within a range.
+#[derive(Clone, Debug)]
+pub struct Count(pub RangeInclusive<usize>);
+
+impl<C> Single<C> for Count {
+    type Value = usize;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &C) -> Option<usize> {
+        let range = *self.0.start() as u64..=*self.0.end() as u64;
+        keys.integer(key, range).and_then(|number| usize::try_from(number).ok())
+    }
+
+    fn toml(&self, value: &usize) -> String {
+        value.to_string()
+    }
 }
 
 /// Whole number of 32 bits within a range.
@@ -183,13 +234,28 @@ pub const fn one_of<T: Worded>() -> OneOf<T> {
 impl<C, T: Worded> Single<C> for OneOf<T> {
     type Value = T;
 
-    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &C) -> Option<T> {
-        keys.word(key, T::WORDS)
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, context: &C) -> Option<T> {
+        Words(T::WORDS).read_one(keys, key, context)
     }
 
     fn toml(&self, value: &T) -> String {
-        let word = T::WORDS.iter().find(|(_, one)| one == value).map_or("", |(word, _)| *word);
-        quote(word)
+        Single::<C>::toml(&Words(T::WORDS), value)
+    }
+}
+
+/// Word of a list that stands elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<T: 'static>(pub &'static [Word<T>]);
+
+impl<C, T: Copy + PartialEq> Single<C> for Words<T> {
+    type Value = T;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &C) -> Option<T> {
+        keys.word(key, self.0)
+    }
+
+    fn toml(&self, value: &T) -> String {
+        quote(self.0.iter().find(|(_, one)| one == value).map_or("", |(word, _)| *word))
     }
 }
 

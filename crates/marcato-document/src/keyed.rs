@@ -86,6 +86,49 @@ pub fn written<C, F: WriteForm<C>>(form: &F, value: &F::Value, name: &'static st
 /// - `need("advice")`: required; `need("advice"; value)` reads on with that value.
 /// - `must("text", …)`: the form reports a missing value itself.
 ///
+/// With `onto BASE`, the value is read onto another, whose type may belong to another crate, and which
+/// has the defaults. Such a table is only read:
+///
+/// - `own()`: default of the base, whose text follows from it; `own("text")`: with this text.
+/// - `optional("text")`: the field is an `Option`.
+/// - `need("advice")`: required.
+///
+/// ```
+/// use marcato_document::form::{Count, SpanWithin};
+/// use marcato_document::quantity::Of;
+/// use marcato_document::{Faults, Format, Keyed, Sources, keyed, parse};
+/// use marcato_units::Duration;
+///
+/// struct Limits { idle: Duration, streams: usize }
+///
+/// keyed! {
+///     Limits, "the file", |_of: ()|, onto Self { idle: Duration::from_secs(75), streams: 128 };
+///     /// time without a request
+///     "idle" => idle: SpanWithin(Duration::ZERO..=Duration::from_secs(3600)), own();
+///     /// requests at once
+///     "streams" => streams: Count(1..=1000), own();
+/// }
+///
+/// static FORMAT: Format = Format { root: &Limits::SCHEMA, whole: "the whole file", unit: |_, of| of.usual() };
+/// let read = |text: &str| {
+///     let sources = Sources(vec![("limits.toml".to_owned(), text.to_owned())]).into();
+///     let faults = Faults::new(&FORMAT, &sources);
+///     let (table, _) = parse(0, text, &[], |place, problem| faults.add(place, problem));
+///     let limits = Limits::open(&table, &faults, &());
+///     faults.into_result().map(|()| limits)
+/// };
+/// let limits = read("idle = \"20 s\"")?.unwrap();
+/// assert_eq!((limits.idle.as_secs(), limits.streams), (20, 128));
+/// let error = read("idel = \"20 s\"\nstreams = 0").map(|_| ()).unwrap_err();
+/// let problems: Vec<&str> = error.faults().iter().map(|fault| fault.problem.as_str()).collect();
+/// assert_eq!(
+///     problems,
+///     ["`idel` is not a key of the file: did you mean `idle`?", "`streams` is 1 to 1000, not 0"]
+/// );
+/// assert_eq!(Limits::SCHEMA.entries[0][1].rows(), ["| `streams` | requests at once | `128` |"]);
+/// # Ok::<(), marcato_document::Report>(())
+/// ```
+///
 /// `kinded` tables have a `kind`. `flatten` includes the keys of a field's own table, `beside` those
 /// of another table that shares this one.
 #[macro_export]
@@ -138,7 +181,70 @@ macro_rules! keyed {
             }
         }
     };
+    (
+        $type:ty, $what:literal, |$context:ident: $of:ty|, onto $base:expr
+        $(, flatten $inner:ident: $inner_type:ty)*
+        $(, check $check:expr)?;
+        $(
+            $(#[doc = $meaning:literal])+ $key:literal
+            => $($field:ident).+: $form:expr, $mode:ident($($text:literal)?);
+        )*
+    ) => {
+        impl $crate::Keyed<$of> for $type {
+            const ENTRIES: &'static [&'static [$crate::schema::Entry]] = &[
+                &[$($crate::schema::Entry {
+                    keys: &[$crate::schema::Key { name: $key, meaning: concat!($($meaning),+) }],
+                    usual: $crate::keyed!(@base_usual $of, $base, $($field).+, $form, $key, $mode($($text)?)),
+                }),*],
+                $(<$inner_type as $crate::Keyed<$of>>::ENTRIES[0],)*
+            ];
+            const SCHEMA: $crate::schema::Schema = $crate::schema::Schema {
+                what: $what,
+                keys: &[],
+                entries: <Self as $crate::Keyed<$of>>::ENTRIES,
+            };
+
+            fn read(keys: &$crate::Keys<'_>, $context: &$of) -> Option<Self> {
+                let mut read: Self = $base;
+                $($crate::keyed!(@base_read read, $($field).+, keys, $context, $form, $key, $mode($($text)?));)*
+                $(read.$inner = <$inner_type as $crate::Keyed<$of>>::read(keys, $context)?;)*
+                $(($check)(&mut read, keys);)?
+                Some(read)
+            }
+        }
+    };
     (@kinded) => { &["kind"] };
+
+    (@base_usual $of:ty, $base:expr, $($field:ident).+, $form:expr, $key:literal, own()) => {
+        $crate::schema::Usual::Value(|| {
+            let base: Self = $base;
+            $crate::written::<$of, _>(&$form, &base.$($field).+, $key)
+        })
+    };
+    (@base_usual $of:ty, $base:expr, $($field:ident).+, $form:expr, $key:literal, need($text:literal)) => {
+        $crate::schema::Usual::Text(&["required"])
+    };
+    (@base_usual $of:ty, $base:expr, $($field:ident).+, $form:expr, $key:literal, $mode:ident($text:literal)) => {
+        $crate::schema::Usual::Text(&[$text])
+    };
+
+    (@base_read $read:ident, $($field:ident).+, $keys:ident, $context:ident, $form:expr, $key:literal, optional($text:literal)) => {
+        if let Some(value) = $crate::Form::read(&$form, $keys, &[$key], $context) {
+            $read.$($field).+ = Some(value);
+        }
+    };
+    (@base_read $read:ident, $($field:ident).+, $keys:ident, $context:ident, $form:expr, $key:literal, need($advice:literal)) => {
+        $keys.need($key, $advice);
+        if let Some(value) = $crate::Form::read(&$form, $keys, &[$key], $context) {
+            // The field may be an `Option`, for which there is no other value to begin with.
+            $read.$($field).+ = From::from(value);
+        }
+    };
+    (@base_read $read:ident, $($field:ident).+, $keys:ident, $context:ident, $form:expr, $key:literal, own($($text:literal)?)) => {
+        if let Some(value) = $crate::Form::read(&$form, $keys, &[$key], $context) {
+            $read.$($field).+ = value;
+        }
+    };
 
     (@usual $of:ty, $form:expr, [$key:literal], or($default:expr)) => {
         $crate::schema::Usual::Value(|| $crate::written::<$of, _>(&$form, &$default, $key))

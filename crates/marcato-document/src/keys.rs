@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
 
-use crate::document::{Item, Origin, Place, Table, Value, float};
+use crate::document::{Item, Origin, Place, Table, Value, float, quote};
 use crate::faults::Faults;
 use crate::nearest::{hint, nearest};
 use crate::quantity::{self, Of};
@@ -76,6 +76,11 @@ impl<'a> Keys<'a> {
         self.table.get(key)
     }
 
+    /// Returns whether the key has a value.
+    pub fn has(&self, key: &str) -> bool {
+        self.item(key).is_some()
+    }
+
     /// Returns the value of a key that only some tables of this family have.
     pub fn optional(&self, key: &str) -> Option<&'a Item> {
         if self.schema.has(key) { self.table.get(key) } else { None }
@@ -129,6 +134,16 @@ impl<'a> Keys<'a> {
             self.wrong_type(key, item, "a string");
         }
         text
+    }
+
+    /// Reads a string with at least one character.
+    pub fn some_string(&self, key: &str) -> Option<&'a str> {
+        let text = self.string(key)?;
+        if text.is_empty() {
+            self.fault(key, format!("`{key}` is empty: give it a value, or remove it"));
+            return None;
+        }
+        Some(text)
     }
 
     /// Reads true or false.
@@ -220,6 +235,30 @@ impl<'a> Keys<'a> {
         Some(span)
     }
 
+    /// Reads a span within a range.
+    pub fn span_within(&self, key: &str, range: &RangeInclusive<Duration>) -> Option<Duration> {
+        let span = self.span(key)?;
+        let (least, most) = (quantity::span(*range.start()), quantity::span(*range.end()));
+        self.within(key, range.contains(&span), &least, &most, &quantity::span(span))?;
+        Some(span)
+    }
+
+    /// Reads a size within a range.
+    pub fn size_within(&self, key: &str, range: &RangeInclusive<Bytes>) -> Option<Bytes> {
+        let size = self.size(key)?;
+        let (least, most) = (quantity::size(*range.start()), quantity::size(*range.end()));
+        self.within(key, range.contains(&size), &least, &most, &quantity::size(size))?;
+        Some(size)
+    }
+
+    /// Adds a fault if a quantity is not within its range.
+    fn within(&self, key: &str, is_within: bool, least: &str, most: &str, found: &str) -> Option<()> {
+        if !is_within {
+            self.fault(key, format!("`{key}` is {least} to {most}, not {found}"));
+        }
+        is_within.then_some(())
+    }
+
     /// Reads a size.
     pub fn size(&self, key: &str) -> Option<Bytes> {
         self.quantity(key, Of::Size).map(Bytes::new)
@@ -290,10 +329,7 @@ impl<'a> Keys<'a> {
         match &item.value {
             Value::Array(items) if items.len() <= most => Some(items),
             Value::Array(items) => {
-                self.fault(
-                    key,
-                    format!("`{key}` has {} entries, but at most {most} are possible", items.len()),
-                );
+                self.fault(key, format!("`{key}` has {} entries: give at most {most}", items.len()));
                 None
             }
             _ => {
@@ -303,13 +339,24 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// Reads a list of at most `most` items, or one item without a list.
+    pub fn several(&self, key: &str, most: usize) -> &'a [Item] {
+        match self.item(key) {
+            Some(Item { value: Value::Array(_), .. }) => self.list(key, most).unwrap_or_default(),
+            item => item.map_or(&[], std::slice::from_ref),
+        }
+    }
+
     /// Reads a list of tables; any other item is a fault.
     pub fn tables(&self, key: &'a str, most: usize) -> impl Iterator<Item = &'a Table> + use<'a> {
         let faults = self.faults;
         let items = match self.item(key) {
             Some(item @ Item { value: Value::Table(_), .. }) => {
-                faults
-                    .add(item.place, format!("`{key}` is a list of tables, not one alone: put it into [ ]"));
+                let remedy = match faults.begins_with(item.place, '[') {
+                    true => format!("write [[{key}]], in double brackets"),
+                    false => "put it into [ ]".to_owned(),
+                };
+                faults.add(item.place, format!("`{key}` is a list of tables, not one alone: {remedy}"));
                 std::slice::from_ref(item)
             }
             _ => self.list(key, most).unwrap_or_default(),
@@ -325,8 +372,17 @@ impl<'a> Keys<'a> {
 
     /// Reads a list of strings with their places.
     pub fn strings(&self, key: &str, most: usize) -> Vec<(&'a str, Place)> {
+        self.strings_of(key, self.list(key, most).unwrap_or_default())
+    }
+
+    /// Reads a list of strings, or one string without a list, with their places.
+    pub fn several_strings(&self, key: &str, most: usize) -> Vec<(&'a str, Place)> {
+        self.strings_of(key, self.several(key, most))
+    }
+
+    fn strings_of(&self, key: &str, items: &'a [Item]) -> Vec<(&'a str, Place)> {
         let mut strings = Vec::new();
-        for item in self.list(key, most).unwrap_or_default() {
+        for item in items {
             match item.as_str() {
                 Some(text) => strings.push((text, item.place)),
                 None => {
@@ -363,11 +419,8 @@ pub fn no_table(key: &str, item: &Item) -> String {
 }
 
 fn unknown_word<T>(key: &str, text: &str, words: &[Word<T>]) -> String {
-    format!(
-        "`{text}` is not a {}: {}",
-        key.replace('-', " "),
-        hint(text, words.iter().map(|(word, _)| *word).collect::<Vec<_>>())
-    )
+    let advice = hint(text, words.iter().map(|(word, _)| *word).collect::<Vec<_>>());
+    format!("`{key}` is {}: {advice}", quote(text))
 }
 
 /// Reads a value as a whole number within a range.

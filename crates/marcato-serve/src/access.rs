@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use marcato_web::{Log, LogFormat, Record};
 use tokio::sync::mpsc;
 
-use crate::config::{AccessLog, Config, ConfigError, Faults};
+use crate::config::{AccessLog, Config, ConfigError};
 
 /// Lines that wait to be written. If the output is slower than the requests, later lines are counted and
 /// dropped: a reader of the log never delays a response.
@@ -45,7 +45,7 @@ impl Access {
     /// # Errors
     /// If it cannot be opened. Nothing has changed then.
     pub(crate) fn open(config: &Config) -> Result<OpenLog, ConfigError> {
-        let faults = Faults::default();
+        let faults = config.faults();
         let file = config.access_log.as_ref().and_then(|log| log.file.as_ref());
         let open = file.and_then(|file| {
             let path = config.path(&file.value);
@@ -57,7 +57,7 @@ impl Access {
                 }
             }
         });
-        faults.into_result(&config.sources)?;
+        faults.into_result()?;
         Ok(OpenLog(open))
     }
 
@@ -66,7 +66,7 @@ impl Access {
     /// # Errors
     /// If it cannot be opened.
     pub(crate) fn check(config: &Config) -> Result<(), ConfigError> {
-        let faults = Faults::default();
+        let faults = config.faults();
         if let Some(file) = config.access_log.as_ref().and_then(|log| log.file.as_ref()) {
             let path = config.path(&file.value);
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -78,7 +78,7 @@ impl Access {
                 faults.add(file.place, unusable(&path, &error));
             }
         }
-        faults.into_result(&config.sources)
+        Ok(faults.into_result()?)
     }
 
     /// Writes lines to the file of a configuration from now on, or prints them if it has none.

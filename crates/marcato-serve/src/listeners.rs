@@ -11,7 +11,7 @@ use marcato_web::{Server, Watched};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{Config, ConfigError, Faults, Listen, ListenAt};
+use crate::config::{Config, ConfigError, Listen, ListenAt};
 use crate::router::{ListenerState, Router};
 use crate::supervisor::Sockets;
 
@@ -42,7 +42,7 @@ impl Listeners {
     /// # Errors
     /// All that cannot be opened, each with its place. Nothing has changed then.
     pub(crate) fn bind(&self, config: &Config, sockets: &Sockets) -> Result<Bound, ConfigError> {
-        let faults = Faults::default();
+        let faults = config.faults();
         let mut bound = Bound::default();
         for Listen { at, .. } in &config.listen {
             if self.active.contains_key(&at.value) {
@@ -67,7 +67,7 @@ impl Listeners {
                 }
             }
         }
-        faults.into_result(&config.sources)?;
+        faults.into_result()?;
         Ok(bound)
     }
 

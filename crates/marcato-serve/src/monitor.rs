@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use marcato_web::{Config as WebConfig, Metrics, Server, Traces, Watched};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, ConfigError, Faults, Watch};
+use crate::config::{Config, ConfigError, Watch};
 use crate::listeners::open;
 use crate::opened::Opened;
 
@@ -32,7 +32,7 @@ impl Drop for Monitor {
 impl Monitor {
     /// Opens the address of the metrics.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let faults = Faults::default();
+        let faults = config.faults();
         let metrics = config.metrics.as_ref().and_then(|at| match open(at.value) {
             Ok(listener) => Some((Metrics::new(), listener)),
             Err(error) => {
@@ -42,7 +42,7 @@ impl Monitor {
                 None
             }
         });
-        faults.into_result(&config.sources)?;
+        faults.into_result()?;
         let watch = config.watch.clone().map(|watch| (Traces::new(watch.connections), watch));
         Ok(Self { metrics, watch, task: None })
     }

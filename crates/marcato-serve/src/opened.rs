@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use marcato_document::Place;
+use marcato_document::{Faults, Place};
 use marcato_identity::PemError;
 use marcato_web::Identity;
 use marcato_web::compression::Compression;
@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::acme;
 use crate::certificates::{Names, Presentable, self_signed};
-use crate::config::{CertificateSource, Config, ConfigError, Content, Faults, Located, OriginConfig, Site};
+use crate::config::{CertificateSource, Config, ConfigError, Content, Located, OriginConfig, Site};
 use crate::router;
 
 /// Name in a self-signed certificate of a site without names. Browsers warn of it under any other.
@@ -50,7 +50,7 @@ impl Opened {
     /// # Errors
     /// All that cannot be opened, each with its place in the file.
     pub(crate) fn new(config: &Config, before: &Self) -> Result<Self, ConfigError> {
-        let faults = Faults::default();
+        let faults = config.faults();
         let mut opened = Self { compression: before.compression.clone(), ..Self::default() };
         // Equal ones go on, with their counters.
         if *opened.compression.config() != config.compression.how {
@@ -102,7 +102,7 @@ impl Opened {
         if has_tls {
             opened.certificates = read_certificates(config, &before.certificates, &faults);
         }
-        faults.into_result(&config.sources)?;
+        faults.into_result()?;
         Ok(opened)
     }
 
@@ -111,7 +111,7 @@ impl Opened {
         if self.certificates.is_empty() {
             return (false, Ok(()));
         }
-        let faults = Faults::default();
+        let faults = config.faults();
         let mut read = read_certificates(config, &self.certificates, &faults);
         let mut changed = false;
         for (next, current) in read.iter_mut().zip(&self.certificates) {
@@ -122,7 +122,7 @@ impl Opened {
             changed |= of(next) != of(current);
         }
         self.certificates = read;
-        (changed, faults.into_result(&config.sources))
+        (changed, faults.into_result().map_err(ConfigError::from))
     }
 
     /// Returns the file services, by their directories.
@@ -200,7 +200,7 @@ fn open_origin(
     match Proxy::new(ProxyConfig { roots, ..origin.proxy.clone() }) {
         Ok(proxy) => Some((origin.name.clone(), OpenOrigin { config: origin.clone(), ca, proxy })),
         Err(error) => {
-            faults.add(origin.place, error.to_string());
+            faults.add(origin.at.place, error.to_string());
             None
         }
     }

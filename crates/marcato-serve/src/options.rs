@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use marcato_document::Place;
 use marcato_net::Coupling;
 use marcato_web::files::FilesConfig;
 use marcato_web::proxy::ProxyConfig;
@@ -71,8 +70,7 @@ impl From<&Options> for Config {
                 Of::Files(Located::from(FilesConfig { listing: *listing, ..FilesConfig::new(path) }))
             }
             Content::Origin(uri) => {
-                let (name, proxy) = (uri.clone(), ProxyConfig::to(uri));
-                origins.push(OriginConfig { name, proxy, ca: None, place: Place::START });
+                origins.push(OriginConfig::new(uri, ProxyConfig::to(uri)));
                 Of::Origin(uri.clone())
             }
         };

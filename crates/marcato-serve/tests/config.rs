@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use marcato_serve::config::{CertificateSource, Compress, Config, Content, ListenAt, Watch};
+use marcato_document::schema::{Entry, Schema};
+use marcato_serve::config::{CertificateSource, Compress, Config, Content, ListenAt, Watch, reference};
 use marcato_units::Bytes;
 use marcato_web::compression::Codec;
 use proptest::prelude::*;
@@ -57,19 +58,42 @@ fn the_example_is_read_as_it_says() {
     assert_eq!((redirect.status.as_u16(), redirect.keep_path), (308, true));
 }
 
+const MANUAL: &str = include_str!("../../../docs/serve.md");
+
 #[test]
 fn the_example_of_the_manual_is_read() {
-    let manual = include_str!("../../../docs/serve.md");
-    let example = manual.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let example = MANUAL.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let config = Config::parse("serve.toml", example).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((config.listen.len(), config.sites[0].routes.len()), (2, 2));
     // The one of compression needs a listener.
-    let example = manual.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
+    let example = MANUAL.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
     let text = format!("{example}\n[[listen]]\naddress = '[::]:80'\nplaintext = true\n");
     let config = Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.sites[0].routes[0].compress, Some(false));
     assert!(config.compression.origins && config.compression.how.types.len() == 4);
 }
+
+#[test]
+fn the_manual_has_the_keys_as_they_are_declared() {
+    let rows = |section: &str| -> Vec<String> {
+        section.lines().filter(|line| line.starts_with("| `")).map(str::to_owned).collect()
+    };
+    let sections = MANUAL.split("\n## ").flat_map(|chapter| chapter.split("\n### Keys of ").skip(1));
+    let found: Vec<(&str, Vec<String>)> =
+        sections.map(|section| (section.lines().next().unwrap(), rows(section))).collect();
+    // Keys that a table shares with others have a section of their own.
+    let own = |schema: &Schema| schema.entries[0].iter().flat_map(Entry::rows).collect();
+    let declared: Vec<(&str, Vec<String>)> = reference().map(|schema| (schema.what, own(&schema))).collect();
+    let needed: Vec<String> = declared
+        .iter()
+        .filter(|section| !found.contains(section))
+        .map(|(what, rows)| format!("### Keys of {what}\n\n{HEAD}\n{}\n", rows.join("\n")))
+        .collect();
+    assert!(needed.is_empty(), "sections that docs/serve.md needs:\n{}", needed.join("\n"));
+    assert_eq!(found, declared, "docs/serve.md has other sections than there are tables");
+}
+
+const HEAD: &str = "| key | meaning | default |\n|---|---|---|";
 
 #[test]
 fn compression_is_read_as_a_word_or_a_table() {
@@ -107,7 +131,7 @@ fn faults_of_compression_say_what_to_write() {
     for expected in [
         "2:20: \"brotli\" is no coding: ",
         "2:30: the coding `gzip` is given twice: remove one",
-        "4:14: `gzip-level` is 0: give 1 to 9",
+        "4:14: `gzip-level` is 1 to 9, not 0",
         "5:23: \"html\" is no content type: write \"text/html\", \"text/*\" or \"application/*+json\"",
         "6:1: `size` is not a key of [compression]: ",
         "`compress` is true or false",
@@ -156,14 +180,14 @@ terms-agreed = false
         "3:11: \":443\" is no address with a port: write \"[::]:443\" for all addresses",
         "4:1: a listener needs `address`: give one, as \"[::]:443\", or the `socket` of a supervisor",
         "5:1: `adress` is not a key of a listener: did you mean `address`?",
-        "7:8: `idle` is a span of time and needs a unit: write \"75 s\"",
-        "8:15: `connections` is 0: give 1 to 1000000",
+        "7:8: `idle` is a span of time and needs a unit: write \"75 s\", not 75",
+        "8:15: `connections` is 1 to 1000000, not 0",
         "11:7: upstream \"127.0.0.1:3000\": unknown scheme: begin with http://, h2c:// or https://",
         "12:1: `retrys` is not a key of an origin: did you mean `retries`?",
         "14:10: \"https://example.org\" is more than a name: write the name alone, as \"example.org\"",
         "14:33: \"a.*.org\" has an asterisk within: write \"*.\" in front of a name, as \"*.example.org\"",
         "17:10: `origin` stands beside `directory`: remove one, or make it a route",
-        "18:8: `hsts` is true or a table, not a number",
+        "18:8: `hsts` is true, false or a table, not a number",
         "19:13: `date` is written by the server itself: remove it",
         "19:27: `a b` is no name of a header field",
         "21:8: \"api\" is no path of a route: begin with a slash, and write neither a query nor empty or dot segments",
@@ -212,7 +236,7 @@ fn errors_of_rates_and_of_what_operators_see_name_the_remedy() {
             "rates = { requests = { per-second = 50 } }",
             "1:22: a rate needs `burst`: give what may pass at once, as 100",
         ),
-        ("rates = { open = 0 }", "1:18: `open` is 0: give 1 to 1000000"),
+        ("rates = { open = 0 }", "1:18: `open` is 1 to 1000000, not 0"),
         (
             "rates = { trusted = ['10.0.0.0/33'] }",
             "1:22: \"10.0.0.0/33\" is no network: write \"192.0.2.0/24\" or \"2001:db8::/32\"",
@@ -258,7 +282,7 @@ fn errors_of_sites_name_the_remedy() {
         ),
         (
             "directory = '/srv'\ncoupled = 'on'",
-            "6:1: `coupled` is not a key of a site: it is one of the whole file: put it above the first [table]",
+            "6:1: `coupled` is not a key of a site but of the whole file: put it above the first [table]",
         ),
         (
             "directory = '/srv'\n[[site.route]]\npath = '/a'",
@@ -266,7 +290,7 @@ fn errors_of_sites_name_the_remedy() {
         ),
         (
             "directory = '/srv'\n[site.route]\npath = '/a'\nredirect = '/b'",
-            "6:1: `route` is a list of tables: write [[route]], in double brackets",
+            "6:1: `route` is a list of tables, not one alone: write [[route]], in double brackets",
         ),
         (
             "directory = '/srv'\nhsts = { preload = true }",
@@ -310,9 +334,9 @@ fn bounds_of_an_origin_are_read_and_checked() {
         assert!(proxy("").origins[0] != proxy(key).origins[0], "{key}");
     }
     for (line, problem) in [
-        ("response-fields = 0", "6:19: `response-fields` is 0: give 1 to 10000"),
-        ("response-head = '1 B'", "6:17: `response-head` is 1 B: give 1 KiB to 1 MiB"),
-        ("kept-body = '17 MiB'", "6:13: `kept-body` is 17 MiB: give 0 B to 16 MiB"),
+        ("response-fields = 0", "6:19: `response-fields` is 1 to 10000, not 0"),
+        ("response-head = '1 B'", "6:17: `response-head` is 1 KiB to 1 MiB, not 1 B"),
+        ("kept-body = '17 MiB'", "6:13: `kept-body` is 0 B to 16 MiB, not 17 MiB"),
     ] {
         assert_eq!(problems(&origin(line)), [problem]);
     }

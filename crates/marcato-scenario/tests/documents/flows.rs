@@ -469,7 +469,7 @@ fn payloads_that_cannot_be_are_refused() {
         ),
         (
             "payload = { kind = \"file\", file = \"x\", order = \"last\" }",
-            "15:48: `last` is not a order: there are `in-turn`, `random`",
+            "15:48: `order` is \"last\": there are `in-turn`, `random`",
         ),
         (
             "payload = { kind = \"pareto\", mean = \"1 kB\" }",

@@ -193,7 +193,7 @@ const CASES: &[Case] = &[
         says: &[
             "12:34: a class of a queue is droptail, codel, fq-codel, step-mark, red, pie or policer, not crq",
             "12:60: only a link with a `rate` can be split: write \"weighted\" or \"strict\"",
-            "12:78: `ours` is not a preset: there are `marcato`, `authors`, `paper`",
+            "12:78: `preset` is \"ours\": there are `marcato`, `authors`, `paper`",
         ],
     },
     Case {
@@ -408,7 +408,7 @@ const CASES: &[Case] = &[
     Case {
         what: "captures in a format that there is not",
         but: &[("pcap = [\"access\"]", "pcap = [\"access\"]\npcap-format = \"cap\"")],
-        says: &["45:15: `cap` is not a pcap format: did you mean `pcap`?"],
+        says: &["45:15: `pcap-format` is \"cap\": did you mean `pcap`?"],
     },
     Case {
         what: "a change of the order alone",
@@ -608,7 +608,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a flow of a kind that there is not, and what is wrong in it",
         but: &[("kind = \"udp\"", "kind = \"sctp\""), ("start = \"1 s\"", "start = 40"), ("layer = \"low\"", "layer = \"lower\"")],
-        says: &["35:8: `sctp` is not a kind of flow: there are `tcp`, `udp`, `tcp-process`, `request-response`, `messages`, `quic`", "39:9: `start` is a span of time and needs a unit: write \"40 s\", not 40", "40:9: `lower` is not a layer: there are `high`, `low`"],
+        says: &["35:8: `sctp` is not a kind of flow: there are `tcp`, `udp`, `tcp-process`, `request-response`, `messages`, `quic`", "39:9: `start` is a span of time and needs a unit: write \"40 s\", not 40", "40:9: `layer` is \"lower\": there are `high`, `low`"],
     },
     Case {
         what: "faults in the file, in what is varied and in how often it is recorded",
@@ -872,7 +872,7 @@ fn a_fault_that_a_setting_brings_names_the_setting() {
     // A fault that the file has anyway is not attributed to the setting.
     let wrong = RIGHT.replace("layer = \"low\"", "layer = \"lower\"");
     let overrides = Overrides { set: vec!["record.every=1 s".to_owned()], seed: None };
-    assert_eq!(faults(&wrong, &overrides), ["40:9: `lower` is not a layer: there are `high`, `low`"]);
+    assert_eq!(faults(&wrong, &overrides), ["40:9: `layer` is \"lower\": there are `high`, `low`"]);
 }
 
 #[test]

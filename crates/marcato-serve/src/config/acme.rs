@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use marcato_document::{Place, Table};
+use marcato_document::form::{Flag, SpanWithin};
+use marcato_document::{Keyed as _, Keys, Value, keyed};
 
-use super::error::Faults;
-use super::keys::Keys;
+use super::form::{By, PATH, Serve, each};
+use super::limits::DAY;
 use super::located::Located;
 
 /// Directory of Let's Encrypt.
@@ -29,59 +30,83 @@ pub struct Acme {
     pub renew_before: Duration,
 }
 
-impl Acme {
-    const KEYS: [&'static str; 7] =
-        ["state", "directory", "staging", "contact", "terms-agreed", "ca", "renew-before"];
+/// Keys of `[acme]`.
+#[derive(Default)]
+pub(super) struct AcmeKeys {
+    state: Option<Located<PathBuf>>,
+    agreed: bool,
+    contacts: Vec<String>,
+    staging: bool,
+    directory: Option<String>,
+    ca: Option<Located<PathBuf>>,
+    renew_before: Duration,
+}
 
-    pub(crate) fn read(table: &Table, faults: &Faults) -> Option<Self> {
-        let keys = Keys::open(table, "[acme]", &Self::KEYS, faults);
-        keys.need("state", "name a directory for the account's key and the certificates");
-        keys.need("terms-agreed", "read the authority's terms, and write true if you agree");
-        if keys.boolean("terms-agreed") == Some(false) {
-            keys.fault(
-                "terms-agreed",
-                "no certificate is issued without the terms: write true if you agree, or remove [acme]",
-            );
-        }
-        let staging = keys.boolean("staging");
-        let directory = keys.string("directory");
-        if let (Some(true), Some(_)) = (staging, directory) {
-            keys.fault("staging", "`staging` is for the default `directory`: remove one");
-        }
-        if let Some(url) = directory.filter(|url| !is_https(url)) {
-            keys.fault("directory", format!("{url:?} is no URL of a directory: begin with https://"));
-        }
-        let mut contacts = Vec::new();
-        for (contact, place) in keys.strings("contact", 10) {
-            contacts.extend(read_contact(contact, place, faults));
-        }
-        let path = |key: &str| keys.string(key).map(|text| Located::at(keys.place(key), PathBuf::from(text)));
-        let hour = Duration::from_secs(3600);
-        let renew_before = keys.span("renew-before", hour..=hour * 24 * 365);
-        let usual = if staging == Some(true) { STAGING } else { PRODUCTION };
-        let ca = path("ca");
-        Some(Self {
-            state: path("state")?,
-            directory: directory.unwrap_or(usual).to_owned(),
-            contacts,
-            ca,
-            renew_before: renew_before.unwrap_or(hour * 24 * 30),
-        })
+keyed! {
+    AcmeKeys, "[acme]", |of: Serve|, onto Self { renew_before: DAY * 30, ..Self::default() }, check are_possible;
+    /// directory for the account's key and the certificates
+    "state" => state: PATH, need("name a directory for the account's key and the certificates");
+    /// agreement to the authority's terms
+    "terms-agreed" => agreed: Flag, need("read the authority's terms, and write true if you agree");
+    /// contacts of the account, as `"mailto:admin@example.org"`
+    "contact" => contacts: By(contacts), own("none");
+    /// tries without the limits of Let's Encrypt, for certificates that nobody trusts
+    "staging" => staging: Flag, own();
+    /// URL of the authority's directory
+    "directory" => directory: By(directory), optional("Let's Encrypt");
+    /// authority (PEM) of the directory's own certificate
+    "ca" => ca: PATH, optional("those of the system");
+    /// time before a certificate's end at which it is renewed: 30 days, or `"720 h"`
+    "renew-before" => renew_before: SpanWithin(Duration::from_secs(3600)..=DAYS_365), own();
+}
+
+/// Longest time before a certificate's end.
+const DAYS_365: Duration = Duration::from_secs(365 * DAY.as_secs());
+
+fn are_possible(acme: &mut AcmeKeys, keys: &Keys<'_>) {
+    if keys.item("terms-agreed").is_some_and(|item| item.value == Value::Boolean(false)) {
+        keys.fault(
+            "terms-agreed",
+            "no certificate is issued without the terms: write true if you agree, or remove [acme]",
+        );
     }
+    if acme.staging && keys.has("directory") {
+        keys.fault("staging", "`staging` is for the default `directory`: remove one");
+    }
+}
+
+impl Acme {
+    /// Reads `[acme]`.
+    pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<Self> {
+        let AcmeKeys { state, staging, directory, contacts, ca, renew_before, .. } =
+            AcmeKeys::open(keys.table(key)?, keys.faults, &Serve)?;
+        let usual = if staging { STAGING } else { PRODUCTION };
+        let directory = directory.unwrap_or_else(|| usual.to_owned());
+        Some(Self { state: state?, directory, contacts, ca, renew_before })
+    }
+}
+
+fn directory(keys: &Keys<'_>, key: &'static str) -> Option<String> {
+    let url = keys.some_string(key)?;
+    if !is_https(url) {
+        keys.fault(key, format!("{url:?} is no URL of a directory: begin with https://"));
+    }
+    Some(url.to_owned())
 }
 
 fn is_https(url: &str) -> bool {
     url.parse::<http::Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https") && uri.host().is_some())
 }
 
-fn read_contact(contact: &str, place: Place, faults: &Faults) -> Option<String> {
-    let (scheme, address) = contact.split_once(':').unwrap_or(("mailto", contact));
-    let is_address = address.split_once('@').is_some_and(|(user, host)| {
-        !user.is_empty() && !host.is_empty() && !address.contains(char::is_whitespace)
-    });
-    if scheme != "mailto" || !is_address {
-        faults.add(place, format!("{contact:?} is no contact: write \"mailto:admin@example.org\""));
-        return None;
-    }
-    Some(format!("mailto:{address}"))
+fn contacts(keys: &Keys<'_>, key: &'static str) -> Option<Vec<String>> {
+    Some(each(keys, key, 10, |contact, _| {
+        let (scheme, address) = contact.split_once(':').unwrap_or(("mailto", contact));
+        let is_address = address.split_once('@').is_some_and(|(user, host)| {
+            !user.is_empty() && !host.is_empty() && !address.contains(char::is_whitespace)
+        });
+        if scheme != "mailto" || !is_address {
+            return Err(format!("{contact:?} is no contact: write \"mailto:admin@example.org\""));
+        }
+        Ok(format!("mailto:{address}"))
+    }))
 }

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use marcato_document::nearest::hint;
-use marcato_document::{Item, Place, Value};
+use marcato_document::{Keyed as _, Keys, Value, keyed};
 
-use super::error::Faults;
-use super::keys::Keys;
+use super::form::{PATH, Serve};
 use super::located::Located;
 
 /// Source of a site's certificate.
@@ -25,40 +24,47 @@ pub enum CertificateSource {
     Acme,
 }
 
+/// Keys of a certificate from files.
+#[derive(Default)]
+pub(super) struct CertificateFiles {
+    chain: Option<Located<PathBuf>>,
+    key: Option<Located<PathBuf>>,
+}
+
+keyed! {
+    CertificateFiles, "a certificate", |of: Serve|, onto Self::default();
+    /// certificate chain (PEM)
+    "chain" => chain: PATH, need("name the file of its certificates (PEM)");
+    /// key of the certificate (PEM)
+    "key" => key: PATH, need("name the file of its private key (PEM)");
+}
+
 impl CertificateSource {
-    pub(crate) fn read(item: &Item, faults: &Faults) -> Option<Located<Self>> {
+    /// Reads a word, or a table with files.
+    pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<Located<Self>> {
+        let item = keys.item(key)?;
         let source = match &item.value {
             Value::String(text) => match &**text {
-                "self-signed" => Some(Self::SelfSigned),
-                "acme" => Some(Self::Acme),
+                "self-signed" => Self::SelfSigned,
+                "acme" => Self::Acme,
                 other => {
                     let advice = hint(other, ["self-signed", "acme"]);
                     let file = "; files are written as { chain = \"chain.pem\", key = \"key.pem\" }";
-                    faults.add(item.place, format!("`certificate` is {other:?}: {advice}{file}"));
-                    None
+                    keys.fault(key, format!("`certificate` is {other:?}: {advice}{file}"));
+                    return None;
                 }
             },
             Value::Table(table) => {
-                let keys = Keys::open(table, "a certificate", &["chain", "key"], faults);
-                keys.need("chain", "name the file of its certificates (PEM)");
-                keys.need("key", "name the file of its private key (PEM)");
-                let path = |key: &str| keys.string(key).map(|text| located(keys.place(key), text));
-                let (chain, key) = (path("chain"), path("key"));
-                Some(Self::Files { chain: chain?, key: key? })
+                let CertificateFiles { chain, key } = CertificateFiles::open(table, keys.faults, &Serve)?;
+                Self::Files { chain: chain?, key: key? }
             }
             other => {
-                let problem = format!(
-                    "`certificate` is \"self-signed\", \"acme\" or a table with `chain` and `key`, not {}",
-                    other.what()
-                );
-                faults.add(item.place, problem);
-                None
+                let other = other.what();
+                let wanted = "\"self-signed\", \"acme\" or a table with `chain` and `key`";
+                keys.fault(key, format!("`certificate` is {wanted}, not {other}"));
+                return None;
             }
         };
-        source.map(|source| Located::at(item.place, source))
+        Some(Located::at(item.place, source))
     }
-}
-
-fn located(place: Place, text: &str) -> Located<PathBuf> {
-    Located::at(place, PathBuf::from(text))
 }

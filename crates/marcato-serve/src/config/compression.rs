@@ -1,22 +1,13 @@
 //! Compression of responses.
 
-use marcato_document::Value;
+use marcato_document::form::{Flag, Single};
+use marcato_document::nearest::hint;
+use marcato_document::{Keys, array, keyed, quote};
 use marcato_web::compression::{Codec, CompressionConfig, CompressionError};
 
-use super::keys::Keys;
-use super::limits::set;
+use super::form::{By, FlagOr, Serve, each};
+use super::limits::size;
 
-const KEYS: [&str; 9] = [
-    "directories",
-    "origins",
-    "codings",
-    "zstd-level",
-    "br-level",
-    "gzip-level",
-    "types",
-    "min-size",
-    "memory",
-];
 /// Most content types of a list.
 const MAX_TYPES: usize = 1000;
 
@@ -41,71 +32,116 @@ impl Default for Compress {
     }
 }
 
-impl Compress {
-    /// Reads `compression`: true, false or a table.
-    pub(super) fn read(keys: &Keys<'_>) -> Self {
-        let mut read = Self::default();
-        let Some(item) = keys.item("compression") else { return read };
-        match &item.value {
-            Value::Boolean(is_on) => (read.directories, read.origins) = (*is_on, *is_on),
-            _ if item.as_table().is_some() => {
-                if let Some(table) = keys.table("compression") {
-                    read.read_table(&Keys::open(table, "[compression]", &KEYS, keys.faults));
-                }
-            }
-            other => keys.fault(
-                "compression",
-                format!("`compression` is true, false or a table, not {}", other.what()),
-            ),
-        }
+/// Form of `compression`.
+pub(super) const FORM: FlagOr<CompressKeys, Compress> = FlagOr {
+    flag: |is_on| Compress { directories: is_on, origins: is_on, ..Compress::default() },
+    table: CompressKeys::finish,
+};
+
+/// Keys of `[compression]`.
+pub(super) struct CompressKeys {
+    read: Compress,
+    codings: Vec<&'static str>,
+    zstd: u8,
+    brotli: u8,
+    gzip: u8,
+}
+
+impl Default for CompressKeys {
+    fn default() -> Self {
+        let read = Compress::default();
+        let codings = read.how.codecs.iter().map(|codec| codec.name()).collect();
+        let [zstd, brotli, gzip] = KNOWN.map(Codec::level);
+        Self { read, codings, zstd, brotli, gzip }
+    }
+}
+
+/// All codings, with their default levels.
+const KNOWN: [Codec; 3] = [Codec::ZSTD, Codec::BROTLI, Codec::GZIP];
+
+keyed! {
+    CompressKeys, "[compression]", |of: Serve|, onto Self::default();
+    /// compresses files of directories, unless their site or route says otherwise
+    "directories" => read.directories: Flag, own();
+    /// compresses responses of origins, unless their site or route says otherwise
+    "origins" => read.origins: Flag, own();
+    /// codings, the preferred one first
+    "codings" => codings: Codings, own();
+    /// level of zstd
+    "zstd-level" => zstd: Level(Codec::ZSTD), own();
+    /// level of Brotli
+    "br-level" => brotli: Level(Codec::BROTLI), own();
+    /// level of gzip
+    "gzip-level" => gzip: Level(Codec::GZIP), own();
+    /// content types that are compressed, as `"text/html"`, `"text/*"` or `"application/*+json"`
+    "types" => read.how.types: By(types), own("[text, and what is like it](#compression)");
+    /// least length of content that is compressed
+    "min-size" => read.how.min_size: size(0, 1 << 30), own();
+    /// memory of all encoders
+    "memory" => read.how.memory: size(0, 1 << 40), own();
+}
+
+impl CompressKeys {
+    fn finish(self) -> Compress {
+        let known = [Codec::Zstd(self.zstd), Codec::Brotli(self.brotli), Codec::Gzip(self.gzip)];
+        let named = |name: &&str| known.into_iter().find(|codec| codec.name() == *name);
+        let mut read = self.read;
+        read.how.codecs = self.codings.iter().filter_map(named).collect();
         read
     }
+}
 
-    fn read_table(&mut self, keys: &Keys<'_>) {
-        set(&mut self.directories, keys.boolean("directories"));
-        set(&mut self.origins, keys.boolean("origins"));
-        set(&mut self.how.min_size, keys.size("min-size", 0..=1 << 30));
-        set(&mut self.how.memory, keys.size("memory", 0..=1 << 40));
-        if keys.has("codings") {
-            let known = [Codec::ZSTD, Codec::BROTLI, Codec::GZIP];
-            let mut codecs: Vec<Codec> = Vec::new();
-            for (name, place) in keys.strings("codings", known.len()) {
-                match known.into_iter().find(|codec| codec.name() == name) {
-                    Some(codec) if codecs.contains(&codec) => {
-                        keys.faults.add(place, CompressionError::Twice(codec.name()).to_string());
-                    }
-                    Some(codec) => codecs.push(codec),
-                    None => {
-                        let remedy = marcato_document::nearest::hint(name, known.map(Codec::name));
-                        keys.faults.add(place, format!("{name:?} is no coding: {remedy}"));
-                    }
+/// Names of codings.
+struct Codings;
+
+impl Single<Serve> for Codings {
+    type Value = Vec<&'static str>;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &Serve) -> Option<Vec<&'static str>> {
+        keys.item(key)?;
+        let mut names: Vec<&'static str> = Vec::new();
+        for (name, place) in keys.several_strings(key, KNOWN.len()) {
+            match KNOWN.into_iter().map(Codec::name).find(|known| *known == name) {
+                Some(name) if names.contains(&name) => {
+                    keys.faults.add(place, CompressionError::Twice(name).to_string());
+                }
+                Some(name) => names.push(name),
+                None => {
+                    let remedy = hint(name, KNOWN.map(Codec::name));
+                    keys.faults.add(place, format!("{name:?} is no coding: {remedy}"));
                 }
             }
-            if codecs.is_empty() {
-                keys.fault("codings", CompressionError::NoCodec.to_string());
-            }
-            self.how.codecs = codecs;
         }
-        for codec in &mut self.how.codecs {
-            let (least, most) = codec.levels();
-            let (key, make): (_, fn(u8) -> Codec) = match codec {
-                Codec::Zstd(_) => ("zstd-level", Codec::Zstd),
-                Codec::Brotli(_) => ("br-level", Codec::Brotli),
-                Codec::Gzip(_) => ("gzip-level", Codec::Gzip),
-            };
-            let level = keys.whole(key, least.into()..=most.into());
-            if let Some(level) = level.and_then(|level| u8::try_from(level).ok()) {
-                *codec = make(level);
-            }
+        if names.is_empty() {
+            keys.fault(key, CompressionError::NoCodec.to_string());
         }
-        if keys.has("types") {
-            let given = keys.strings("types", MAX_TYPES);
-            for (name, place) in &given {
-                if let Err(error) = CompressionConfig::check_type(name) {
-                    keys.faults.add(*place, error.to_string());
-                }
-            }
-            self.how.types = given.into_iter().map(|(name, _)| name.to_owned()).collect();
-        }
+        Some(names)
     }
+
+    fn toml(&self, names: &Vec<&'static str>) -> String {
+        array(names.iter().map(|name| quote(name)))
+    }
+}
+
+/// Level of a coding.
+struct Level(Codec);
+
+impl Single<Serve> for Level {
+    type Value = u8;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, _: &Serve) -> Option<u8> {
+        let (least, most) = self.0.levels();
+        u8::try_from(keys.small(key, least.into()..=most.into())?).ok()
+    }
+
+    fn toml(&self, level: &u8) -> String {
+        level.to_string()
+    }
+}
+
+fn types(keys: &Keys<'_>, key: &'static str) -> Option<Vec<String>> {
+    Some(each(keys, key, MAX_TYPES, |name, _| {
+        CompressionConfig::check_type(name).map_err(|error| error.to_string())?;
+        Ok(name.to_owned())
+    }))
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use marcato_document::{Table, quote};
+use marcato_document::form::{Flag, SomeText, SpanWithin};
+use marcato_document::{Keys, keyed, quote};
 use marcato_web::files::FilesConfig;
 
-use super::error::Faults;
-use super::keys::Keys;
-use super::limits::set;
+use super::form::{By, Placed, Serve, each, section};
+use super::limits::{DAY, size};
 use super::located::Located;
 use super::origin::OriginConfig;
 use super::redirect::Redirect;
@@ -34,80 +34,97 @@ pub(super) enum Named {
     Url(Box<OriginConfig>),
 }
 
-/// Keys of a content.
-pub(super) const KEYS: [&str; 4] = ["directory", "files", "origin", "redirect"];
+/// Keys of a content, which those of a site and of a route include.
+#[derive(Default)]
+pub(super) struct ContentKeys {
+    directory: Option<Located<String>>,
+    files: Option<FilesConfig>,
+    origin: Option<Located<String>>,
+    redirect: Option<Redirect>,
+}
 
-/// Reads the content of a site or a route; `None` if there is none, or it has a fault.
-pub(super) fn read(keys: &Keys<'_>) -> Option<Named> {
-    let given: Vec<&str> =
-        ["directory", "origin", "redirect"].into_iter().filter(|key| keys.has(key)).collect();
-    for key in given.iter().skip(1) {
-        keys.fault(key, format!("`{key}` stands beside `{}`: remove one, or make it a route", given[0]));
-    }
-    let files = keys.table("files");
-    if files.is_some() && !keys.has("directory") {
-        keys.fault("files", "`files` needs a `directory`: add it, or remove `files`");
-    }
-    match given.first() {
-        Some(&"directory") => {
-            let mut config = FilesConfig::new(keys.string("directory")?);
-            if let Some(table) = files {
-                read_files(table, &mut config, keys.faults);
+keyed! {
+    ContentKeys, "a content", |of: Serve|, onto Self::default();
+    /// directory whose files are served
+    "directory" => directory: Placed(SomeText), optional("one content is required");
+    /// settings of the [files](#keys-of-files) of the directory
+    "files" => files: section::<FilesConfig>(), optional("the defaults");
+    /// name of an [origin](#keys-of-an-origin), or a URL
+    "origin" => origin: Placed(SomeText), optional("one content is required");
+    /// target, or a table: a [redirect](#keys-of-a-redirect)
+    "redirect" => redirect: By(Redirect::read), optional("one content is required");
+}
+
+/// Keys of which a site or a route has one.
+const ONE_OF: [&str; 3] = ["directory", "origin", "redirect"];
+
+/// Returns whether there is a content, also one with faults.
+pub(super) fn is_given(keys: &Keys<'_>) -> bool {
+    ONE_OF.into_iter().any(|key| keys.has(key))
+}
+
+impl ContentKeys {
+    /// Returns the content of a site or a route; `None` if there is none, or it has a fault.
+    pub(super) fn named(self, keys: &Keys<'_>) -> Option<Named> {
+        let mut given = ONE_OF.into_iter().filter(|key| keys.has(key));
+        let first = given.next();
+        for key in given {
+            let first = first.unwrap_or_default();
+            keys.fault(key, format!("`{key}` stands beside `{first}`: remove one, or make it a route"));
+        }
+        if keys.has("files") && !keys.has("directory") {
+            keys.fault("files", "`files` needs a `directory`: add it, or remove `files`");
+        }
+        let Self { directory, files, origin, redirect } = self;
+        if let Some(Located { value, place }) = directory {
+            let files = files.unwrap_or_else(|| FilesConfig::new(""));
+            let files = FilesConfig { root: value.into(), ..files };
+            return Some(Named::Is(Content::Files(Located::at(place, files))));
+        }
+        match origin {
+            Some(url) if url.value.contains("://") => {
+                OriginConfig::to(&url.value, url.place, keys.faults).map(|it| Named::Url(Box::new(it)))
             }
-            Some(Named::Is(Content::Files(Located::at(keys.place("directory"), config))))
+            Some(name) => Some(Named::Origin(name)),
+            None => redirect.map(|it| Named::Is(Content::Redirect(it))),
         }
-        Some(&"origin") => {
-            let (text, place) = (keys.string("origin")?, keys.place("origin"));
-            if text.contains("://") {
-                return OriginConfig::to(text, place, keys.faults).map(|it| Named::Url(Box::new(it)));
-            }
-            Some(Named::Origin(Located::at(place, text.to_owned())))
-        }
-        Some(_) => {
-            Redirect::read(keys.item("redirect")?, keys.faults).map(|it| Named::Is(Content::Redirect(it)))
-        }
-        None => None,
     }
 }
 
-fn read_files(table: &Table, config: &mut FilesConfig, faults: &Faults) {
-    let known = [
-        "index",
-        "listing",
-        "hidden",
-        "precompressed",
-        "cache",
-        "cached-file",
-        "revalidate",
-        "cache-control",
-    ];
-    let keys = Keys::open(table, "`files`", &known, faults);
-    if keys.has("index") {
-        let mut index = Vec::new();
-        for (name, place) in keys.strings("index", 16) {
-            if matches!(name, "" | "." | "..") || name.contains(['/', '\\', '\0']) {
-                faults.add(
-                    place,
-                    format!("{} is no file name: write one without slashes, as \"index.html\"", quote(name)),
-                );
-            }
-            index.push(name.to_owned());
+keyed! {
+    FilesConfig, "`files`", |of: Serve|, onto Self::new("");
+    /// names of the file that represents a directory, the preferred one first
+    "index" => index: By(index), own("`\"index.html\"`");
+    /// lists directories without such a file
+    "listing" => listing: Flag, own();
+    /// serves names that begin with a dot
+    "hidden" => hidden: Flag, own();
+    /// uses `x.js.br`, `x.js.zst` and `x.js.gz` beside `x.js`
+    "precompressed" => precompressed: Flag, own();
+    /// memory for small files
+    "cache" => cache: size(0, 1 << 40), own();
+    /// largest file that is kept in memory
+    "cached-file" => cached_file: size(0, 1 << 30), own();
+    /// time for which a file in memory is served without a look at the file system
+    "revalidate" => revalidate: SpanWithin(Duration::ZERO..=DAY), own();
+    /// value of `Cache-Control` for all responses with content
+    "cache-control" => cache_control: By(cache_control), optional("none");
+}
+
+fn index(keys: &Keys<'_>, key: &'static str) -> Option<Vec<String>> {
+    Some(each(keys, key, 16, |name, _| {
+        if matches!(name, "" | "." | "..") || name.contains(['/', '\\', '\0']) {
+            let name = quote(name);
+            return Err(format!("{name} is no file name: write one without slashes, as \"index.html\""));
         }
-        config.index = index;
+        Ok(name.to_owned())
+    }))
+}
+
+fn cache_control(keys: &Keys<'_>, key: &'static str) -> Option<HeaderValue> {
+    let value = HeaderValue::from_str(keys.some_string(key)?);
+    if value.is_err() {
+        keys.fault(key, format!("`{key}` has forbidden characters: write it as \"max-age=60\""));
     }
-    set(&mut config.listing, keys.boolean("listing"));
-    set(&mut config.hidden, keys.boolean("hidden"));
-    set(&mut config.precompressed, keys.boolean("precompressed"));
-    set(&mut config.cache, keys.size("cache", 0..=1 << 40));
-    set(&mut config.cached_file, keys.size("cached-file", 0..=1 << 30));
-    set(&mut config.revalidate, keys.span("revalidate", Duration::ZERO..=Duration::from_secs(86_400)));
-    if let Some(text) = keys.string("cache-control") {
-        match HeaderValue::from_str(text) {
-            Ok(value) => config.cache_control = Some(value),
-            Err(_) => keys.fault(
-                "cache-control",
-                "`cache-control` has forbidden characters: write it as \"max-age=60\"",
-            ),
-        }
-    }
+    value.ok()
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderName, HeaderValue};
-use marcato_document::{Item, Value};
+use marcato_document::form::{Flag, SpanWithin};
+use marcato_document::{Keys, keyed};
 
-use super::error::Faults;
-use super::keys::Keys;
+use super::form::{FlagOr, Serve};
 
 /// Most fields of a site or a route.
 const MAX_FIELDS: usize = 64;
@@ -16,14 +16,11 @@ const MAX_FIELDS: usize = 64;
 const OWN: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE];
 
 /// Reads the table `headers`: fields and their values.
-pub(super) fn read(keys: &Keys<'_>) -> Vec<(HeaderName, HeaderValue)> {
+pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    let table = keys.table(key)?;
     let mut fields = Vec::new();
-    let Some(table) = keys.table("headers") else { return fields };
     if table.entries.len() > MAX_FIELDS {
-        keys.fault(
-            "headers",
-            format!("`headers` has {} fields: give at most {MAX_FIELDS}", table.entries.len()),
-        );
+        keys.fault(key, format!("`{key}` has {} fields: give at most {MAX_FIELDS}", table.entries.len()));
     }
     for (key, item) in table.entries.iter().take(MAX_FIELDS) {
         let name = HeaderName::try_from(key.name.as_str());
@@ -49,34 +46,47 @@ pub(super) fn read(keys: &Keys<'_>) -> Vec<(HeaderName, HeaderValue)> {
             _ => {}
         }
     }
-    fields
+    Some(fields)
 }
 
-/// Reads `hsts` (RFC 6797): true, or a table.
-pub(super) fn read_hsts(item: &Item, faults: &Faults) -> Option<HeaderValue> {
-    /// A year, which lists of browsers ask for.
-    const USUAL: Duration = Duration::from_secs(31_536_000);
-    let (age, subdomains, preload) = match &item.value {
-        Value::Boolean(false) => return None,
-        Value::Boolean(true) => (USUAL, false, false),
-        Value::Table(table) => {
-            let known = ["max-age", "include-subdomains", "preload"];
-            let keys = Keys::open(table, "`hsts`", &known, faults);
-            let age = keys.span("max-age", Duration::ZERO..=10 * USUAL).unwrap_or(USUAL);
-            let subdomains = keys.boolean("include-subdomains").unwrap_or(false);
-            let preload = keys.boolean("preload").unwrap_or(false);
-            if preload && (!subdomains || age < USUAL) {
-                let remedy = "add `include-subdomains = true`, and a `max-age` of at least \"8760 h\"";
-                keys.fault("preload", format!("browsers do not preload this: {remedy}"));
-            }
-            (age, subdomains, preload)
-        }
-        other => {
-            faults.add(item.place, format!("`hsts` is true or a table, not {}", other.what()));
-            return None;
-        }
-    };
-    let subdomains = if subdomains { "; includeSubDomains" } else { "" };
-    let preload = if preload { "; preload" } else { "" };
-    HeaderValue::try_from(format!("max-age={}{subdomains}{preload}", age.as_secs())).ok()
+/// A year, which lists of browsers ask for.
+const YEAR: Duration = Duration::from_secs(31_536_000);
+
+/// Keys of `hsts` (RFC 6797).
+pub(super) struct Hsts {
+    max_age: Duration,
+    subdomains: bool,
+    preload: bool,
+}
+
+/// Form of `hsts`.
+pub(super) const HSTS: FlagOr<Hsts, Option<HeaderValue>> =
+    FlagOr { flag: |is_on| Hsts::USUAL.value().filter(|_| is_on), table: |hsts| hsts.value() };
+
+keyed! {
+    Hsts, "`hsts`", |of: Serve|, onto Self::USUAL, check can_preload;
+    /// time for which browsers use `https` alone: a year, or `"8760 h"`
+    "max-age" => max_age: SpanWithin(Duration::ZERO..=Duration::from_secs(10 * YEAR.as_secs())), own();
+    /// the same for names below the host
+    "include-subdomains" => subdomains: Flag, own();
+    /// permission for the lists of browsers
+    "preload" => preload: Flag, own();
+}
+
+fn can_preload(hsts: &mut Hsts, keys: &Keys<'_>) {
+    if hsts.preload && (!hsts.subdomains || hsts.max_age < YEAR) {
+        let remedy = "add `include-subdomains = true`, and a `max-age` of at least \"8760 h\"";
+        keys.fault("preload", format!("browsers do not preload this: {remedy}"));
+    }
+}
+
+impl Hsts {
+    const USUAL: Self = Self { max_age: YEAR, subdomains: false, preload: false };
+
+    /// Returns the value of `Strict-Transport-Security`.
+    fn value(&self) -> Option<HeaderValue> {
+        let subdomains = if self.subdomains { "; includeSubDomains" } else { "" };
+        let preload = if self.preload { "; preload" } else { "" };
+        HeaderValue::try_from(format!("max-age={}{subdomains}{preload}", self.max_age.as_secs())).ok()
+    }
 }

@@ -1,56 +1,82 @@
 //! Table of guesses.
 
-use marcato_document::{Item, Table, Value, quote};
-use marcato_web::GuessTable;
+use marcato_document::form::{Flag, Text, Whole};
+use marcato_document::{Keyed as _, Keys, keyed};
+use marcato_units::Bytes;
+use marcato_web::{GuessEntry, GuessTable};
 
-use super::error::Faults;
-use super::keys::Keys;
+use super::form::{By, Placed, Serve};
+use super::located::Located;
 
-const KEYS: [&str; 8] = [
-    "prefetch",
-    "attachment",
-    "large",
-    "large-above-bytes",
-    "decline-prefetch",
-    "destinations",
-    "types",
-    "extensions",
-];
+/// Entries of a table, each with its place.
+type Entries = Vec<(String, Located<String>)>;
 
-/// Reads `[guess]`. Its values are judged by [`GuessTable`] itself, one at a time, so that each error has
-/// its place.
-pub(super) fn read(table: &Table, faults: &Faults) -> GuessTable {
-    let keys = Keys::open(table, "[guess]", &KEYS, faults);
-    let mut text = String::new();
-    let mut tables = String::new();
-    for (key, item) in table.entries.iter().filter(|(key, _)| KEYS.contains(&key.name.as_str())) {
-        let name = key.name.as_str();
-        if !matches!(name, "destinations" | "types" | "extensions") {
-            text += &judged("", name, item, faults).unwrap_or_default();
-            continue;
-        }
-        let header = format!("[{name}]\n");
-        tables += &header;
-        for (key, item) in keys.table(name).map_or(&[][..], |table| table.entries.as_slice()) {
-            tables += &judged(&header, &key.name, item, faults).unwrap_or_default();
-        }
-    }
-    // Each line alone was read.
-    toml::from_str(&format!("{text}{tables}")).unwrap_or_default()
+/// Keys of `[guess]`.
+#[derive(Default)]
+pub(super) struct GuessKeys {
+    prefetch: Option<Located<String>>,
+    attachment: Option<Located<String>>,
+    large: Option<Located<String>>,
+    large_above: Option<u64>,
+    decline_prefetch: bool,
+    destinations: Entries,
+    types: Entries,
+    extensions: Entries,
 }
 
-/// Returns an entry as a line, if the table accepts it.
-fn judged(header: &str, key: &str, item: &Item, faults: &Faults) -> Option<String> {
-    let value = match &item.value {
-        Value::String(text) => quote(text),
-        _ => item.spoken(),
-    };
-    let line = format!("{} = {value}\n", quote(key));
-    match toml::from_str::<GuessTable>(&format!("{header}{line}")) {
-        Ok(_) => Some(line),
-        Err(error) => {
-            faults.add(item.place, error.message().trim());
-            None
+keyed! {
+    GuessKeys, "[guess]", |of: Serve|, onto Self::default();
+    /// requests with `Sec-Purpose: prefetch`
+    "prefetch" => prefetch: Placed(Text), optional("`\"u=4\"`");
+    /// responses with `Content-Disposition: attachment`
+    "attachment" => attachment: Placed(Text), optional("`\"u=6\"`");
+    /// responses of unknown purpose longer than `large-above-bytes`
+    "large" => large: Placed(Text), optional("`\"u=6\"`");
+    /// that length, in bytes
+    "large-above-bytes" => large_above: Whole(0..=u64::MAX), optional("`1000000`");
+    /// answers prefetches of clients that save data with 503
+    "decline-prefetch" => decline_prefetch: Flag, own();
+    /// table by `Sec-Fetch-Dest`: `font = "u=2"`
+    "destinations" => destinations: By(entries), own("documents and styles `u=0`, scripts and fonts `u=1`, images `u=2, i` …");
+    /// table by content type, `image/png` before `image/*`
+    "types" => types: By(entries), own("as destinations; streams of events and gRPC `u=1, i`");
+    /// table by extension of the path, until the content type is known
+    "extensions" => extensions: By(entries), own("as types");
+}
+
+fn entries(keys: &Keys<'_>, key: &'static str) -> Option<Entries> {
+    let mut entries = Vec::new();
+    for (key, item) in &keys.table(key)?.entries {
+        match item.as_str() {
+            Some(text) => entries.push((key.name.clone(), Located::at(item.place, text.to_owned()))),
+            None => {
+                let problem = format!("`{}` is a string, not {}", key.name, item.value.what());
+                keys.faults.add(item.place, problem);
+            }
         }
     }
+    Some(entries)
+}
+
+/// Reads `[guess]`. The table itself judges its values, one at a time, so that each error has its place.
+pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<GuessTable> {
+    let faults = keys.faults;
+    let of = GuessKeys::open(keys.table(key)?, faults, &Serve)?;
+    let mut table = GuessTable::default();
+    let mut set = |entry: GuessEntry<'_>, Located { value, place }: &Located<String>| {
+        if let Err(error) = table.set(entry, value) {
+            faults.add(*place, error.to_string());
+        }
+    };
+    of.prefetch.iter().for_each(|value| set(GuessEntry::Prefetch, value));
+    of.attachment.iter().for_each(|value| set(GuessEntry::Attachment, value));
+    of.large.iter().for_each(|value| set(GuessEntry::Large, value));
+    of.destinations.iter().for_each(|(name, value)| set(GuessEntry::Destination(name), value));
+    of.types.iter().for_each(|(name, value)| set(GuessEntry::Type(name), value));
+    of.extensions.iter().for_each(|(name, value)| set(GuessEntry::Extension(name), value));
+    if let Some(bytes) = of.large_above {
+        table.set_large_above(Bytes::new(bytes));
+    }
+    table.set_decline_prefetch(of.decline_prefetch);
+    Some(table)
 }

@@ -2,50 +2,57 @@
 
 use std::time::Duration;
 
-use marcato_document::Table;
+use marcato_document::form::{Count, Single, SizeWithin, Small, SpanWithin};
+use marcato_document::{Keys, keyed};
+use marcato_units::Bytes;
 use marcato_web::Limits;
 
-use super::error::Faults;
-use super::keys::Keys;
+use super::form::Serve;
 
-const KEYS: [&str; 10] = [
-    "connections",
-    "streams",
-    "header-list",
-    "fields",
-    "staged",
-    "upload-window",
-    "handshake",
-    "idle",
-    "stall",
-    "grace",
-];
+const SECOND: Duration = Duration::from_secs(1);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
-/// Reads `[limits]`.
-pub(super) fn read(table: &Table, faults: &Faults) -> Limits {
-    let keys = Keys::open(table, "[limits]", &KEYS, faults);
-    let mut limits = Limits::default();
-    if let Some(connections) = keys.whole("connections", 1..=1_000_000) {
-        limits.connections = connections as usize;
-    }
-    set(&mut limits.streams, keys.whole("streams", 1..=10_000));
-    set(&mut limits.header_list, keys.size("header-list", 1 << 10..=1 << 20));
-    set(&mut limits.fields, keys.whole("fields", 1..=10_000).map(|most| most as usize));
-    set(&mut limits.staged, keys.size("staged", 1 << 10..=64 << 20));
-    // RFC 9113 §6.9.1; a connection may send four times as many.
-    let window = keys.size("upload-window", 64 << 10..=256 << 20);
-    set(&mut limits.upload_window, window.and_then(|bytes| u32::try_from(bytes.get()).ok()));
-    let (second, day) = (Duration::from_secs(1), Duration::from_secs(86_400));
-    set(&mut limits.handshake, keys.span("handshake", second / 10..=day));
-    set(&mut limits.idle, keys.span("idle", second..=day));
-    set(&mut limits.stall, keys.span("stall", second..=day));
-    set(&mut limits.grace, keys.span("grace", Duration::ZERO..=day));
-    limits
+/// Returns the form of a size of at least so many bytes, and at most so many.
+pub(super) const fn size(least: u64, most: u64) -> SizeWithin {
+    SizeWithin(Bytes::new(least)..=Bytes::new(most))
 }
 
-/// Replaces a default by a value that was given.
-pub(super) fn set<T>(place: &mut T, given: Option<T>) {
-    if let Some(given) = given {
-        *place = given;
+keyed! {
+    Limits, "[limits]", |of: Serve|, onto Self::default();
+    /// connections at once
+    "connections" => connections: Count(1..=1_000_000), own();
+    /// requests at once on a connection of HTTP/2
+    "streams" => streams: Small(1..=10_000), own();
+    /// bytes of the fields of a request: of its whole head over HTTP/1.1
+    "header-list" => header_list: size(1 << 10, 1 << 20), own();
+    /// fields of a request
+    "fields" => fields: Count(1..=10_000), own();
+    /// bytes staged for a response before its handler waits
+    "staged" => staged: size(1 << 10, 64 << 20), own();
+    /// bytes of a request's body ahead of its reader over HTTP/2; a connection may send four times as many
+    "upload-window" => upload_window: Window, own();
+    /// time for a handshake, and for the head of a request
+    "handshake" => handshake: SpanWithin(Duration::from_millis(100)..=DAY), own();
+    /// time after which a connection without requests ends
+    "idle" => idle: SpanWithin(SECOND..=DAY), own();
+    /// time for which a client may take nothing of what waits for it, or send nothing of a body that is awaited
+    "stall" => stall: SpanWithin(SECOND..=DAY), own();
+    /// time for open requests after the server was told to end
+    "grace" => grace: SpanWithin(Duration::ZERO..=DAY), own();
+}
+
+/// Window of HTTP/2 (RFC 9113 §6.9.1).
+struct Window;
+
+impl Single<Serve> for Window {
+    type Value = u32;
+
+    fn read_one(&self, keys: &Keys<'_>, key: &'static str, of: &Serve) -> Option<u32> {
+        let bytes = size(64 << 10, 256 << 20).read_one(keys, key, of)?;
+        u32::try_from(bytes.get()).ok()
+    }
+
+    fn toml(&self, bytes: &u32) -> String {
+        Single::<Serve>::toml(&size(0, 0), &Bytes::new((*bytes).into()))
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use marcato_document::Table;
+use marcato_document::form::{Flag, Small, SomeText};
+use marcato_document::{Faults, Keyed as _, Keys, Table, keyed};
 
-use super::error::Faults;
-use super::keys::Keys;
+use super::form::{By, Placed, Serve};
 use super::located::Located;
 
 /// Most listeners.
@@ -41,51 +41,70 @@ impl fmt::Display for ListenAt {
     }
 }
 
-impl Listen {
-    const KEYS: [&'static str; 5] = ["address", "socket", "plaintext", "redirect-to-https", "https-port"];
+/// Keys of a listener.
+#[derive(Default)]
+pub(super) struct ListenKeys {
+    address: Option<Located<SocketAddr>>,
+    socket: Option<Located<String>>,
+    plaintext: Option<bool>,
+    redirects: bool,
+    port: u32,
+}
 
+keyed! {
+    ListenKeys, "a listener", |of: Serve|, onto Self { port: 443, ..Self::default() };
+    /// address with a port, as `"[::]:443"`
+    "address" => address: By(address), optional("required, or `socket`");
+    /// socket of a supervisor, by its name
+    "socket" => socket: Placed(SomeText), optional("none");
+    /// HTTP in cleartext
+    "plaintext" => plaintext: Flag, optional("`false`, and `true` with `redirect-to-https`");
+    /// redirect of all requests to `https`
+    "redirect-to-https" => redirects: Flag, own();
+    /// port of `https` for these redirects
+    "https-port" => port: Small(1..=65_535), own();
+}
+
+impl Listen {
     pub(crate) fn read(table: &Table, faults: &Faults) -> Option<Self> {
-        let keys = Keys::open(table, "a listener", &Self::KEYS, faults);
-        let address = keys.string("address").map(|text| (text, text.parse::<SocketAddr>()));
-        let socket = keys.string("socket");
-        let at = match (address, socket) {
-            (Some(_), Some(_)) => {
-                keys.fault("socket", "a listener has an `address` or a `socket`: remove one");
-                None
-            }
-            (Some((_, Ok(address))), None) => Some(ListenAt::Address(address)),
-            (Some((text, Err(_))), None) => {
-                keys.fault("address", format!("{text:?} is no address with a port: {}", remedy(text)));
-                None
-            }
-            (None, Some(name)) => Some(ListenAt::Socket(name.to_owned())),
-            (None, None) => {
-                if !keys.has("address") && !keys.has("socket") {
-                    keys.need("address", "give one, as \"[::]:443\", or the `socket` of a supervisor");
-                }
-                None
-            }
-        };
-        let plaintext = keys.boolean("plaintext");
-        let redirects = keys.boolean("redirect-to-https").unwrap_or(false);
-        let port = keys.whole("https-port", 1..=65_535).and_then(|port| u16::try_from(port).ok());
+        let keys = Keys::open(table, &ListenKeys::SCHEMA, faults);
+        let ListenKeys { address, socket, plaintext, redirects, port } = ListenKeys::read(&keys, &Serve)?;
+        if keys.has("address") && socket.is_some() {
+            keys.fault("socket", "a listener has an `address` or a `socket`: remove one");
+        }
+        if !keys.has("address") && !keys.has("socket") {
+            keys.need("address", "give one, as \"[::]:443\", or the `socket` of a supervisor");
+        }
         if redirects && plaintext == Some(false) {
             keys.fault("redirect-to-https", "a listener with TLS has nothing to redirect: remove this key");
         }
-        if port.is_some() && !redirects {
+        if keys.has("https-port") && !redirects {
             keys.fault("https-port", "`https-port` needs `redirect-to-https = true`: add it");
         }
-        let place = keys.place(if socket.is_some() { "socket" } else { "address" });
+        let address = address.map(|at| Located::at(at.place, ListenAt::Address(at.value)));
+        let socket = socket.map(|at| Located::at(at.place, ListenAt::Socket(at.value)));
         Some(Self {
-            at: Located::at(place, at?),
+            at: address.or(socket)?,
             plaintext: plaintext.unwrap_or(redirects),
-            redirect_to_https: redirects.then_some(port.unwrap_or(443)),
+            redirect_to_https: u16::try_from(port).ok().filter(|_| redirects),
         })
     }
 }
 
+/// Reads an address with a port.
+pub(super) fn address(keys: &Keys<'_>, key: &'static str) -> Option<Located<SocketAddr>> {
+    let text = keys.some_string(key)?;
+    match text.parse() {
+        Ok(address) => Some(Located::at(keys.place(key), address)),
+        Err(_) => {
+            keys.fault(key, format!("{text:?} is no address with a port: {}", remedy(text)));
+            None
+        }
+    }
+}
+
 /// Returns what probably was meant.
-pub(super) fn remedy(text: &str) -> String {
+fn remedy(text: &str) -> String {
     if text.parse::<std::net::Ipv6Addr>().is_ok() {
         return format!("write \"[{text}]:443\"");
     }

@@ -9,9 +9,9 @@ mod compression;
 mod content;
 mod error;
 mod fields;
+mod form;
 mod guess;
 mod host;
-mod keys;
 mod limits;
 mod listen;
 mod located;
@@ -24,12 +24,17 @@ mod watch;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use marcato_document::form::{Flag, SpanWithin, Words};
 use marcato_document::nearest::hint;
-use marcato_document::{Place, Sources};
+use marcato_document::schema::Schema;
+use marcato_document::{Faults, Keyed as _, Keys, Place, Sources, Word, keyed};
 use marcato_net::Coupling;
+use marcato_web::files::FilesConfig;
+use marcato_web::proxy::{HealthConfig, PassiveConfig};
 use marcato_web::{GuessTable, Limits};
 
 pub use access::AccessLog;
@@ -38,7 +43,6 @@ pub use certificate::CertificateSource;
 pub use compression::Compress;
 pub use content::Content;
 pub use error::ConfigError;
-pub(crate) use error::Faults;
 pub use host::{HostError, HostPattern};
 pub use listen::{Listen, ListenAt};
 pub use located::Located;
@@ -48,7 +52,9 @@ pub use site::{Route, Site};
 pub use watch::Watch;
 
 use content::Named;
-use keys::Keys;
+use form::{By, FORMAT, Serve, section};
+use listen::MAX_LISTENERS;
+use rates::Rates;
 use site::Draft;
 
 /// Largest file.
@@ -57,24 +63,6 @@ const MAX_FILE: usize = 1 << 20;
 const MAX_SITES: usize = 1000;
 /// Most origins.
 const MAX_ORIGINS: usize = 1000;
-
-/// Keys of the whole file.
-pub(crate) const ROOT: [&str; 14] = [
-    "listen",
-    "site",
-    "origin",
-    "acme",
-    "limits",
-    "rates",
-    "guess",
-    "coupled",
-    "debts",
-    "compression",
-    "access-log",
-    "certificate-check",
-    "metrics",
-    "watch",
-];
 
 /// Configuration of a server.
 ///
@@ -186,85 +174,41 @@ impl Config {
             return Err(ConfigError::whole(name, format!("is larger than {MAX_FILE} bytes: shorten it")));
         }
         let sources = Sources(vec![(name.to_owned(), text.to_owned())]);
-        let faults = Faults::default();
+        let faults = Faults::new(&FORMAT, &Rc::new(sources.clone()));
         let lists = ["listen", "site", "origin", "route"];
         let (root, is_readable) =
             marcato_document::parse(0, text, &lists, |place, problem| faults.add(place, problem));
         if !is_readable {
-            faults.into_result(&sources)?;
-            return Err(ConfigError::whole(name, "is not TOML".to_owned()));
+            faults.into_result()?;
+            return Err(ConfigError::whole(name, "is not TOML"));
         }
-        let config = Self::read(&Keys::open(&root, "the file", &ROOT, &faults));
-        faults.into_result(&sources)?;
+        let keys = Keys::open(&root, &Root::SCHEMA, &faults);
+        let root = Root::read(&keys, &Serve).unwrap_or_default();
+        let mut config = root.config;
+        config.trusted = root.rates.set(&mut config.limits);
+        config.read_sites(root.sites, &keys);
+        faults.into_result()?;
         Ok(Self { sources, ..config })
     }
 
-    fn read(keys: &Keys<'_>) -> Self {
+    /// Returns a collector of faults that refer to this configuration.
+    pub(crate) fn faults(&self) -> Faults {
+        Faults::new(&FORMAT, &Rc::new(self.sources.clone()))
+    }
+
+    fn read_sites(&mut self, mut drafts: Vec<Draft>, keys: &Keys<'_>) {
         let faults = keys.faults;
-        let mut config = Self::default();
-        for table in keys.tables("listen", listen::MAX_LISTENERS) {
-            let Some(listen) = Listen::read(table, faults) else { continue };
-            if config.listen.iter().any(|other| other.at == listen.at) {
-                faults.add(listen.at.place, format!("{} has two listeners: remove one", listen.at.value));
-            }
-            config.listen.push(listen);
-        }
         if !keys.has("listen") {
             faults.add(Place::START, "no listener is given: add [[listen]] with `address = \"[::]:443\"`");
         }
-        for table in keys.tables("origin", MAX_ORIGINS) {
-            let Some(origin) = OriginConfig::read(table, faults) else { continue };
-            if config.origins.iter().any(|other| other.name == origin.name) {
-                let place = table.place_of("name");
-                faults.add(place, format!("there is another origin `{}`: rename one", origin.name));
-            }
-            config.origins.push(origin);
-        }
-        config.acme = keys.table("acme").and_then(|table| Acme::read(table, faults));
-        if let Some(table) = keys.table("limits") {
-            config.limits = limits::read(table, faults);
-        }
-        if let Some(table) = keys.table("rates") {
-            config.trusted = rates::read(table, &mut config.limits, faults);
-        }
-        if let Some(text) = keys.string("metrics") {
-            match text.parse() {
-                Ok(addr) => config.metrics = Some(Located::at(keys.place("metrics"), addr)),
-                Err(_) => keys.fault(
-                    "metrics",
-                    format!("{text:?} is no address with a port: {}", listen::remedy(text)),
-                ),
-            }
-        }
-        config.watch = Watch::read(keys);
-        config.compression = Compress::read(keys);
-        if let Some(table) = keys.table("guess") {
-            config.guess = guess::read(table, faults);
-        }
-        let coupled = [("auto", Coupling::Auto), ("on", Coupling::On), ("off", Coupling::Off)];
-        limits::set(&mut config.coupled, keys.word("coupled", &coupled));
-        limits::set(&mut config.debts, keys.boolean("debts"));
-        config.access_log = AccessLog::read(keys);
-        let check = Duration::from_secs(1)..=Duration::from_secs(86_400);
-        limits::set(&mut config.certificate_check, keys.span("certificate-check", check));
-        config.read_sites(keys);
-        config
-    }
-
-    fn read_sites(&mut self, keys: &Keys<'_>) {
-        let faults = keys.faults;
-        let mut drafts: Vec<(Draft, Place)> = keys
-            .tables("site", MAX_SITES)
-            .into_iter()
-            .map(|table| (Draft::read(table, faults), table.place))
-            .collect();
         if !keys.has("site") {
             faults.add(Place::START, "no site is given: add [[site]] with a `directory` or an `origin`");
         }
         let mut names: HashMap<String, usize> = HashMap::new();
         let mut default: Option<usize> = None;
         let is_alone = drafts.len() == 1;
-        for (index, (draft, place)) in drafts.iter().enumerate() {
+        for (index, draft) in drafts.iter().enumerate() {
+            let place = draft.place;
             for (host, place) in &draft.hosts {
                 if names.insert(host.to_string(), index).is_some_and(|other| other != index) {
                     faults.add(*place, format!("another site has `{host}` too: remove one"));
@@ -272,18 +216,19 @@ impl Config {
             }
             let is_default = draft.is_default.is_some() || is_alone && draft.hosts.is_empty();
             if !draft.is_named && !is_default {
-                faults.add(*place, "the site has no name: add `hosts`, or `default = true`");
+                faults.add(place, "the site has no name: add `hosts`, or `default = true`");
             }
             if is_default && default.replace(index).is_some() {
-                let place = draft.is_default.unwrap_or(*place);
+                let place = draft.is_default.unwrap_or(place);
                 faults.add(place, "there are two default sites: remove `default` from one");
             }
         }
         let has_tls = self.listen.iter().any(|listen| !listen.plaintext);
         let known: Vec<String> = self.origins.iter().map(|origin| origin.name.clone()).collect();
-        for (index, (mut draft, place)) in drafts.drain(..).enumerate() {
+        for (index, mut draft) in drafts.drain(..).enumerate() {
+            let place = draft.place;
             let certificate = draft.certificate.take();
-            if has_tls && certificate.is_none() && keys_lack_certificate(keys, index) {
+            if has_tls && !draft.has_certificate {
                 let remedy = "add `certificate = { chain = \"chain.pem\", key = \"key.pem\" }`, \"acme\" or \"self-signed\"";
                 faults
                     .add(place, format!("the site has no certificate for the listeners with TLS: {remedy}"));
@@ -303,7 +248,7 @@ impl Config {
                     let remedy = "list its names, or give files";
                     faults.add(*place, format!("ACME by TLS-ALPN-01 issues nothing for `{host}`: {remedy}"));
                 }
-                if !has_tls && keys.items("listen", listen::MAX_LISTENERS).len() == self.listen.len() {
+                if !has_tls && keys.several("listen", MAX_LISTENERS).len() == self.listen.len() {
                     faults.add(certificate.place, "ACME needs a listener with TLS: add one, at port 443");
                 }
             }
@@ -339,8 +284,104 @@ impl Config {
     }
 }
 
-/// Returns whether a site has no key `certificate`. One with a fault was reported already.
-fn keys_lack_certificate(keys: &Keys<'_>, site: usize) -> bool {
-    let tables = keys.items("site", MAX_SITES).iter().filter_map(|item| item.as_table());
-    tables.into_iter().nth(site).is_some_and(|table| table.get("certificate").is_none())
+/// Whole file, as it is read.
+#[derive(Default)]
+pub(crate) struct Root {
+    config: Config,
+    sites: Vec<Draft>,
+    rates: Rates,
+}
+
+keyed! {
+    Root, "the file", |of: Serve|, onto Self::default();
+    /// [listeners](#keys-of-a-listener), each under `[[listen]]`
+    "listen" => config.listen: By(listeners), own("required");
+    /// [sites](#keys-of-a-site), each under `[[site]]`
+    "site" => sites: By(sites), own("required");
+    /// [origins](#keys-of-an-origin), each under `[[origin]]`
+    "origin" => config.origins: By(origins), own("none");
+    /// [account](#keys-of-acme) for certificates by ACME
+    "acme" => config.acme: By(Acme::read), optional("none");
+    /// [bounds](#keys-of-limits) of what clients may use
+    "limits" => config.limits: section::<Limits>(), own("the defaults");
+    /// [rates](#keys-of-rates) of client addresses
+    "rates" => rates: section::<Rates>(), own("no limit");
+    /// [guesses](#keys-of-guess) for clients that signal nothing
+    "guess" => config.guess: By(guess::read), own("the defaults");
+    /// [coupled mode](coupled.md): `"auto"`, `"on"`, `"off"`
+    "coupled" => config.coupled: Words(COUPLINGS), own();
+    /// bounds the order of urgency by [debts](#order); without them, the most urgent response has all of a connection
+    "debts" => config.debts: Flag, own();
+    /// compression of responses: true, false or a [table](#keys-of-compression)
+    "compression" => config.compression: compression::FORM, own("as its keys say");
+    /// line for each request: true, false or a [table](#keys-of-access-log)
+    "access-log" => config.access_log: access::FORM, own("`true`");
+    /// time between two looks at the files of certificates
+    "certificate-check" => config.certificate_check: SpanWithin(Duration::from_secs(1)..=limits::DAY), own();
+    /// address of the [metrics](#metrics), as `"127.0.0.1:9187"`
+    "metrics" => config.metrics: By(listen::address), optional("none");
+    /// page of the last connections: true, false or a [table](#keys-of-watch)
+    "watch" => config.watch: watch::FORM, own("`false`");
+}
+
+const COUPLINGS: &[Word<Coupling>] =
+    &[("auto", Coupling::Auto), ("on", Coupling::On), ("off", Coupling::Off)];
+
+fn listeners(keys: &Keys<'_>, key: &'static str) -> Option<Vec<Listen>> {
+    let mut listeners: Vec<Listen> = Vec::new();
+    for table in keys.tables(key, MAX_LISTENERS) {
+        let Some(listen) = Listen::read(table, keys.faults) else { continue };
+        if listeners.iter().any(|other| other.at == listen.at) {
+            keys.faults.add(listen.at.place, format!("{} has two listeners: remove one", listen.at.value));
+        }
+        listeners.push(listen);
+    }
+    Some(listeners)
+}
+
+fn origins(keys: &Keys<'_>, key: &'static str) -> Option<Vec<OriginConfig>> {
+    let mut origins: Vec<OriginConfig> = Vec::new();
+    for table in keys.tables(key, MAX_ORIGINS) {
+        // One whose name is unknown is nothing that a site could mean.
+        let origin = OriginConfig::open(table, keys.faults, &Serve);
+        let Some(origin) = origin.filter(|origin| !origin.name.is_empty()) else { continue };
+        if origins.iter().any(|other| other.name == origin.name) {
+            let problem = format!("there is another origin `{}`: rename one", origin.name);
+            keys.faults.add(table.place_of("name"), problem);
+        }
+        origins.push(origin);
+    }
+    Some(origins)
+}
+
+fn sites(keys: &Keys<'_>, key: &'static str) -> Option<Vec<Draft>> {
+    Some(keys.tables(key, MAX_SITES).filter_map(|table| Draft::read(table, keys.faults)).collect())
+}
+
+/// Returns the keys of all tables, with their meanings and defaults. `docs/serve.md` has their rows.
+pub fn reference() -> impl Iterator<Item = Schema> {
+    [
+        Root::SCHEMA,
+        listen::ListenKeys::SCHEMA,
+        site::SiteKeys::SCHEMA,
+        site::RouteKeys::SCHEMA,
+        content::ContentKeys::SCHEMA,
+        FilesConfig::SCHEMA,
+        redirect::RedirectKeys::SCHEMA,
+        certificate::CertificateFiles::SCHEMA,
+        fields::Hsts::SCHEMA,
+        OriginConfig::SCHEMA,
+        origin::UpstreamKeys::SCHEMA,
+        HealthConfig::SCHEMA,
+        PassiveConfig::SCHEMA,
+        acme::AcmeKeys::SCHEMA,
+        compression::CompressKeys::SCHEMA,
+        Limits::SCHEMA,
+        Rates::SCHEMA,
+        rates::Rate::SCHEMA,
+        guess::GuessKeys::SCHEMA,
+        AccessLog::SCHEMA,
+        Watch::SCHEMA,
+    ]
+    .into_iter()
 }

@@ -1,178 +1,153 @@
 //! Origins that requests are passed to.
 
-use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use marcato_document::{Item, Place, Table, Value};
-use marcato_web::proxy::{
-    HealthConfig, PassiveConfig, ProxyConfig, ProxyError, Roots, TrustedForwarders, Upstream,
-};
+use marcato_document::form::{Count, Flag, Small, SomeText, SpanWithin};
+use marcato_document::{Faults, Item, Keyed as _, Keys, Place, Value, keyed};
+use marcato_web::proxy::{HealthConfig, PassiveConfig, ProxyConfig, ProxyError, TrustedForwarders, Upstream};
 
-use super::error::Faults;
-use super::keys::Keys;
-use super::limits::set;
+use super::form::{By, PATH, Placed, Serve, each, section};
+use super::limits::size;
 use super::located::Located;
 
 /// Longest duration that a proxy accepts, less a day.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Origin: one or several upstreams that have the same content.
-#[derive(Clone, Debug)]
+/// Origin: one or several upstreams that have the same content. Origins are equal if their settings are.
+#[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {
     /// Name by which sites refer to it; the URL itself for an origin without one.
     pub name: String,
-    /// Upstreams, timeouts and health checks.
+    /// Upstreams, timeouts and health checks. The roots follow from `ca` when the origin is opened.
     pub proxy: ProxyConfig,
     /// Authority (PEM) of the certificates of `https` upstreams; the system's if absent.
     pub ca: Option<Located<PathBuf>>,
-    pub(crate) place: Place,
+    /// Place of the upstreams.
+    pub(crate) at: Located<()>,
 }
 
-/// Origins are equal if their settings are.
-impl PartialEq for OriginConfig {
-    fn eq(&self, other: &Self) -> bool {
-        // The roots follow from `ca` when the origin is opened.
-        let ProxyConfig {
-            upstreams,
-            connect_timeout,
-            response_timeout,
-            body_idle_timeout,
-            tunnel_idle_timeout,
-            retries,
-            health,
-            passive,
-            max_in_flight,
-            max_idle,
-            idle_timeout,
-            preserve_host,
-            trusted_forwarders,
-            via,
-            via_to_origins,
-            response_head,
-            response_fields,
-            kept_body,
-            roots: _,
-        } = &self.proxy;
-        let of = &other.proxy;
-        self.ca == other.ca
-            && *upstreams == of.upstreams
-            && *connect_timeout == of.connect_timeout
-            && *response_timeout == of.response_timeout
-            && *body_idle_timeout == of.body_idle_timeout
-            && *tunnel_idle_timeout == of.tunnel_idle_timeout
-            && *retries == of.retries
-            && *health == of.health
-            && *passive == of.passive
-            && *max_in_flight == of.max_in_flight
-            && *max_idle == of.max_idle
-            && *idle_timeout == of.idle_timeout
-            && *preserve_host == of.preserve_host
-            && *trusted_forwarders == of.trusted_forwarders
-            && *via == of.via
-            && *via_to_origins == of.via_to_origins
-            && *response_head == of.response_head
-            && *response_fields == of.response_fields
-            && *kept_body == of.kept_body
+keyed! {
+    OriginConfig, "an origin", |of: Serve|, onto Self::new(String::new(), ProxyConfig::default()), check in_whole;
+    /// name by which sites refer to it
+    "name" => name: By(name), need("sites refer to it");
+    /// upstreams that have the same content: a URL, a table with `url` and `weight`, or a list of them
+    "to" => proxy.upstreams: By(upstreams), need("give the URL of an upstream, as \"http://127.0.0.1:3000\"");
+    /// time to resolve a name, to connect and to shake hands
+    "connect-timeout" => proxy.connect_timeout: TIME, own();
+    /// time from the last progress of a request to the head of its response
+    "response-timeout" => proxy.response_timeout: TIME, own();
+    /// time without a frame of either body, while a body is awaited
+    "body-idle-timeout" => proxy.body_idle_timeout: TIME, own();
+    /// time without a byte in either direction of an upgraded connection
+    "tunnel-idle-timeout" => proxy.tunnel_idle_timeout: TIME, own();
+    /// attempts after the first
+    "retries" => proxy.retries: Small(0..=ProxyConfig::MAX_RETRIES), own();
+    /// [checks](#keys-of-a-health-check) of the upstreams
+    "health" => proxy.health: section::<HealthConfig>(), optional("none");
+    /// [rule](#keys-of-passive) that rests an upstream after failed requests
+    "passive" => proxy.passive: section::<PassiveConfig>(), own("the defaults");
+    /// requests and tunnels in flight to each upstream
+    "max-in-flight" => proxy.max_in_flight: Small(1..=1_000_000), own();
+    /// idle connections of HTTP/1.1 kept to each upstream
+    "max-idle" => proxy.max_idle: Count(0..=1_000_000), own();
+    /// time for which an idle connection of HTTP/1.1 is reused
+    "idle-timeout" => proxy.idle_timeout: TIME, own();
+    /// passes on the host that the client asked for; false asks for the upstream's
+    "preserve-host" => proxy.preserve_host: Flag, own();
+    /// addresses whose `Forwarded` and `X-Forwarded-*` fields are kept, or `"all"`
+    "trusted-forwarders" => proxy.trusted_forwarders: By(forwarders), own("none");
+    /// name in `Via`
+    "via" => proxy.via: SomeText, own();
+    /// adds `Via` to requests as well as to responses
+    "via-to-origins" => proxy.via_to_origins: Flag, own();
+    /// bytes of the head of a response
+    "response-head" => proxy.response_head: size(*HEAD.start(), *HEAD.end()), own();
+    /// fields of a response, and of its trailers
+    "response-fields" => proxy.response_fields: Small(1..=ProxyConfig::MAX_RESPONSE_FIELDS), own();
+    /// bytes of a request's body that are kept, so that it can be sent again
+    "kept-body" => proxy.kept_body: size(0, ProxyConfig::MAX_KEPT_BODY), own();
+    /// authority (PEM) of the certificates of `https` upstreams
+    "ca" => ca: PATH, optional("those of the system");
+}
+
+/// Sizes of the head of a response, in bytes.
+const HEAD: RangeInclusive<u64> = ProxyConfig::RESPONSE_HEAD;
+
+/// Form of a time that a proxy waits.
+const TIME: SpanWithin = SpanWithin(Duration::from_millis(1)..=YEAR);
+
+/// Checks what does not belong to one key.
+fn in_whole(origin: &mut OriginConfig, keys: &Keys<'_>) {
+    origin.at = Located::at(keys.place("to"), ());
+    // All but the name in `Via` was checked with its place.
+    if let Err(error @ ProxyError::Via { .. }) = origin.proxy.validate() {
+        keys.fault("via", error.to_string());
     }
 }
 
 impl OriginConfig {
-    const KEYS: [&'static str; 20] = [
-        "name",
-        "to",
-        "connect-timeout",
-        "response-timeout",
-        "body-idle-timeout",
-        "tunnel-idle-timeout",
-        "retries",
-        "health",
-        "passive",
-        "max-in-flight",
-        "max-idle",
-        "idle-timeout",
-        "preserve-host",
-        "trusted-forwarders",
-        "via",
-        "via-to-origins",
-        "response-head",
-        "response-fields",
-        "kept-body",
-        "ca",
-    ];
+    /// Creates an origin that no file has.
+    pub(crate) fn new(name: impl Into<String>, proxy: ProxyConfig) -> Self {
+        Self { name: name.into(), proxy, ca: None, at: ().into() }
+    }
 
     /// Creates an origin of one upstream with the defaults.
     pub(crate) fn to(uri: &str, place: Place, faults: &Faults) -> Option<Self> {
         let proxy = ProxyConfig::to(uri);
         match proxy.validate() {
-            Ok(()) => Some(Self { name: uri.to_owned(), proxy, ca: None, place }),
+            Ok(()) => Some(Self { at: Located::at(place, ()), ..Self::new(uri, proxy) }),
             Err(error) => {
                 faults.add(place, error.to_string());
                 None
             }
         }
     }
+}
 
-    /// Reads `[[origin]]`. One that has faults is `None` if its name is unknown too.
-    pub(crate) fn read(table: &Table, faults: &Faults) -> Option<Self> {
-        let keys = Keys::open(table, "an origin", &Self::KEYS, faults);
-        keys.need("name", "sites refer to it");
-        keys.need("to", "give the URL of an upstream, as \"http://127.0.0.1:3000\"");
-        let name = keys.string("name");
-        if let Some(name) = name.filter(|name| name.contains("://")) {
-            keys.fault("name", format!("{name:?} is a URL: give a name, and the URL in `to`"));
-        }
-        let mut proxy = ProxyConfig::default();
-        for item in keys.items("to", ProxyConfig::MAX_UPSTREAMS) {
-            proxy.upstreams.extend(upstream(item, faults));
-        }
-        if matches!(keys.item("to").map(|item| &item.value), Some(Value::Array(items)) if items.is_empty()) {
-            keys.fault("to", "`to` is empty: give at least one upstream");
-        }
-        let span = |key: &str| keys.span(key, Duration::from_millis(1)..=YEAR);
-        set(&mut proxy.connect_timeout, span("connect-timeout"));
-        set(&mut proxy.response_timeout, span("response-timeout"));
-        set(&mut proxy.body_idle_timeout, span("body-idle-timeout"));
-        set(&mut proxy.tunnel_idle_timeout, span("tunnel-idle-timeout"));
-        set(&mut proxy.idle_timeout, span("idle-timeout"));
-        set(&mut proxy.retries, keys.whole("retries", 0..=ProxyConfig::MAX_RETRIES));
-        set(&mut proxy.max_in_flight, keys.whole("max-in-flight", 1..=1_000_000));
-        set(&mut proxy.max_idle, keys.whole("max-idle", 0..=1_000_000).map(|most| most as usize));
-        set(&mut proxy.preserve_host, keys.boolean("preserve-host"));
-        set(&mut proxy.via, keys.string("via").map(str::to_owned));
-        set(&mut proxy.via_to_origins, keys.boolean("via-to-origins"));
-        set(&mut proxy.response_head, keys.size("response-head", ProxyConfig::RESPONSE_HEAD));
-        let fields = 1..=ProxyConfig::MAX_RESPONSE_FIELDS;
-        set(&mut proxy.response_fields, keys.whole("response-fields", fields));
-        set(&mut proxy.kept_body, keys.size("kept-body", 0..=ProxyConfig::MAX_KEPT_BODY));
-        set(&mut proxy.trusted_forwarders, forwarders(&keys));
-        proxy.health = keys.table("health").map(|table| health(table, faults));
-        set(&mut proxy.passive, keys.table("passive").map(|table| passive(table, faults)));
-        let ca = keys.string("ca").map(|text| Located::at(keys.place("ca"), PathBuf::from(text)));
-        proxy.roots = Roots::Native;
-        // All but the name in `Via` was checked with its place.
-        if let Err(error @ ProxyError::Via { .. }) = proxy.validate() {
-            keys.fault("via", error.to_string());
-        }
-        Some(Self { name: name?.to_owned(), proxy, ca, place: keys.place("to") })
+fn name(keys: &Keys<'_>, key: &'static str) -> Option<String> {
+    let name = keys.some_string(key)?;
+    if name.contains("://") {
+        keys.fault(key, format!("{name:?} is a URL: give a name, and the URL in `to`"));
     }
+    Some(name.to_owned())
+}
+
+/// Keys of an upstream.
+pub(super) struct UpstreamKeys {
+    url: Option<Located<String>>,
+    weight: u32,
+}
+
+keyed! {
+    UpstreamKeys, "an upstream", |of: Serve|, onto Self { url: None, weight: 1 };
+    /// URL: `http://`, `https://` or `h2c://`
+    "url" => url: Placed(SomeText), need("as \"http://127.0.0.1:3000\"");
+    /// share of requests relative to other upstreams
+    "weight" => weight: Small(1..=Upstream::MAX_WEIGHT), own();
+}
+
+fn upstreams(keys: &Keys<'_>, key: &'static str) -> Option<Vec<Upstream>> {
+    let items = keys.several(key, ProxyConfig::MAX_UPSTREAMS);
+    if matches!(keys.item(key).map(|item| &item.value), Some(Value::Array(items)) if items.is_empty()) {
+        keys.fault(key, format!("`{key}` is empty: give at least one upstream"));
+    }
+    Some(items.iter().filter_map(|item| upstream(item, keys.faults)).collect())
 }
 
 fn upstream(item: &Item, faults: &Faults) -> Option<Upstream> {
-    let (url, place, weight) = match &item.value {
-        Value::String(url) => (Some(&**url), item.place, None),
-        Value::Table(table) => {
-            let keys = Keys::open(table, "an upstream", &["url", "weight"], faults);
-            keys.need("url", "as \"http://127.0.0.1:3000\"");
-            (keys.string("url"), keys.place("url"), keys.whole("weight", 1..=Upstream::MAX_WEIGHT))
-        }
+    let UpstreamKeys { url, weight } = match &item.value {
+        Value::String(url) => UpstreamKeys { url: Some(Located::at(item.place, url.to_string())), weight: 1 },
+        Value::Table(table) => UpstreamKeys::open(table, faults, &Serve)?,
         other => {
             let problem = format!("`to` is a URL or a table with `url` and `weight`, not {}", other.what());
             faults.add(item.place, problem);
             return None;
         }
     };
-    let upstream = Upstream::new(url?).with_weight(weight.unwrap_or(1));
+    let Located { value: url, place } = url?;
+    let upstream = Upstream::new(url).with_weight(weight);
     let alone = ProxyConfig { upstreams: vec![upstream.clone()], ..ProxyConfig::default() };
     match alone.validate() {
         Ok(()) => Some(upstream),
@@ -183,42 +158,49 @@ fn upstream(item: &Item, faults: &Faults) -> Option<Upstream> {
     }
 }
 
-fn forwarders(keys: &Keys<'_>) -> Option<TrustedForwarders> {
-    keys.item("trusted-forwarders")?;
-    let mut addresses = Vec::new();
-    for (text, place) in keys.strings("trusted-forwarders", 1000) {
-        match text.parse::<IpAddr>() {
-            Ok(address) => addresses.push(address),
-            Err(_) if text == "all" => return Some(TrustedForwarders::All),
-            Err(_) => keys.faults.add(place, format!("{text:?} is no address: give addresses, or \"all\"")),
+fn forwarders(keys: &Keys<'_>, key: &'static str) -> Option<TrustedForwarders> {
+    let mut all = false;
+    let addresses = each(keys, key, 1000, |text, _| match text {
+        "all" => {
+            all = true;
+            Ok(None)
         }
+        _ => {
+            text.parse().map(Some).map_err(|_| format!("{text:?} is no address: give addresses, or \"all\""))
+        }
+    });
+    match all {
+        true => Some(TrustedForwarders::All),
+        false => Some(TrustedForwarders::Addresses(addresses.into_iter().flatten().collect())),
     }
-    Some(TrustedForwarders::Addresses(addresses))
 }
 
-fn health(table: &Table, faults: &Faults) -> HealthConfig {
-    let known = ["path", "interval", "timeout", "healthy-after", "unhealthy-after"];
-    let keys = Keys::open(table, "a health check", &known, faults);
-    let mut health = HealthConfig::default();
-    if let Some(path) = keys.string("path") {
-        health.path = path.to_owned();
-        let alone = ProxyConfig { health: Some(health.clone()), ..ProxyConfig::to("http://localhost") };
-        if let Err(error) = alone.validate() {
-            keys.fault("path", error.to_string());
-        }
-    }
-    let span = |key: &str| keys.span(key, Duration::from_millis(1)..=YEAR);
-    set(&mut health.interval, span("interval"));
-    set(&mut health.timeout, span("timeout"));
-    set(&mut health.healthy_after, keys.whole("healthy-after", 1..=1000));
-    set(&mut health.unhealthy_after, keys.whole("unhealthy-after", 1..=1000));
-    health
+keyed! {
+    HealthConfig, "a health check", |of: Serve|, onto Self::default(), check can_request;
+    /// path of the request
+    "path" => path: SomeText, own();
+    /// time between two checks of an upstream
+    "interval" => interval: TIME, own();
+    /// time to the head of the response
+    "timeout" => timeout: TIME, own();
+    /// successive checks that bring an unhealthy upstream back
+    "healthy-after" => healthy_after: Small(1..=1000), own();
+    /// successive failed checks that make an upstream unhealthy
+    "unhealthy-after" => unhealthy_after: Small(1..=1000), own();
 }
 
-fn passive(table: &Table, faults: &Faults) -> PassiveConfig {
-    let keys = Keys::open(table, "`passive`", &["failures", "rest"], faults);
-    let mut passive = PassiveConfig::default();
-    set(&mut passive.failures, keys.whole("failures", 1..=1_000_000));
-    set(&mut passive.rest, keys.span("rest", Duration::from_millis(1)..=YEAR));
-    passive
+fn can_request(health: &mut HealthConfig, keys: &Keys<'_>) {
+    let path = HealthConfig { path: health.path.clone(), ..HealthConfig::default() };
+    let alone = ProxyConfig { health: Some(path), ..ProxyConfig::to("http://localhost") };
+    if let Err(error) = alone.validate() {
+        keys.fault("path", error.to_string());
+    }
+}
+
+keyed! {
+    PassiveConfig, "`passive`", |of: Serve|, onto Self::default();
+    /// successive failed requests after which an upstream rests
+    "failures" => failures: Small(1..=1_000_000), own();
+    /// time for which it rests
+    "rest" => rest: TIME, own();
 }

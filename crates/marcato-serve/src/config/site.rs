@@ -1,14 +1,14 @@
 //! Sites and their routes.
 
 use http::{HeaderName, HeaderValue};
-use marcato_document::{Place, Table, Value};
+use marcato_document::form::Flag;
+use marcato_document::{Faults, Keyed as _, Keys, Place, Table, Value, keyed};
 
 use super::certificate::CertificateSource;
-use super::content::{self, Content, Named};
-use super::error::Faults;
-use super::fields;
+use super::content::{self, Content, ContentKeys, Named};
+use super::fields::{self, HSTS};
+use super::form::{By, Serve};
 use super::host::HostPattern;
-use super::keys::Keys;
 use super::located::Located;
 
 /// Most names of a site.
@@ -52,89 +52,127 @@ pub struct Route {
 
 /// Site as it is read: names of origins are not resolved.
 pub(super) struct Draft {
+    pub(super) place: Place,
     pub(super) hosts: Vec<(HostPattern, Place)>,
     /// True if there is a key `hosts`, also one with faults.
     pub(super) has_hosts: bool,
     /// True if there is a key `hosts` or `default`.
     pub(super) is_named: bool,
     pub(super) is_default: Option<Place>,
+    /// True if there is a key `certificate`, also one with faults.
+    pub(super) has_certificate: bool,
     pub(super) certificate: Option<Located<CertificateSource>>,
-    pub(super) routes: Vec<(RouteDraft, Named)>,
+    routes: Vec<RouteDraft>,
     hsts: Option<HeaderValue>,
     compress: Option<bool>,
     fields: Vec<(HeaderName, HeaderValue)>,
 }
 
-pub(super) struct RouteDraft {
+struct RouteDraft {
     path: String,
     is_exact: bool,
     strips_prefix: bool,
     compress: Option<bool>,
     fields: Vec<(HeaderName, HeaderValue)>,
+    content: Named,
+}
+
+/// Keys of a site.
+#[derive(Default)]
+pub(super) struct SiteKeys {
+    hosts: Vec<(HostPattern, Place)>,
+    default: bool,
+    certificate: Option<Located<CertificateSource>>,
+    content: ContentKeys,
+    hsts: Option<HeaderValue>,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    compress: Option<bool>,
+    routes: Vec<RouteDraft>,
+}
+
+keyed! {
+    SiteKeys, "a site", |of: Serve|, onto Self::default(), flatten content: ContentKeys;
+    /// names of the site, as `"example.org"`, or `"*.example.org"` for all directly below it
+    "hosts" => hosts: By(hosts), own("none");
+    /// answers requests for hosts that no other site has
+    "default" => default: Flag, own("`true` for a site alone without `hosts`, otherwise `false`");
+    /// `"self-signed"`, `"acme"`, or a table with [files](#keys-of-a-certificate)
+    "certificate" => certificate: By(CertificateSource::read), optional("required with TLS");
+    /// `Strict-Transport-Security`: true, false or a [table](#keys-of-hsts)
+    "hsts" => hsts: HSTS, own("`false`");
+    /// fields of all responses
+    "headers" => fields: By(fields::read), own("none");
+    /// [compresses](#compression) responses
+    "compress" => compress: Flag, optional("as `compression` says");
+    /// [routes](#keys-of-a-route), each under `[[site.route]]`
+    "route" => routes: By(routes), own("none");
+}
+
+/// Keys of a route.
+#[derive(Default)]
+pub(super) struct RouteKeys {
+    path: String,
+    exact: bool,
+    strip_prefix: bool,
+    content: ContentKeys,
+    fields: Vec<(HeaderName, HeaderValue)>,
+    compress: Option<bool>,
+}
+
+keyed! {
+    RouteKeys, "a route", |of: Serve|, onto Self::default(), flatten content: ContentKeys;
+    /// path with which its requests begin, as `"/api"`
+    "path" => path: By(path), need("give the path with which its requests begin, as \"/api\"");
+    /// requests of exactly this path
+    "exact" => exact: Flag, own();
+    /// removes the path from requests
+    "strip-prefix" => strip_prefix: Flag, own();
+    /// fields of all responses; they replace those of the site
+    "headers" => fields: By(fields::read), own("none");
+    /// [compresses](#compression) responses
+    "compress" => compress: Flag, optional("as the site");
 }
 
 impl Draft {
-    pub(super) fn read(table: &Table, faults: &Faults) -> Self {
-        let own = ["hosts", "default", "certificate", "hsts", "headers", "compress", "route"];
-        let known: Vec<&str> = own.into_iter().chain(content::KEYS).collect();
-        let keys = Keys::open(table, "a site", &known, faults);
-        let mut hosts: Vec<(HostPattern, Place)> = Vec::new();
-        for (text, place) in keys.strings("hosts", MAX_HOSTS) {
-            match HostPattern::parse(text) {
-                Ok(host) if hosts.iter().any(|(other, _)| *other == host) => {
-                    faults.add(place, format!("`{host}` is given twice: remove one"));
-                }
-                Ok(host) => hosts.push((host, place)),
-                Err(error) => faults.add(place, error.to_string()),
-            }
-        }
-        let is = |key: &str, value: Value| keys.item(key).is_some_and(|item| item.value == value);
-        let has_hosts = keys.has("hosts") && !is("hosts", Value::Array(Vec::new()));
-        let is_false = is("default", Value::Boolean(false));
-        let mut routes = Vec::new();
-        let mut paths: Vec<(String, bool)> = Vec::new();
-        for table in keys.tables("route", MAX_ROUTES) {
-            let Some((route, content)) = RouteDraft::read(table, faults) else { continue };
-            let own = (route.path.clone(), route.is_exact);
-            if paths.contains(&own) {
-                let place = table.place_of("path");
-                faults.add(place, format!("the site has another route of `{}`: remove one", shown(&own.0)));
-            }
-            paths.push(own);
-            routes.push((route, content));
-        }
-        let has_content = ["directory", "origin", "redirect"].iter().any(|key| keys.has(key));
-        if let Some(content) = content::read(&keys) {
-            if paths.contains(&(String::new(), false)) {
+    pub(super) fn read(table: &Table, faults: &Faults) -> Option<Self> {
+        let keys = Keys::open(table, &SiteKeys::SCHEMA, faults);
+        let of = SiteKeys::read(&keys, &Serve)?;
+        let SiteKeys { hosts, certificate, content, hsts, fields, compress, mut routes, .. } = of;
+        if let Some(content) = content.named(&keys) {
+            if routes.iter().any(|route| route.path.is_empty() && !route.is_exact) {
                 faults.add(table.place, "the site has a route of `/` beside its own content: remove one");
             }
-            let whole = RouteDraft {
+            routes.push(RouteDraft {
                 path: String::new(),
                 is_exact: false,
                 strips_prefix: false,
                 compress: None,
                 fields: Vec::new(),
-            };
-            routes.push((whole, content));
-        } else if !has_content && !keys.has("route") {
+                content,
+            });
+        } else if !content::is_given(&keys) && !keys.has("route") {
             faults.add(
                 table.place,
                 "the site has no content: add a `directory`, an `origin`, a `redirect` or a [[site.route]]",
             );
         }
         // The most specific first: exact ones, then by length.
-        routes.sort_by_key(|(route, _)| std::cmp::Reverse((route.path.len(), route.is_exact)));
-        Self {
+        routes.sort_by_key(|route| std::cmp::Reverse((route.path.len(), route.is_exact)));
+        let is = |key: &str, value: Value| keys.item(key).is_some_and(|item| item.value == value);
+        let has_hosts = keys.has("hosts") && !is("hosts", Value::Array(Vec::new()));
+        Some(Self {
+            place: table.place,
             hosts,
             has_hosts,
-            is_named: has_hosts || keys.has("default") && !is_false,
-            is_default: keys.boolean("default").filter(|it| *it).map(|_| keys.place("default")),
-            certificate: keys.item("certificate").and_then(|item| CertificateSource::read(item, faults)),
+            is_named: has_hosts || keys.has("default") && !is("default", Value::Boolean(false)),
+            is_default: of.default.then(|| keys.place("default")),
+            has_certificate: keys.has("certificate"),
+            certificate,
             routes,
-            hsts: keys.item("hsts").and_then(|item| fields::read_hsts(item, faults)),
-            compress: keys.boolean("compress"),
-            fields: fields::read(&keys),
-        }
+            hsts,
+            compress,
+            fields,
+        })
     }
 
     /// Returns the site, with its contents as `resolve` has them.
@@ -145,8 +183,8 @@ impl Draft {
         mut resolve: impl FnMut(Named) -> Option<Content>,
     ) -> Site {
         let mut routes = Vec::with_capacity(self.routes.len());
-        for (route, content) in self.routes {
-            let RouteDraft { path, is_exact, strips_prefix, compress, fields } = route;
+        for route in self.routes {
+            let RouteDraft { path, is_exact, strips_prefix, compress, fields, content } = route;
             let compress = compress.or(self.compress);
             if let Some(content) = resolve(content) {
                 routes.push(Route { path, is_exact, strips_prefix, content, compress, fields });
@@ -158,30 +196,53 @@ impl Draft {
 }
 
 impl RouteDraft {
-    fn read(table: &Table, faults: &Faults) -> Option<(Self, Named)> {
-        let own = ["path", "exact", "strip-prefix", "compress", "headers"];
-        let known: Vec<&str> = own.into_iter().chain(content::KEYS).collect();
-        let keys = Keys::open(table, "a route", &known, faults);
-        keys.need("path", "give the path with which its requests begin, as \"/api\"");
-        let path = keys.string("path");
-        if let Some(path) = path.filter(|path| !is_path(path)) {
-            let remedy = "begin with a slash, and write neither a query nor empty or dot segments";
-            keys.fault("path", format!("{path:?} is no path of a route: {remedy}"));
-        }
-        if !["directory", "origin", "redirect"].iter().any(|key| keys.has(key)) {
+    fn read(table: &Table, faults: &Faults) -> Option<Self> {
+        let keys = Keys::open(table, &RouteKeys::SCHEMA, faults);
+        let of = RouteKeys::read(&keys, &Serve)?;
+        if !content::is_given(&keys) {
             faults
                 .add(table.place, "the route has no content: add a `directory`, an `origin` or a `redirect`");
         }
-        let content = content::read(&keys);
-        let route = Self {
-            is_exact: keys.boolean("exact").unwrap_or(false),
-            strips_prefix: keys.boolean("strip-prefix").unwrap_or(false),
-            compress: keys.boolean("compress"),
-            fields: fields::read(&keys),
-            path: path.unwrap_or_default().trim_end_matches('/').to_owned(),
-        };
-        Some((route, content?))
+        let RouteKeys { path, exact: is_exact, strip_prefix: strips_prefix, content, fields, compress } = of;
+        Some(Self { path, is_exact, strips_prefix, compress, fields, content: content.named(&keys)? })
     }
+}
+
+fn hosts(keys: &Keys<'_>, key: &'static str) -> Option<Vec<(HostPattern, Place)>> {
+    let mut hosts: Vec<(HostPattern, Place)> = Vec::new();
+    for (text, place) in keys.several_strings(key, MAX_HOSTS) {
+        match HostPattern::parse(text) {
+            Ok(host) if hosts.iter().any(|(other, _)| *other == host) => {
+                keys.faults.add(place, format!("`{host}` is given twice: remove one"));
+            }
+            Ok(host) => hosts.push((host, place)),
+            Err(error) => keys.faults.add(place, error.to_string()),
+        }
+    }
+    Some(hosts)
+}
+
+fn routes(keys: &Keys<'_>, key: &'static str) -> Option<Vec<RouteDraft>> {
+    let mut routes: Vec<RouteDraft> = Vec::new();
+    for table in keys.tables(key, MAX_ROUTES) {
+        let Some(route) = RouteDraft::read(table, keys.faults) else { continue };
+        if routes.iter().any(|other| (&other.path, other.is_exact) == (&route.path, route.is_exact)) {
+            let problem = format!("the site has another route of `{}`: remove one", shown(&route.path));
+            keys.faults.add(table.place_of("path"), problem);
+        }
+        routes.push(route);
+    }
+    Some(routes)
+}
+
+/// Reads the path of a route, without a slash at its end.
+fn path(keys: &Keys<'_>, key: &'static str) -> Option<String> {
+    let path = keys.some_string(key)?;
+    if !is_path(path) {
+        let remedy = "begin with a slash, and write neither a query nor empty or dot segments";
+        keys.fault(key, format!("{path:?} is no path of a route: {remedy}"));
+    }
+    Some(path.trim_end_matches('/').to_owned())
 }
 
 fn is_path(path: &str) -> bool {

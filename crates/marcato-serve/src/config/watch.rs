@@ -1,10 +1,11 @@
 //! Page of the last connections.
 
 use ipnet::IpNet;
-use marcato_document::Value;
+use marcato_document::form::Count;
+use marcato_document::keyed;
 use marcato_web::Traces;
 
-use super::keys::Keys;
+use super::form::{By, FlagOr, Serve};
 use super::rates::networks;
 
 /// Settings of the page `/.marcato/`.
@@ -22,23 +23,14 @@ impl Default for Watch {
     }
 }
 
-impl Watch {
-    /// Reads `watch`: true, false or a table.
-    pub(super) fn read(keys: &Keys<'_>) -> Option<Self> {
-        let item = keys.item("watch")?;
-        match &item.value {
-            Value::Boolean(is_on) => return is_on.then(Self::default),
-            _ if item.as_table().is_some() => {}
-            other => {
-                keys.fault("watch", format!("`watch` is true, false or a table, not {}", other.what()));
-                return None;
-            }
-        }
-        let keys = Keys::open(keys.table("watch")?, "[watch]", &["connections", "allow"], keys.faults);
-        let mut watch = Self { allow: networks(&keys, "allow"), ..Self::default() };
-        if let Some(connections) = keys.whole("connections", 1..=1000) {
-            watch.connections = connections as usize;
-        }
-        Some(watch)
-    }
+/// Form of `watch`.
+pub(super) const FORM: FlagOr<Watch, Option<Watch>> =
+    FlagOr { flag: |is_on| is_on.then(Watch::default), table: Some };
+
+keyed! {
+    Watch, "[watch]", |of: Serve|, onto Self::default();
+    /// connections that are kept
+    "connections" => connections: Count(1..=1000), own();
+    /// networks whose clients see the page
+    "allow" => allow: By(networks), own("this machine alone");
 }
