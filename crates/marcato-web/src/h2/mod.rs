@@ -370,7 +370,7 @@ where
         let hints = request_hints(&head.headers, head.uri.path());
         let decision = {
             let mut inner = self.wire.inner();
-            inner.requested();
+            inner.granted();
             let priority = head.headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
             let counts = !inner.signals.ignores_guesses();
             inner.signals.request(id, priority, counts.then(|| config.guess.request(&hints)).flatten())

@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
+use marcato_sched::order::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::error_code::ErrorCode;
-use crate::frames::FrameReader;
+use crate::frames::{Event, FrameReader};
 use crate::signals::Signals;
 use crate::socket::Socket;
 
@@ -41,8 +42,10 @@ pub(super) struct Inner {
     writer: Option<Waker>,
     reader: FrameReader,
     pub(super) signals: Signals,
-    /// Frames of signals since the latest request.
+    /// Frames of signals since the head of the latest request.
     frames: u32,
+    /// Stream of that request.
+    newest: StreamId,
     /// Frames that the library had to answer when the latest request came, or content was granted.
     answered: u64,
     /// Head of a request that is not complete, and the time at which it began.
@@ -70,6 +73,7 @@ impl Wire {
             reader: FrameReader::new(FrameReader::MAX_FRAME_SIZE),
             signals,
             frames: 0,
+            newest: StreamId(0),
             answered: 0,
             head: None,
             violation: None,
@@ -117,13 +121,7 @@ impl Inner {
         FrameReader::INITIAL_WINDOW.saturating_add(self.reader.credit())
     }
 
-    /// Counts a request: a client may send more signals.
-    pub(super) const fn requested(&mut self) {
-        self.frames = 0;
-        self.granted();
-    }
-
-    /// Notes that content was granted: a client may send more frames that have to be answered.
+    /// Notes that a request was taken, or content granted: a client may send more frames that have to be answered.
     pub(super) const fn granted(&mut self) {
         self.answered = self.reader.counters().answered;
     }
@@ -140,9 +138,13 @@ impl Inner {
 
     /// Reads the signals in bytes that go to the library.
     fn tap(&mut self, bytes: &[u8]) {
-        let Self { reader, signals, frames, answered, head, violation, .. } = self;
+        let Self { reader, signals, frames, newest, answered, head, violation, .. } = self;
         let result = reader.feed(bytes, |event| {
-            *frames += 1;
+            // The library reports a request once it has read all that has come, perhaps with the signals of the next.
+            match event {
+                Event::Headers { stream, .. } if stream > *newest => (*newest, *frames) = (stream, 0),
+                _ => *frames += 1,
+            }
             if let Err(error) = signals.event(event) {
                 violation.get_or_insert(Violation::Frame(error.code()));
             }
