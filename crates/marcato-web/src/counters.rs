@@ -27,7 +27,8 @@ pub struct ServerCounters {
     pub connections: [u64; 2],
     /// Handshakes that failed or took too long.
     pub failed_handshakes: u64,
-    /// Connections that ended with an error.
+    /// Connections of either version that ended early: they broke, or were closed because of their client or at the end
+    /// of the grace.
     pub broken: u64,
     /// Requests of both versions.
     pub requests: u64,

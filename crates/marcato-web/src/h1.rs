@@ -20,6 +20,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::body::Body;
 use crate::decision::{Decision, Source};
+use crate::early_end::EarlyEnd;
 use crate::early_hints::EarlyHints;
 use crate::handler::{WebService, call, has_content};
 use crate::head_timer::{HeadTimer, OpenRequest, Timed};
@@ -44,7 +45,7 @@ pub(crate) async fn serve<I, S>(
     service: S,
     context: Arc<Context>,
     shutdown: Shutdown,
-) -> Result<(), hyper::Error>
+) -> Result<(), EarlyEnd>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: WebService,
@@ -152,7 +153,7 @@ where
             // The library's time is up between two requests, or in the middle of a head that was sent
             // along with the request before it.
             let is_idle = matches!(&result, Err(error) if error.is_timeout()) && heads.since().is_none();
-            return Poll::Ready(if is_idle { Ok(()) } else { result });
+            return Poll::Ready(if is_idle { Ok(()) } else { result.map_err(EarlyEnd::from) });
         }
         if let Some(since) = heads.since() {
             let until = since + limits.handshake;
@@ -162,11 +163,11 @@ where
             }
             if sleep.as_mut().poll(cx).is_ready() {
                 shared.counters.slow_head();
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Err(EarlyEnd::SlowHead));
             }
         }
         match &mut grace {
-            Some(grace) => grace.as_mut().poll(cx).map(Ok),
+            Some(grace) => grace.as_mut().poll(cx).map(|()| Err(EarlyEnd::Late)),
             None => Poll::Pending,
         }
     })

@@ -105,6 +105,8 @@ mod config;
 mod counters;
 mod decision;
 #[cfg(feature = "server")]
+mod early_end;
+#[cfg(feature = "server")]
 mod early_hints;
 #[cfg(feature = "server")]
 mod encoding;

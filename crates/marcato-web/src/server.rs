@@ -26,7 +26,7 @@ use crate::clock::Dates;
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, ServerCounters};
 use crate::ending::Ending;
-use crate::handler::{BoxError, WebService};
+use crate::handler::WebService;
 use crate::listener::{Begun, Listener, Stream, Transport};
 use crate::peer_addr::PeerAddr;
 use crate::rates::{Gate, Guest};
@@ -462,7 +462,7 @@ impl Server {
             ending,
         });
         self.counters.connected(is_http2);
-        let result: Result<(), BoxError> = if is_http2 {
+        let result = if is_http2 {
             let socket = match shaken {
                 Shaken::Tls(stream) => {
                     let (stream, connection) = stream.into_inner();
@@ -471,14 +471,13 @@ impl Server {
                 Shaken::Plain(stream) => LeanSocket::plain(stream, chunk, coupled).into(),
                 Shaken::Other(stream) => Socket::other(stream),
             };
-            h2::serve(socket, service, context, shutdown).await.map_err(Into::into)
+            h2::serve(socket, service, context, shutdown).await
         } else {
-            let served = match shaken {
+            match shaken {
                 Shaken::Tls(stream) => h1::serve(*stream, service, context, shutdown).await,
                 Shaken::Plain(stream) => h1::serve(stream, service, context, shutdown).await,
                 Shaken::Other(stream) => h1::serve(stream, service, context, shutdown).await,
-            };
-            served.map_err(Into::into)
+            }
         };
         if let Err(error) = result {
             tracing::debug!(%error, peer = %peer.0, "a connection ended early");

@@ -55,6 +55,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::body::Body;
 use crate::decision::{Decision, Source};
+use crate::early_end::EarlyEnd;
 use crate::early_hints::EarlyHints;
 use crate::guess::{RequestHints, ResponseHints};
 use crate::handler::{Handling, Memory, WebService};
@@ -102,7 +103,7 @@ pub(crate) async fn serve<S>(
     service: S,
     context: Arc<Context>,
     shutdown: Shutdown,
-) -> Result<(), End2>
+) -> Result<(), EarlyEnd>
 where
     S: WebService,
 {
@@ -122,12 +123,13 @@ where
     let greeting = poll_fn(|cx| {
         let polled = handshake.as_mut().poll(cx);
         wire.inner().flush()?;
-        polled.map_err(End2::from)
+        polled.map_err(EarlyEnd::from)
     });
     let greeted = tokio::time::timeout(limits.handshake, greeting).await;
-    let connection = greeted.map_err(|_| End2::Silent)??;
+    let connection = greeted.map_err(|_| EarlyEnd::Silent)??;
     drop(handshake);
-    let exchange = Exchange::new(context.config.exchange_for(streams)).map_err(|_| End2::Configuration)?;
+    let exchange =
+        Exchange::new(context.config.exchange_for(streams)).map_err(|_| EarlyEnd::Configuration)?;
     let now = Instant::now();
     let mut driver = Driver {
         connection,
@@ -159,27 +161,6 @@ where
     };
     let result = poll_fn(|cx| driver.poll(cx)).await;
     driver.finish(result).await
-}
-
-/// Reason for which a connection of HTTP/2 ends early.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum End2 {
-    #[error("the connection broke: {0}")]
-    Io(#[from] io::Error),
-    #[error("http/2 failed: {0}")]
-    Http(#[from] ::h2::Error),
-    #[error("the client violated the protocol: {0:?}")]
-    Violation(Violation),
-    #[error("the client did not begin with HTTP/2 in time")]
-    Silent,
-    #[error("the head of a request took longer than allowed")]
-    SlowHead,
-    #[error("the client took nothing for the time allowed")]
-    Stuck,
-    #[error("the connection did not end in time after it was told to")]
-    Late,
-    #[error("the configuration of the exchange is invalid")]
-    Configuration,
 }
 
 struct Driver<S: WebService> {
@@ -229,7 +210,7 @@ impl<S> Driver<S>
 where
     S: WebService,
 {
-    fn poll(&mut self, cx: &mut Poller<'_>) -> Poll<Result<(), End2>> {
+    fn poll(&mut self, cx: &mut Poller<'_>) -> Poll<Result<(), EarlyEnd>> {
         self.inbox.register(cx.waker());
         self.refills.turn();
         if let Some(shutdown) = &mut self.shutdown
@@ -247,11 +228,11 @@ where
                 return Poll::Ready(Ok(()));
             }
             if let Some(violation) = self.wire.inner().take_violation() {
-                return Poll::Ready(Err(End2::Violation(violation)));
+                return Poll::Ready(Err(EarlyEnd::Violation(violation)));
             }
             let attended = self.attend_all();
             if self.resets > MAX_RESETS + 4 * self.completed {
-                return Poll::Ready(Err(End2::Violation(Violation::Flood)));
+                return Poll::Ready(Err(EarlyEnd::Violation(Violation::Flood)));
             }
             self.follow_changes();
             let granted = self.grant_all()?;
@@ -280,7 +261,7 @@ where
     }
 
     /// Waits for the socket and for the next time. Returns ready if there is something to be done.
-    fn wait(&mut self, cx: &mut Poller<'_>) -> Result<Poll<()>, End2> {
+    fn wait(&mut self, cx: &mut Poller<'_>) -> Result<Poll<()>, EarlyEnd> {
         if !self.inbox.is_empty() {
             return Ok(Poll::Ready(()));
         }
@@ -300,7 +281,7 @@ where
         let stuck_at = (waits && look.is_none()).then(|| self.progress_at + limits.stall);
         if stuck_at.is_some_and(|at| now >= at) {
             self.context.counters.stuck();
-            return Err(End2::Stuck);
+            return Err(EarlyEnd::Stuck);
         }
         if self.stall_at.is_some_and(|at| now >= at) {
             self.reset_stalled(now);
@@ -309,10 +290,10 @@ where
         let head_until = head_since.map(|since| since + limits.handshake);
         if head_until.is_some_and(|at| now >= at) {
             self.context.counters.slow_head();
-            return Err(End2::SlowHead);
+            return Err(EarlyEnd::SlowHead);
         }
         if self.grace_until.is_some_and(|at| now >= at) {
-            return Err(End2::Late);
+            return Err(EarlyEnd::Late);
         }
         let idle_until = if self.streams.is_empty() {
             Some(self.idle_since + limits.idle).filter(|_| self.grace_until.is_none())
@@ -351,7 +332,7 @@ where
 
     /// Lets the library read and write, and takes the requests that have arrived. Returns true if the
     /// connection is over.
-    fn take_requests(&mut self, cx: &mut Poller<'_>) -> Result<bool, End2> {
+    fn take_requests(&mut self, cx: &mut Poller<'_>) -> Result<bool, EarlyEnd> {
         loop {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.request(request, respond),
@@ -558,7 +539,7 @@ where
     }
 
     /// Grants chunks as long as the queues below have little left. Returns true if any was.
-    fn grant_all(&mut self) -> Result<bool, End2> {
+    fn grant_all(&mut self) -> Result<bool, EarlyEnd> {
         self.blocked = false;
         let mut frames = 0;
         // Response of the latest grant, and one whose bytes the library has in more than one frame. The library
@@ -625,7 +606,12 @@ where
     }
 
     /// Returns the bytes of content that may be granted now; `frames` have been in this round.
-    fn budget(&mut self, waiting: PrioritySet, outstanding: Amount, frames: usize) -> Result<usize, End2> {
+    fn budget(
+        &mut self,
+        waiting: PrioritySet,
+        outstanding: Amount,
+        frames: usize,
+    ) -> Result<usize, EarlyEnd> {
         let now = Time::ZERO + self.epoch.elapsed();
         let rule = self.context.config.chunk;
         if !waiting.and(PrioritySet::URGENT).is_empty() {
@@ -814,20 +800,20 @@ where
     }
 
     /// Ends the connection: what is left of it is sent.
-    async fn finish(mut self, result: Result<(), End2>) -> Result<(), End2> {
+    async fn finish(mut self, result: Result<(), EarlyEnd>) -> Result<(), EarlyEnd> {
         let reason = match &result {
             Ok(()) => Some(Reason::NO_ERROR),
-            Err(End2::Violation(Violation::Frame(code))) => {
+            Err(EarlyEnd::Violation(Violation::Frame(code))) => {
                 Some(Reason::from(u32::try_from(code.number()).unwrap_or(1)))
             }
-            Err(End2::Violation(Violation::Flood)) => Some(Reason::ENHANCE_YOUR_CALM),
-            Err(End2::Http(_)) => None,
+            Err(EarlyEnd::Violation(Violation::Flood)) => Some(Reason::ENHANCE_YOUR_CALM),
+            Err(EarlyEnd::Http2(_)) => None,
             Err(_) => {
                 self.close_all();
                 return result;
             }
         };
-        if let Err(End2::Violation(_)) = result
+        if let Err(EarlyEnd::Violation(_)) = result
             && let Some(reason) = reason
         {
             self.context.counters.violated();

@@ -151,7 +151,7 @@ fn of_servers<'a>(servers: &[ServerCounters]) -> Vec<Group<'a>> {
             "Handshakes that failed or took too long",
             one(|of| of.failed_handshakes),
         ),
-        Group::counter("connections_broken", "Connections that ended with an error", one(|of| of.broken)),
+        Group::counter("connections_broken", "Connections that ended early", one(|of| of.broken)),
         Group::counter(
             "connections_closed",
             "Connections closed because of the client",

@@ -161,6 +161,14 @@ async fn dribble(mut stream: TcpStream, bytes: &[u8]) {
     }
 }
 
+/// Reads up to the first three bytes of content.
+async fn content_of(stream: &mut TcpStream) {
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"xxx") {
+        seen.push(stream.read_u8().await.unwrap());
+    }
+}
+
 #[test]
 fn slow_heads_of_http1_end_the_connection() {
     run(async {
@@ -172,10 +180,7 @@ fn slow_heads_of_http1_end_the_connection() {
         // The second head of a connection as well.
         let mut stream = TcpStream::connect(running.addr).await.unwrap();
         stream.write_all(b"GET /3 HTTP/1.1\r\nhost: test\r\n\r\n").await.unwrap();
-        let mut response = Vec::new();
-        while !response.ends_with(b"xxx") {
-            response.push(stream.read_u8().await.unwrap());
-        }
+        content_of(&mut stream).await;
         stream.write_all(b"GET /3 HTTP/1.1\r\nx-long: ").await.unwrap();
         dribble(stream, b"y").await;
         assert_eq!(running.server.counters().slow_heads, 2);
@@ -206,6 +211,66 @@ fn slow_heads_of_http2_end_the_connection() {
         dribble(client.0, &frame(9, 0, 1, b"")).await;
         assert_eq!(running.server.counters().slow_heads, 3);
         assert_eq!(read(fetch(&mut running.client().await, get("/3")).await).await.unwrap(), b"xxx");
+    });
+}
+
+/// Beginning of a connection of HTTP/2, before its first frame.
+const PREFACE: [&[u8]; 2] = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\x04\0\0\0\0\0"];
+
+#[test]
+fn early_ends_count_as_broken_over_both_versions() {
+    run(async {
+        let slow = headers(1, "/3");
+        // Far more than sockets hold, with windows as large as they may be.
+        let large = [
+            frame(4, 0, 0, b"\0\x04\x7f\xff\xff\xff"),
+            frame(8, 0, 0, &[0x7f, 0, 0, 0]),
+            headers(1, "/32000000"),
+        ];
+        let versions: [[Vec<u8>; 4]; 2] = [
+            [
+                b"GET /3 HTTP/1.1\r\nhost: test\r\n\r\n".to_vec(),
+                b"GET /3 HTTP/1.1\r\nhost: te".to_vec(),
+                b"GET /3 HTTP/1.1\nhost: test\n\n".to_vec(),
+                b"GET /32000000 HTTP/1.1\r\nhost: test\r\n\r\n".to_vec(),
+            ],
+            [
+                [&PREFACE.concat(), &headers(1, "/3")[..]].concat(),
+                [&PREFACE.concat(), &slow[..slow.len() - 1]].concat(),
+                // An update of a priority is longer.
+                [&PREFACE.concat(), &frame(0x10, 0, 0, b"")[..]].concat(),
+                [&PREFACE.concat(), &large.concat()[..]].concat(),
+            ],
+        ];
+        for [whole, slow, wrong, large] in versions {
+            let running = start(|config| {
+                config.limits.handshake = Duration::from_secs(1);
+                config.limits.grace = Duration::ZERO;
+            })
+            .await;
+            let send = async |bytes: &[u8]| {
+                let mut stream = TcpStream::connect(running.addr).await.unwrap();
+                stream.write_all(bytes).await.unwrap();
+                stream
+            };
+            let counters = || running.server.counters();
+            // A client that leaves once it has its response breaks nothing.
+            let mut stream = send(&whole).await;
+            content_of(&mut stream).await;
+            stream.shutdown().await.unwrap();
+            stream.read_to_end(&mut Vec::new()).await.unwrap();
+            until(|| running.server.open_connections() == 0).await;
+            assert_eq!(counters().broken, 0);
+            let _slow = send(&slow).await;
+            until(|| counters().broken == 1).await;
+            assert_eq!((counters().slow_heads, counters().violations), (1, 0));
+            let _wrong = send(&wrong).await;
+            until(|| counters().broken == 2).await;
+            assert_eq!((counters().slow_heads, counters().violations), (1, 1));
+            let mut large = send(&large).await;
+            content_of(&mut large).await;
+            assert_eq!(running.end().await.counters().broken, 3);
+        }
     });
 }
 
