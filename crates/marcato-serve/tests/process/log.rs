@@ -160,6 +160,23 @@ fn warnings_name_the_keys_of_the_file() {
 }
 
 #[test]
+fn a_fault_that_a_retry_repaired_is_told() {
+    let (refusing, _reserved) = reserved();
+    let working = saying(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let text = format!(
+        "{PLAIN}[[origin]]\nname = 'o'\nto = ['http://{refusing}', 'http://{working}']\n[[site]]\norigin = 'o'\n"
+    );
+    let (running, mut said) = Running::diagnosed(&text, "json");
+    assert_eq!(got(&running.addrs[0], &get("a.test", "/")).2, "ok");
+    let line: serde_json::Value = serde_json::from_str(&said.next().unwrap().unwrap()).unwrap();
+    assert_eq!(
+        (&line["origin"], &line["outcome"]),
+        (&format!("http://{refusing}").into(), &"retried".into()),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_flood_of_faults_is_told_in_few_lines_and_counted() {
     let (refusing, _reserved) = reserved();
     let url = format!("http://{refusing}");

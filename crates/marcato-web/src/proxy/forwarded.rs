@@ -111,12 +111,13 @@ mod tests {
 
     #[test]
     fn fields_of_trusted_forwarders_are_kept() {
-        let forwarded = Forwarded { peer: "192.0.2.1".parse().ok(), scheme: "http", host: None };
+        let host = "a.example".parse().unwrap();
+        let forwarded = Forwarded { peer: "192.0.2.1".parse().ok(), scheme: "http", host: Some(&host) };
         assert_eq!(
             written(&INVENTED, forwarded, true),
             [
                 "forwarded: for=10.0.0.9",
-                "forwarded: for=192.0.2.1;proto=http",
+                "forwarded: for=192.0.2.1;host=a.example;proto=http",
                 "x-forwarded-for: 10.0.0.9",
                 "x-forwarded-for: 192.0.2.1",
                 "x-forwarded-host: evil.example",

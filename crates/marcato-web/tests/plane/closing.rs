@@ -177,6 +177,23 @@ fn a_silent_websocket_delays_the_end_for_the_grace_at_most() {
 }
 
 #[test]
+fn a_websocket_without_an_answer_is_cut_after_five_seconds() {
+    run_still(async {
+        stand_still();
+        let (mut client, mut origin, running) = tunnel("websocket", GRACE).await;
+        let ended = end(running);
+        assert_eq!(read::<4>(&mut client).await, GOING_AWAY);
+        expect_close(&mut origin).await;
+        pass(SECOND * 4).await;
+        assert!(!ended.is_finished());
+        pass(SECOND * 2).await;
+        still_until(|| ended.is_finished()).await;
+        expect_end(&mut client).await;
+        expect_end(&mut origin).await;
+    });
+}
+
+#[test]
 fn tunnels_of_other_protocols_go_on_while_the_server_ends() {
     run(async {
         let (mut client, mut origin, running) = tunnel("other", GRACE).await;

@@ -838,6 +838,38 @@ fn an_encoder_ends_although_its_client_reads_slowly() {
 }
 
 #[test]
+fn the_level_of_a_coding_is_used() {
+    run(async {
+        let page = text(300_000);
+        for levels in [
+            [Codec::Zstd(1), Codec::Zstd(9)],
+            [Codec::Brotli(0), Codec::Brotli(6)],
+            [Codec::Gzip(1), Codec::Gzip(9)],
+        ] {
+            let mut lens = Vec::new();
+            for codec in levels {
+                let mut config = CompressionConfig::default();
+                config.codecs = vec![codec];
+                let compression = Compression::new(config).unwrap();
+                let body = compressed(&compression, codec.name(), full(page.clone()));
+                lens.push(body.collect().await.unwrap().to_bytes().len());
+            }
+            // A higher one makes mostly, but not always, less.
+            assert_ne!(lens[0], lens[1], "{levels:?}");
+        }
+    });
+}
+
+#[test]
+fn the_head_of_an_unknown_length_has_a_coding() {
+    // The service leaves out the content, and its length with it: that of GET is known to nobody.
+    let mut request = Request::head("/").header("accept-encoding", "gzip").body(()).unwrap();
+    let negotiated = Compression::default().negotiate(&mut request);
+    let response = negotiated.apply(response(&[("content-type", "text/css")], full("")));
+    assert_eq!(response.headers()["content-encoding"], "gzip");
+}
+
+#[test]
 fn configurations_that_cannot_be_used_are_refused() {
     let with = |change: fn(&mut CompressionConfig)| {
         let mut config = CompressionConfig::default();

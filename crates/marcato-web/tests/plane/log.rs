@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Channel, Full};
-use marcato_web::{Body, LogFormat, Record, Server};
+use marcato_web::{Body, LogFormat, PeerAddr, Record, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -153,6 +153,30 @@ fn responses_whose_client_went_away_are_not_complete() {
         drop(stream);
         let records = kept.logged(1).await;
         assert!(!records[0].complete, "{}", records[0]);
+    });
+}
+
+#[test]
+fn formats_leave_out_parts_that_a_record_lacks() {
+    run(async {
+        let kept = start().await;
+        kept.ask(&Method::GET, "/none").await.read_to_end(&mut Vec::new()).await.unwrap();
+        let mut record = kept.logged(1).await.remove(0);
+        let common = LogFormat::Common.line(&record);
+        assert!(common.starts_with("127.0.0.1 - - ["), "{common}");
+        assert!(common.ends_with("] \"GET /none HTTP/1.1\" 204 -"), "{common}");
+        // A client of a socket for both versions of IP, whose tunnel was not opened.
+        record.peer = PeerAddr("[::ffff:192.0.2.1]:50000".parse().unwrap());
+        (record.method, record.uri) = (Method::CONNECT, "b.test:443".parse().unwrap());
+        (record.status, record.referer) = (None, None);
+        let common = LogFormat::Common.line(&record);
+        assert!(common.starts_with("192.0.2.1 - - ["), "{common}");
+        assert!(common.ends_with("] \"CONNECT b.test:443 HTTP/1.1\" - -"), "{common}");
+        assert!(LogFormat::Combined.line(&record).ends_with("- - \"-\" \"tester\""));
+        let json: serde_json::Value = serde_json::from_str(&LogFormat::Json.line(&record)).unwrap();
+        let json = json.as_object().unwrap();
+        assert!(json.values().all(|value| !value.is_null()), "{json:?}");
+        assert_eq!((json.get("status"), json.get("referer"), &json["bytes"]), (None, None, &0.into()));
     });
 }
 

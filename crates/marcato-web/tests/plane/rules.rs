@@ -15,15 +15,17 @@ use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use marcato_units::{Bytes as Amount, Duration};
-use marcato_web::proxy::{HealthConfig, PassiveConfig, Proxy, ProxyConfig, Roots, TrustedForwarders};
+use marcato_web::proxy::{
+    HealthConfig, PassiveConfig, Proxy, ProxyConfig, Roots, TrustedForwarders, Upstream,
+};
 use marcato_web::{Config, PeerAddr, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::proxy::{
-    BoxError, Speaks, TestBody, call, certificate, connect, echo, empty, full, get, listen, origin, proof,
-    proxy_to, request, serve, switch, text, trailers,
+    BoxError, Speaks, TestBody, breaking_origin, call, certificate, connect, echo, empty, full, get, listen,
+    origin, proof, proxy_to, request, serve, switch, text, trailers, with_trailers,
 };
 use crate::support::{Running, until};
 
@@ -245,6 +247,78 @@ async fn the_head_of_a_response_is_as_long_as_the_key_says() {
 }
 
 #[tokio::test]
+async fn the_fields_of_a_response_over_http2_have_the_same_bound() {
+    let address = origin(Speaks::Http2, |request: Request<Incoming>| async move {
+        // RFC 9113 §6.5.2: a field counts with 32 bytes more than its name and value.
+        let len: usize = request.uri().query().unwrap().parse().unwrap();
+        Response::builder().header("x", "v".repeat(len)).body(empty()).unwrap()
+    })
+    .await;
+    let config =
+        ProxyConfig { response_head: Amount::new(8 << 10), ..ProxyConfig::to(format!("h2c://{address}")) };
+    let proxy = Proxy::new(config).unwrap();
+    for (len, status) in [(7 << 10, 200), (9 << 10, 502), (100, 200)] {
+        let request = Request::get(format!("http://a.test/?{len}")).body(empty()).unwrap();
+        assert_eq!(call(&proxy, request).await.status(), status, "{len}");
+    }
+}
+
+#[tokio::test]
+async fn requests_share_a_connection_of_http2_that_is_being_made() {
+    let address = origin(Speaks::Http2, |_| async { Response::new(empty()) }).await;
+    let proxy = Proxy::new(ProxyConfig::to(format!("h2c://{address}"))).unwrap();
+    let mut asked = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let proxy = proxy.clone();
+        asked.spawn(async move { call(&proxy, get(&[])).await.status() });
+    }
+    assert!(asked.join_all().await.iter().all(|status| *status == 200));
+    assert_eq!(proxy.counters().upstreams[0].connections, 1);
+}
+
+#[tokio::test]
+async fn a_retry_goes_to_an_upstream_that_was_not_tried() {
+    let ((breaking, _), working) =
+        (breaking_origin().await, origin(Speaks::Http1, |_| async { Response::new(full("ok")) }).await);
+    // By its weight the turn is with the first one, again and again.
+    let upstreams = vec![
+        Upstream::new(format!("http://{breaking}")).with_weight(1000),
+        Upstream::new(format!("http://{working}")),
+    ];
+    let passive = PassiveConfig { failures: 1000, ..PassiveConfig::default() };
+    let proxy = Proxy::new(ProxyConfig { upstreams, passive, retries: 1, ..ProxyConfig::default() }).unwrap();
+    for _ in 0..10 {
+        assert_eq!(text(call(&proxy, get(&[])).await).await, "ok");
+    }
+    assert!(proxy.counters().upstreams[0].failures >= 9);
+}
+
+#[tokio::test]
+async fn trailers_of_a_response_cannot_stand_for_its_fields() {
+    let address = origin(Speaks::Http2, |_| async {
+        let fields = [("x-sum", "1"), ("set-cookie", "a=b"), ("x_forwarded_for", "10.0.0.9")];
+        Response::new(with_trailers("content", &fields))
+    })
+    .await;
+    let proxy = Proxy::new(ProxyConfig::to(format!("h2c://{address}"))).unwrap();
+    let collected = call(&proxy, get(&[("te", "trailers")])).await.into_body().collect().await.unwrap();
+    assert_eq!(collected.trailers(), Some(&trailers(&[("x-sum", "1")])));
+}
+
+#[tokio::test]
+async fn an_upgrade_for_a_websocket_names_its_version() {
+    let address = origin(Speaks::Http1, |request| async {
+        // RFC 6455 §4.1.
+        match request.headers().get("sec-websocket-version").is_some_and(|version| version == "13") {
+            true => switch(request).await,
+            false => Response::builder().status(StatusCode::UPGRADE_REQUIRED).body(empty()).unwrap(),
+        }
+    })
+    .await;
+    assert_eq!(call(&proxy_to(address), connect(Some("websocket"), empty())).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_body_is_sent_again_after_a_stale_connection() {
     let stale = Stale::start().await;
     let proxy = proxy_to(stale.address);
@@ -303,8 +377,9 @@ async fn a_body_is_kept_until_its_response_begins() {
     assert_eq!(came.recv().await.unwrap(), "part");
     assert_eq!(proxy.counters().kept.get(), 4);
     go.send(true).unwrap();
-    assert_eq!(text(waiting.await.unwrap()).await, "early");
+    let response = waiting.await.unwrap();
     assert_eq!(proxy.counters().kept.get(), 0);
+    assert_eq!(text(response).await, "early");
 }
 
 #[tokio::test]
