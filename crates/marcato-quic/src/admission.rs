@@ -198,4 +198,14 @@ mod tests {
         assert_eq!((counts.sessions, counts.handshakes, counts.pending), (0, 0, 0));
         assert!(network("192.0.2.1").is_some_and(|network| counts.strangers.has_place(network)));
     }
+
+    #[test]
+    fn beyond_the_handshakes_peers_prove_their_address() {
+        let admission = admission(|config| config.max_handshakes = 2);
+        let mut held: Vec<_> = (0..2).map(|_| admission.admit(None, true)).collect();
+        assert!(matches!(admission.admit(None, true), Verdict::Validate));
+        let Some(Verdict::Admitted { handshake, .. }) = held.pop() else { panic!("there is room") };
+        drop(handshake);
+        assert!(matches!(admission.admit(None, true), Verdict::Admitted { .. }));
+    }
 }

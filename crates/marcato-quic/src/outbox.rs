@@ -496,6 +496,17 @@ mod tests {
     }
 
     #[test]
+    fn rejected_messages_begin_again_in_their_order() {
+        let mut outbox = Outbox::default();
+        let [second, first] = [10, 20].map(|len| outbox.insert(message(len)));
+        for (index, key) in [(0, first), (1, second)] {
+            outbox.number(key).unwrap();
+            outbox.add_carrier(key, carrier(index, Role::Main, 0, 10, false));
+        }
+        assert_eq!(outbox.rewind().into_iter().map(|(key, ..)| key).collect::<Vec<_>>(), [first, second]);
+    }
+
+    #[test]
     fn a_key_does_not_outlive_its_message() {
         let mut outbox = Outbox::default();
         let key = outbox.insert(message(10));

@@ -658,3 +658,14 @@ fn an_inbox_with_nothing_readable_wants_data_despite_any_limit() {
     inbox.read().unwrap();
     assert!(inbox.wants_data());
 }
+
+#[test]
+fn a_readable_message_that_is_given_up_hides_no_other() {
+    let mut inbox = inbox();
+    inbox.stream_data(PEER_UNI, 0, message(run(0, 0, 10), TEN).slice(..9)).unwrap();
+    assert!(inbox.is_readable());
+    inbox.stream_data(PEER_UNI + 4, 0, control(Frame::Reset { id: MessageNumber(0), code: 42 })).unwrap();
+    assert!(!inbox.is_readable());
+    inbox.stream_data(PEER_UNI + 8, 0, message(run(1, 0, 10), TEN)).unwrap();
+    assert_eq!(read(&mut inbox), whole(1, TEN));
+}

@@ -375,7 +375,8 @@ impl Pair {
         any
     }
 
-    fn send_datagram(&mut self, from: Who, lane: u8, data: BytesMut) {
+    /// Sends a datagram of one end on a lane.
+    pub(super) fn send_datagram(&mut self, from: Who, lane: u8, data: BytesMut) {
         let Line { delay, loss } = self.lines[usize::from(lane)][from as usize];
         let lost = self.draws.chance(loss);
         let arrives = (!lost).then_some(self.now + delay);

@@ -1,5 +1,6 @@
 //! Rules of a session, between two ends in virtual time.
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
 use bytes::Bytes as Payload;
@@ -8,12 +9,12 @@ use marcato_sched::conductor::{MessageId, OfferError, Redundancy};
 use marcato_sched::coupled::{Coupling, Mode};
 use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Duration, Priority, Time};
-use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, MessageNumber};
+use marcato_wire::{Ecn, EndReason, ErrorCode, Exchange, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, body, message};
 use super::{MAX_NOTES, Message, SendError};
 use crate::config::{PathScheduler, SessionConfig, StreamUse};
-use crate::endpoint::ResetKey;
+use crate::endpoint::{ResetKey, SocketId};
 use crate::event::{Event, LaneLoss};
 use crate::inbox::InboxLimits;
 use crate::lane::LaneState;
@@ -970,5 +971,155 @@ fn lanes_that_die_one_after_the_other_lose_nothing() {
         pair.run_until(|pair| all.iter().all(|id| pair.delivered(Client, *id).is_some()));
         assert!(pair.now.since(dead) < Duration::from_secs(2), "cut {cut}: {:?}", pair.now.since(dead));
         assert!(pair.received(Server).iter().all(|message| message.body == body(30_000)), "cut {cut}");
+    }
+}
+
+/// Lost slivers would be sent again many to a packet, of which the peer's engine forgets some.
+#[test]
+fn a_full_packet_of_new_data_has_no_sliver_of_lost_data() {
+    // P0 leaves although no window has room, and lost data stays in the engine meanwhile.
+    let path_scheduler = PathScheduler::Selective(Priority::P0);
+    let mut pair = pair(&[40], &SessionConfig { path_scheduler, ..SessionConfig::default() });
+    pair.line(0, Client).loss = 0.1;
+    pair.send(Client, message(Priority::P4, 3_000_000));
+    let (mut buf, mut full) = (Vec::new(), 0);
+    for _ in 0..1000 {
+        pair.pass(Duration::from_millis(1));
+        if !pair.session(Client).send.is_held() {
+            continue;
+        }
+        pair.send(Client, message(Priority::P0, 20_000));
+        loop {
+            let (now, session) = (pair.now, pair.session(Client));
+            let (held, stats, mtu) = (session.send.is_held(), session.stats(), session.mtu());
+            let frames = session.engine_stats().frame_tx.stream;
+            let Some(_) = pair.endpoint(Client).poll_transmit(now, NonZeroUsize::MIN, &mut buf) else {
+                break;
+            };
+            pair.send_datagram(Client, 0, buf.as_slice().into());
+            buf.clear();
+            let session = pair.session(Client);
+            let (new, held) = (session.stats().first - stats.first, held && session.send.is_held());
+            if held && new + Bytes::new(100) > mtu {
+                full += 1;
+                assert_eq!(session.engine_stats().frame_tx.stream - frames, 1, "{new} of {mtu}");
+            }
+        }
+    }
+    assert!(full > 20, "{full} packets");
+}
+
+/// The engine reports no credit on a stream that is reset.
+#[test]
+fn a_level_goes_on_once_the_message_without_credit_is_cancelled() {
+    let server = SessionConfig {
+        stream_window: Bytes::new(16_384),
+        inbox: InboxLimits { unread: Bytes::new(5000), ..InboxLimits::default() },
+        ..SessionConfig::default()
+    };
+    let mut pair = Pair::new(&[20], &SessionConfig::default(), &server);
+    pair.stop_reading(Server);
+    let wide = pair.send(Client, message(Priority::P1, 120_000));
+    let waiting = pair.send(Client, message(Priority::P1, 1000));
+    pair.pass(Duration::from_millis(200));
+    assert!(pair.stats(Client).flow_blocked > 0 && pair.delivered(Client, waiting).is_none());
+    let now = pair.now;
+    pair.session(Client).cancel(now, wide).unwrap();
+    delivery(&mut pair, waiting);
+}
+
+#[test]
+fn sessions_of_an_endpoint_take_turns() {
+    let identity = Identity::self_signed("server").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let config = SessionConfig::default();
+    let mut pair = pair(&[20], &config);
+    pair.endpoint(Server).listen(&identity, config.clone()).unwrap();
+    pair.connect_again(&crate::crypto::client(&trust).unwrap(), &config);
+    pair.run_until(|pair| pair.session(Client).is_open());
+    pair.pass(Duration::from_secs(1));
+    let (now, most) = (pair.now, NonZeroUsize::MIN);
+    let client = pair.endpoint(Client);
+    let sessions: Vec<_> = client.sessions().collect();
+    assert_eq!(sessions.len(), 2);
+    for id in &sessions {
+        client.session(*id).unwrap().send(now, message(Priority::P2, 100_000)).unwrap();
+    }
+    let mut buf = Vec::new();
+    for _ in 0..10 {
+        assert!(client.poll_transmit(now, most, &mut buf).is_some());
+    }
+    let chunks: Vec<_> = sessions.iter().map(|id| client.peek(*id).unwrap().stats().chunks).collect();
+    assert!(chunks.iter().all(|chunks| *chunks > 2), "{chunks:?}");
+}
+
+/// Its session is still draining, but no application will accept it.
+#[test]
+fn a_failed_handshake_frees_its_place_at_once() {
+    let identity = Identity::self_signed("server").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let config = SessionConfig::default();
+    let mut pair = Pair::begin(&[40], &config, &config, None);
+    pair.endpoint(Server).listen(&identity, config.clone()).unwrap();
+    pair.endpoint(Server).set_room(1);
+    // The client refuses the certificate, which is not the one that it trusts.
+    pair.run_until(|pair| pair.endpoint(Server).stats().failed == 1);
+    assert_eq!(pair.endpoint(Server).stats().sessions, 1);
+    pair.connect_again(&crate::crypto::client(&trust).unwrap(), &config);
+    pair.run_until(|pair| pair.session(Client).is_open());
+    assert_eq!(pair.endpoint(Server).stats().refused, 0);
+}
+
+/// Anyone can make an endpoint answer, also faster than its socket takes the answers.
+#[test]
+fn answers_to_strangers_are_bounded() {
+    let config = SessionConfig::default();
+    let mut pair = pair(&[20], &config);
+    let (now, to) = (pair.now, pair.session(Client).route(LaneId::FIRST).unwrap().1);
+    pair.endpoint(Server).set_room(0);
+    let identity = Identity::self_signed("server").unwrap();
+    let tls = crate::crypto::client(&Trust::Certificate(identity.certificate().unwrap().clone())).unwrap();
+    for port in 2000..2300 {
+        let client = pair.endpoint(Client);
+        let tls = std::sync::Arc::clone(&tls);
+        client.connect_with(now, SocketId(0), to, "server", tls, config.clone()).unwrap();
+        let mut buf = Vec::new();
+        client.poll_transmit(now, NonZeroUsize::MIN, &mut buf).unwrap();
+        let from = SocketAddr::from(([10, 0, 0, 1], port));
+        let server = pair.endpoint(Server);
+        server.handle_datagram(now, SocketId(0), from, Ecn::NotEct, buf.as_slice().into());
+    }
+    let (server, mut buf) = (pair.endpoint(Server), Vec::new());
+    let answers = std::iter::from_fn(|| server.poll_transmit(now, NonZeroUsize::MIN, &mut buf)).count();
+    assert_eq!((server.stats().refused, answers), (300, 256));
+}
+
+/// With many losses, lanes stall and recover again and again. A repair may then be in the midst of a stream that is
+/// reset.
+#[test]
+fn repairs_of_lanes_that_stall_and_recover_lose_nothing() {
+    let config = SessionConfig { path_scheduler: PathScheduler::LowRtt, ..SessionConfig::default() };
+    for (by_client, by_server) in [(0.17, 0.15), (0.2, 0.1), (0.15, 0.2), (0.25, 0.15)] {
+        let mut pair = pair(&[20, 50], &config);
+        for lane in 0..2 {
+            pair.line(lane, Client).loss = by_client;
+            pair.line(lane, Server).loss = by_server;
+        }
+        let mut all = Vec::new();
+        for round in 0..60 {
+            let of_client = [(Priority::P4, 40_000 + 977 * round), (Priority::P0, 1000 + 37 * round)];
+            let of_client = of_client.into_iter().chain([(Priority::P2, 3000 + 91 * round)]);
+            if round % 3 != 2 {
+                all.extend(of_client.map(|(level, len)| (Client, pair.send(Client, message(level, len)))));
+            }
+            if round % 3 != 1 {
+                all.push((Server, pair.send(Server, message(Priority::P4, 50_000))));
+            }
+            pair.pass(Duration::from_millis(7));
+        }
+        pair.run_until(|pair| all.iter().all(|(who, id)| pair.delivered(*who, *id).is_some()));
+        let stalls = pair.events(Client).filter(|event| matches!(event, Event::LaneStalled(_))).count();
+        assert!(stalls > 2, "{stalls} stalls");
+        assert!(pair.received(Server).iter().all(|message| message.body == body(message.body.len())));
     }
 }
