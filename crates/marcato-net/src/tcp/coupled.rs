@@ -153,6 +153,15 @@ impl Coupled {
         }
     }
 
+    /// Begins, on a path whose packets are larger than any window.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn hold_back(&mut self, socket: &SockRef<'_>) {
+        assert!(self.begin(Time::ZERO, socket, PrioritySet::ALL));
+        if let Some(acting) = &mut self.acting {
+            acting.mss = Bytes::new(1 << 60);
+        }
+    }
+
     /// State for the application; `None` until the mode acts.
     pub(super) fn stats(&self) -> Option<CoupledStats> {
         self.acting.as_ref().map(|Acting { governor, looks, .. }| CoupledStats {

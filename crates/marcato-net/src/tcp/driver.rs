@@ -4,7 +4,6 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use marcato_identity::explain_alert;
-use marcato_sched::coupled::Coupling;
 use marcato_stream::{CloseReason, PeerError, Reader};
 use marcato_units::{Bytes, Time};
 use marcato_wire::Manner;
@@ -14,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::lean::LeanSocket;
-use super::liveness::{Liveness, Verdict};
+use super::liveness::Liveness;
 use super::pipe::Pipe;
 use super::{Phase, Tcp};
-use crate::config::{Limits, TcpConfig};
+use crate::config::{Config, Limits, TcpConfig};
 use crate::error::Closed;
 use crate::shared::{Transport, lock};
 use crate::sys;
@@ -57,10 +56,8 @@ fn of_tls(error: &rustls::Error) -> String {
 }
 
 /// Time of the next action that no event of the socket starts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Times {
-    /// Next check of the peer's host.
-    check: Instant,
     /// End of the wait for the peer after our end.
     linger: Option<Instant>,
     /// Set while the connection is closing: the progress last seen, and the end of the wait for
@@ -98,32 +95,8 @@ struct Driver {
     ended: bool,
 }
 
-pub(super) async fn drive(
-    tcp: Arc<Tcp>,
-    stream: Arc<TcpStream>,
-    pipe: Pipe,
-    config: TcpConfig,
-    coupled: Coupling,
-    limits: Limits,
-) {
-    let plain = if pipe.is_tls() { vec![0; RECORD] } else { Vec::new() };
-    let liveness = Liveness::new(config.idle_timeout);
-    let check = Instant::now() + liveness.limit() / 2;
-    let mut driver = Driver {
-        tcp: Arc::clone(&tcp),
-        socket: LeanSocket::new(Arc::clone(&stream), pipe, config.chunk, coupled),
-        stream,
-        reader: Reader::new(),
-        config,
-        limits,
-        input: vec![0; READ],
-        plain,
-        chunk: Vec::new(),
-        liveness,
-        times: Times { check, linger: None, progress: None, patience: None },
-        ending: false,
-        ended: false,
-    };
+pub(super) async fn drive(tcp: Arc<Tcp>, stream: Arc<TcpStream>, pipe: Pipe, config: Config) {
+    let mut driver = Driver::new(Arc::clone(&tcp), stream, pipe, config);
     let closed = match driver.run().await {
         Ok(closed) => closed,
         Err(stop) => {
@@ -140,22 +113,52 @@ pub(super) async fn drive(
 }
 
 impl Times {
-    fn next(&self) -> Instant {
+    /// Returns the earliest of them, and of the next check of the peer's host.
+    fn next(&self, check: Instant) -> Instant {
         let progress = self.progress.map(|(_, until)| until);
         let others = [progress, self.patience];
         // After our end, only the linger time counts.
-        self.linger.unwrap_or_else(|| others.into_iter().flatten().fold(self.check, Instant::min))
+        self.linger.unwrap_or_else(|| others.into_iter().flatten().fold(check, Instant::min))
     }
 }
 
 impl Driver {
+    fn new(tcp: Arc<Tcp>, stream: Arc<TcpStream>, pipe: Pipe, config: Config) -> Self {
+        let Config { tcp: settings, coupled, limits, .. } = config;
+        let plain = if pipe.is_tls() { vec![0; RECORD] } else { Vec::new() };
+        Self {
+            socket: LeanSocket::new(Arc::clone(&stream), pipe, settings.chunk, coupled),
+            stream,
+            reader: Reader::new(),
+            limits,
+            input: vec![0; READ],
+            plain,
+            chunk: Vec::new(),
+            liveness: Liveness::new(settings.idle_timeout, tcp.now()),
+            config: settings,
+            times: Times::default(),
+            ending: false,
+            ended: false,
+            tcp,
+        }
+    }
+
+    /// Time of the next action that no event of the socket starts.
+    fn next_time(&self) -> Instant {
+        self.times.next(self.instant(self.liveness.due()))
+    }
+
+    fn instant(&self, at: Time) -> Instant {
+        Instant::from(self.tcp.epoch + at.since(Time::ZERO))
+    }
+
     async fn run(&mut self) -> Result<Closed, Stop> {
         // Bytes that arrived with the end of the handshake.
         if self.receive(0)? {
             return self.at_end();
         }
         // One timer for all waits: it changes far less often than the socket is awaited.
-        let mut timer = std::pin::pin!(tokio::time::sleep_until(self.times.next()));
+        let mut timer = std::pin::pin!(tokio::time::sleep_until(self.next_time()));
         loop {
             tokio::task::consume_budget().await;
             if lock(&self.tcp.state).phase == Phase::Aborted {
@@ -211,8 +214,8 @@ impl Driver {
             };
             let look = self.socket.look();
             let writing = self.socket.is_pending() || (!self.ended && wants_write && look.is_none());
-            let expiry = expiry.map(|at| Instant::from(self.tcp.epoch + at.since(Time::ZERO)));
-            let next = expiry.into_iter().chain(look).fold(self.times.next(), Instant::min);
+            let expiry = expiry.map(|at| self.instant(at));
+            let next = expiry.into_iter().chain(look).fold(self.next_time(), Instant::min);
             if timer.deadline() != next {
                 timer.as_mut().reset(next);
             }
@@ -269,15 +272,11 @@ impl Driver {
             self.times.patience = None;
             return Ok(now >= linger);
         }
-        if now >= self.times.check {
-            let info = sys::tcp_info(&SockRef::from(&*self.stream));
-            let next = match info.map(|info| self.liveness.check(self.tcp.now(), (&info).into())) {
-                Ok(Verdict::Dead) => return Err(Stop::Dead(self.liveness.limit())),
-                Ok(Verdict::Alive(next)) => next,
-                // Without measurements, the kernel's keep-alive alone finds a dead peer.
-                Err(_) => self.liveness.limit(),
-            };
-            self.times.check = now + next;
+        if self.tcp.now() >= self.liveness.due() {
+            let info = sys::tcp_info(&SockRef::from(&*self.stream)).ok();
+            if self.liveness.check(self.tcp.now(), info.as_ref().map(Into::into)) {
+                return Err(Stop::Dead(self.liveness.limit()));
+            }
         }
         if phase != Phase::Finishing {
             return Ok(false);
@@ -448,5 +447,56 @@ impl Driver {
             return Err(Stop::Truncated);
         }
         self.at_end()
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use bytes::Bytes as Payload;
+    use marcato_sched::coupled::Coupling;
+    use marcato_stream::Pool;
+    use marcato_units::Priority;
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::config::Engine;
+    use crate::connection::{Connection, Message, offer};
+
+    /// Driver of a connection over plain TCP, its application's handle, and its peer.
+    async fn driver(config: &Config) -> (Driver, Connection, TcpStream) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        let (stream, pipe) = (Arc::new(near.unwrap()), Pipe::plain());
+        let tcp = Tcp::new(config, &stream, &pipe, Pool::new(config.limits.memory)).unwrap();
+        let connection = Connection::new(Arc::clone(&tcp) as Arc<dyn Transport>);
+        (Driver::new(tcp, stream, pipe, config.clone()), connection, far.unwrap().0)
+    }
+
+    /// The peer may wait for a receipt before it sends more, whatever the queue of the path is.
+    #[tokio::test]
+    async fn receipts_leave_while_coupled_mode_holds_data_back() {
+        let config = Config { coupled: Coupling::On, ..Config::new(Engine::Tcp) };
+        let (mut driver, connection, mut peer) = driver(&config).await;
+        driver.socket.hold_back();
+        let transport: Arc<dyn Transport> = Arc::clone(&driver.tcp) as _;
+        let _message = offer(&transport, &Message::new(vec![4; 1000]).with_priority(Priority::P4)).unwrap();
+        assert!(!driver.write().unwrap());
+        assert!(driver.socket.look().is_some(), "the data is held back");
+
+        // MESSAGE with LAST and RECEIPT, at offset 0, with one byte.
+        peer.write_all(&[1, 0, 2, 3, 0, 1, 7]).await.unwrap();
+        driver.stream.readable().await.unwrap();
+        let len = driver.stream.try_read(&mut driver.input).unwrap();
+        assert!(!driver.receive(len).unwrap());
+        assert_eq!(connection.recv().await.unwrap().bytes, Payload::from_static(&[7]));
+        assert!(driver.write().unwrap());
+        assert!(!driver.write().unwrap());
+        peer.readable().await.unwrap();
+        let mut sent = [0; 100];
+        let len = peer.try_read(&mut sent).unwrap();
+        // DONE, and nothing of the message.
+        assert_eq!(sent[..len], [3, 0]);
     }
 }

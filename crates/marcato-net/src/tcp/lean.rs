@@ -271,6 +271,12 @@ impl LeanSocket {
         SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write)
     }
 
+    /// Makes coupled mode act, and hold all background data back.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn hold_back(&mut self) {
+        self.coupled.hold_back(&SockRef::from(&*self.stream));
+    }
+
     /// Decrypts bytes that were read from the stream. Returns whether the peer has ended its direction.
     pub(super) fn receive<E: From<io::Error> + From<rustls::Error>>(
         &mut self,

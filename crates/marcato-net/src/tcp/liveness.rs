@@ -43,15 +43,6 @@ impl From<&TcpInfo> for Signs {
     }
 }
 
-/// Result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The peer counts as alive until a check after this time.
-    Alive(Duration),
-    /// The peer is dead.
-    Dead,
-}
-
 /// Detector of a dead peer, for one connection.
 #[derive(Debug)]
 pub(super) struct Liveness {
@@ -59,16 +50,24 @@ pub(super) struct Liveness {
     limit: Duration,
     /// Time since which each check has found an unanswered question.
     suspected: Option<Time>,
+    /// Time of the next check.
+    due: Time,
 }
 
 impl Liveness {
-    pub(super) fn new(limit: Duration) -> Self {
-        Self { limit: limit.max(LEAST), suspected: None }
+    pub(super) fn new(limit: Duration, now: Time) -> Self {
+        let limit = limit.max(LEAST);
+        Self { limit, suspected: None, due: now + limit / 2 }
     }
 
     /// Silence after which a peer is dead.
     pub(super) const fn limit(&self) -> Duration {
         self.limit
+    }
+
+    /// Time of the next check.
+    pub(super) const fn due(&self) -> Time {
+        self.due
     }
 
     /// Makes the kernel probe a silent peer three times within the limit.
@@ -89,13 +88,22 @@ impl Liveness {
         Ok(())
     }
 
-    /// Judges the peer by these signs.
-    pub(super) fn check(&mut self, now: Time, signs: Signs) -> Verdict {
-        let Self { limit, ref mut suspected } = *self;
+    /// Judges the peer by these signs; there are none if the system measures nothing. Returns true if it is dead, and
+    /// else sets the time of the next check.
+    pub(super) fn check(&mut self, now: Time, signs: Option<Signs>) -> bool {
+        // Without measurements, the kernel's keep-alive alone finds a dead peer.
+        let next = signs.map_or(Some(self.limit), |signs| self.judge(now, signs));
+        self.due = next.map_or(now, |next| now + next);
+        next.is_none()
+    }
+
+    /// Returns the time for which the peer counts as alive; `None` if it is dead.
+    fn judge(&mut self, now: Time, signs: Signs) -> Option<Duration> {
+        let Self { limit, ref mut suspected, .. } = *self;
         let (doubtful, confirmed) = (limit - limit / 4, limit / 4);
         if signs.silence < doubtful || !(signs.in_flight || signs.probes > 0) {
             *suspected = None;
-            return Verdict::Alive(doubtful.saturating_sub(signs.silence).max(limit / 8));
+            return Some(doubtful.saturating_sub(signs.silence).max(limit / 8));
         }
         // Silence alone proves nothing: the measured time also grows while this host sleeps, and
         // between zero-window probes. The unanswered question has to stay unanswered for a while.
@@ -103,9 +111,9 @@ impl Liveness {
         let doubted = now.since(since);
         let lost = signs.in_flight || signs.probes >= PROBES;
         if doubted >= confirmed && signs.silence >= limit && lost {
-            return Verdict::Dead;
+            return None;
         }
-        Verdict::Alive(confirmed.saturating_sub(doubted).max(limit / 32))
+        Some(confirmed.saturating_sub(doubted).max(limit / 32))
     }
 }
 
@@ -117,15 +125,29 @@ mod tests {
 
     /// Runs the detector, which sees `signs` of each time, until it finds the peer dead.
     fn dead_after(mut signs: impl FnMut(Duration) -> Signs) -> Option<Duration> {
-        let mut liveness = Liveness::new(LIMIT);
-        let mut at = Duration::ZERO;
-        while at < Duration::from_secs(3600) {
-            match liveness.check(Time::ZERO + at, signs(at)) {
-                Verdict::Dead => return Some(at),
-                Verdict::Alive(again) => at += again,
+        let mut liveness = Liveness::new(LIMIT, Time::ZERO);
+        loop {
+            let at = liveness.due().since(Time::ZERO);
+            if at > Duration::from_secs(3600) {
+                return None;
+            }
+            if liveness.check(Time::ZERO + at, Some(signs(at))) {
+                return Some(at);
             }
         }
-        None
+    }
+
+    #[test]
+    fn without_measurements_nobody_is_dead_and_checks_are_rare() {
+        let mut liveness = Liveness::new(LIMIT, Time::ZERO);
+        let checks: Vec<_> = (0..3)
+            .map(|_| {
+                let at = liveness.due();
+                assert!(!liveness.check(at, None));
+                at.since(Time::ZERO).as_secs()
+            })
+            .collect();
+        assert_eq!(checks, [16, 48, 80]);
     }
 
     fn probes(silence: Duration, interval: u64) -> u8 {
@@ -163,18 +185,17 @@ mod tests {
 
     #[test]
     fn silence_while_this_host_slept_is_no_death() {
-        let mut liveness = Liveness::new(LIMIT);
+        let mut liveness = Liveness::new(LIMIT, Time::ZERO);
         let hour = Duration::from_secs(3600);
-        let signs = |silence| Signs { silence, in_flight: true, probes: 0 };
-        let Verdict::Alive(again) = liveness.check(Time::ZERO, signs(hour)) else { panic!("too early") };
-        // The peer acknowledges the retransmission.
-        assert!(matches!(liveness.check(Time::ZERO + again, signs(again / 2)), Verdict::Alive(_)));
-        let later = Time::ZERO + again * 2;
-        assert!(matches!(liveness.check(later, signs(hour)), Verdict::Alive(_)));
+        // The peer acknowledges the retransmission after the first check.
+        for silence in [hour, Duration::from_secs(1), hour] {
+            let signs = Signs { silence, in_flight: true, probes: 0 };
+            assert!(!liveness.check(liveness.due(), Some(signs)), "{silence:?}");
+        }
     }
 
     #[test]
     fn a_limit_below_the_resolution_of_probes_is_raised() {
-        assert_eq!(Liveness::new(Duration::ZERO).limit(), LEAST);
+        assert_eq!(Liveness::new(Duration::ZERO, Time::ZERO).limit(), LEAST);
     }
 }

@@ -99,14 +99,32 @@ impl Tcp {
         pool: Pool,
     ) -> Result<Connection, ConfigError> {
         let stream = Arc::new(stream);
-        let handshake = pipe.handshake();
+        let tcp = Self::new(config, &stream, &pipe, pool)?;
+        let span = tracing::debug_span!("tcp", local = ?tcp.local, remote = ?tcp.remote);
+        let driver = driver::drive(Arc::clone(&tcp), stream, pipe, config.clone());
+        tokio::spawn(
+            async move {
+                driver.await;
+                drop(permit);
+            }
+            .instrument(span),
+        );
+        Ok(Connection::new(tcp))
+    }
+
+    fn new(
+        config: &Config,
+        stream: &Arc<TcpStream>,
+        pipe: &Pipe,
+        pool: Pool,
+    ) -> Result<Arc<Self>, ConfigError> {
         let tcp = Arc::new(Self {
             shared: Shared::new(config.limits, pool),
             state: Mutex::new(State {
                 sender: Sender::new(config.conductor, config.limits)?,
                 phase: Phase::Open,
                 reason: CloseReason::default(),
-                stream: Some(Arc::clone(&stream)),
+                stream: Some(Arc::clone(stream)),
                 last: None,
                 coupled: None,
             }),
@@ -117,20 +135,10 @@ impl Tcp {
             tls: pipe.session(),
             max_message: config.limits.queued,
         });
-        if let Some(handshake) = handshake {
+        if let Some(handshake) = pipe.handshake() {
             let _ = tcp.shared.handshake.set(handshake);
         }
-        let span = tracing::debug_span!("tcp", local = ?tcp.local, remote = ?tcp.remote);
-        let driver =
-            driver::drive(Arc::clone(&tcp), stream, pipe, config.tcp.clone(), config.coupled, config.limits);
-        tokio::spawn(
-            async move {
-                driver.await;
-                drop(permit);
-            }
-            .instrument(span),
-        );
-        Ok(Connection::new(tcp))
+        Ok(tcp)
     }
 
     fn end(&self, closed: Closed) {
@@ -339,7 +347,7 @@ impl Transport for Tcp {
 fn prepare(stream: &TcpStream, config: &TcpConfig) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
-    Liveness::new(config.idle_timeout).prepare(&socket)?;
+    Liveness::new(config.idle_timeout, Time::ZERO).prepare(&socket)?;
     #[cfg(target_os = "linux")]
     if let Some(congestion) = &config.congestion {
         socket.set_tcp_congestion(congestion.name().as_bytes())?;
