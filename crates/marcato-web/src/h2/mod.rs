@@ -39,6 +39,7 @@ mod wire;
 use std::cmp::Ordering;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as Poller, Poll};
@@ -149,6 +150,7 @@ where
         chunk: Amount::ZERO,
         resets: 0,
         completed: 0,
+        round: 0,
         used: PrioritySet::EMPTY,
         urgent_at: Time::ZERO,
         blocked: false,
@@ -188,6 +190,8 @@ struct Driver<S: WebService> {
     /// Responses that the client has reset, and those that have been sent as a whole.
     resets: u64,
     completed: u64,
+    /// Number of the round of grants.
+    round: u64,
     /// Levels at which a response was ever opened, or will be.
     used: PrioritySet,
     /// Time at which urgent data last waited.
@@ -278,7 +282,8 @@ where
         if !waits {
             self.progress_at = now;
         }
-        let stuck_at = (waits && look.is_none()).then(|| self.progress_at + limits.stall);
+        // Coupled mode holds data back for round trips, and so never for that long if the client takes any.
+        let stuck_at = waits.then(|| self.progress_at + limits.stall);
         if stuck_at.is_some_and(|at| now >= at) {
             self.context.counters.stuck();
             return Err(EarlyEnd::Stuck);
@@ -397,7 +402,7 @@ where
             }
             request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
             let dates = Arc::clone(&self.context.dates);
-            let memory = std::mem::take(&mut self.memory);
+            let memory = mem::take(&mut self.memory);
             let tunnel = tunnel.map(|(tunnel, offer)| {
                 request.extensions_mut().insert(offer);
                 // The name by which handlers for hyper know it.
@@ -542,9 +547,10 @@ where
     fn grant_all(&mut self) -> Result<bool, EarlyEnd> {
         self.blocked = false;
         let mut frames = 0;
-        // Response of the latest grant, and one whose bytes the library has in more than one frame. The library
-        // lets streams take turns for each of their frames, so that it writes those before another one's.
-        let (mut last, mut split) = (None, None);
+        // Response whose bytes the library has in more than one frame. The library lets streams take turns for each of
+        // their frames, so that it writes those before another one's.
+        let mut split = None;
+        self.round += 1;
         loop {
             let (waiting, outstanding) = {
                 let exchange = &self.books.accounts().exchange;
@@ -570,10 +576,12 @@ where
                 inner.granted();
             }
             frames += 1;
-            if grant.len > FRAME || last == Some(grant.stream) {
+            let round = self.round;
+            let before =
+                self.streams.get_mut(grant.stream).map(|stream| mem::replace(&mut stream.round, round));
+            if grant.len > FRAME || before == Some(round) {
                 split = Some(grant.stream);
             }
-            last = Some(grant.stream);
             if let Err(error) = self.send(grant) {
                 tracing::debug!(stream = grant.stream.0, %error, "a response ended early");
                 self.close(grant.stream, false);
@@ -626,7 +634,6 @@ where
         let chunk = inner.socket.measure(now, quiet)?;
         if (inner.socket.rate(), chunk.wire) != (self.rate, self.chunk) {
             (self.rate, self.chunk) = (inner.socket.rate(), chunk.wire);
-            inner.make_room(usize::try_from(chunk.wire.get()).unwrap_or(usize::MAX));
             self.books.accounts().exchange.set_rate(self.rate, chunk.wire);
         }
         inner.socket.couple(now, self.used);
@@ -761,7 +768,7 @@ where
 
     /// Closes the responses that have left the library.
     fn close_ended(&mut self) {
-        let mut ending = std::mem::take(&mut self.ending);
+        let mut ending = mem::take(&mut self.ending);
         ending.retain(|id| {
             let is_over = {
                 let exchange = &mut self.books.accounts().exchange;

@@ -33,6 +33,8 @@ pub(super) struct Stream {
     pub(super) empty_since: Option<Instant>,
     /// Pace at which its stage was filled when it was last empty.
     pub(super) pace: Pace,
+    /// Number of the latest round in which it was granted anything.
+    pub(super) round: u64,
     pub(super) record: Record,
 }
 
@@ -64,6 +66,7 @@ impl Stream {
             stalled_since: None,
             empty_since: None,
             pace: Pace::default(),
+            round: 0,
             record,
         }
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use marcato_sched::order::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,8 +14,9 @@ use crate::frames::{Event, FrameReader};
 use crate::signals::Signals;
 use crate::socket::Socket;
 
-/// Bytes that the library may write beyond a chunk: frames of its own, and HEADERS.
-const CONTROL: usize = 64 << 10;
+/// Bytes from which on the library has to wait: the largest chunk by default, and 64 KiB of HEADERS and frames of its
+/// own.
+const MOST: usize = 320 << 10;
 /// Most frames that carry signals between two requests. Browsers send six at the start and two for each
 /// request.
 const MAX_SIGNALS: u32 = 1000;
@@ -36,10 +37,6 @@ pub(super) struct Inner {
     pub(super) socket: Socket,
     /// Bytes that the library has written and the socket has not been given.
     out: Vec<u8>,
-    /// Most of these.
-    limit: usize,
-    /// Library that waits for room.
-    writer: Option<Waker>,
     reader: FrameReader,
     pub(super) signals: Signals,
     /// Frames of signals since the head of the latest request.
@@ -68,8 +65,6 @@ impl Wire {
         Self(Arc::new(Mutex::new(Inner {
             socket,
             out: Vec::new(),
-            limit: CONTROL,
-            writer: None,
             reader: FrameReader::new(FrameReader::MAX_FRAME_SIZE),
             signals,
             frames: 0,
@@ -97,11 +92,6 @@ impl Inner {
         self.socket.is_pending() || !self.out.is_empty()
     }
 
-    /// Makes room for a chunk of this many bytes.
-    pub(super) fn make_room(&mut self, chunk: usize) {
-        self.limit = chunk.saturating_mul(2).saturating_add(CONTROL);
-    }
-
     /// Gives the socket what the library has written, once it has taken all before. Returns the bytes
     /// that the kernel has accepted.
     pub(super) fn flush(&mut self) -> io::Result<usize> {
@@ -109,9 +99,6 @@ impl Inner {
         if !self.out.is_empty() && !self.socket.is_pending() {
             self.socket.queue(&mut self.out)?;
             flushed += self.socket.flush()?;
-            if let Some(writer) = self.writer.take() {
-                writer.wake();
-            }
         }
         Ok(flushed)
     }
@@ -161,12 +148,10 @@ impl Inner {
         }
     }
 
-    fn poll_writer(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if self.out.len() < self.limit {
-            return Poll::Ready(());
-        }
-        self.writer = Some(cx.waker().clone());
-        Poll::Pending
+    /// Returns ready if the library may write. The task asks it again after each [`flush`](Self::flush), so that nobody
+    /// has to be woken.
+    const fn poll_room(&self) -> Poll<()> {
+        if self.out.len() < MOST { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -182,20 +167,20 @@ impl AsyncRead for Wire {
 }
 
 impl AsyncWrite for Wire {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut inner = self.inner();
-        ready!(inner.poll_writer(cx));
+        ready!(inner.poll_room());
         inner.out.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_write_vectored(
         self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        _: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut inner = self.inner();
-        ready!(inner.poll_writer(cx));
+        ready!(inner.poll_room());
         for part in parts {
             inner.out.extend_from_slice(part);
         }

@@ -163,7 +163,16 @@ impl Receiver {
 
     /// Asks for paths, each with the value of its `priority` field, in one write. Returns their streams.
     pub(crate) async fn ask<const N: usize>(&mut self, requests: [(&str, &str); N]) -> [u32; N] {
-        let mut frames = Vec::new();
+        self.ask_after(&[], requests).await
+    }
+
+    /// Asks as [`ask`](Self::ask) does, with these frames before the requests in the same write.
+    pub(crate) async fn ask_after<const N: usize>(
+        &mut self,
+        before: &[u8],
+        requests: [(&str, &str); N],
+    ) -> [u32; N] {
+        let mut frames = before.to_vec();
         let streams = requests.map(|(path, priority)| {
             let stream = self.next;
             self.next += 2;

@@ -21,7 +21,7 @@ use marcato_sched::order::StreamId;
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::{Body, Config, Server, Traces};
 
-use crate::receiver::{Receiver, Terms, chunks_of, pass, rest, run_still, settle, still_until};
+use crate::receiver::{PING, Receiver, Terms, chunks_of, pass, rest, run_still, settle, still_until};
 use crate::support::{PIECE, Pieces, Running, frame};
 
 type Content = BoxBody<Bytes, Infallible>;
@@ -733,4 +733,100 @@ fn coupled_mode_begins_with_the_first_request_with_priority() {
             }
         });
     }
+}
+
+/// Bytes of content that a server has granted.
+fn granted(running: &Running) -> usize {
+    let granted: marcato_units::Bytes = running.server.counters().granted.into_iter().sum();
+    usize::try_from(granted.get()).unwrap()
+}
+
+/// Configuration whose chunks are larger than all that the kernel takes from a client which reads nothing.
+fn beyond_the_kernel() -> Config {
+    let mut config = strict(250);
+    config.chunk.max = marcato_units::Bytes::new(256 << 10);
+    config
+}
+
+/// Bytes of such a chunk that are left for the content of one response.
+async fn one_chunk() -> usize {
+    let running = start(beyond_the_kernel()).await;
+    let mut client = Receiver::connect(running.addr, Terms::default()).await;
+    settle().await;
+    client.ask([("/whole/900000", "u=5")]).await;
+    settle().await;
+    granted(&running)
+}
+
+#[test]
+fn nothing_is_granted_while_the_kernel_takes_nothing() {
+    run_still(async {
+        // Not one chunk more than the first.
+        let chunk = one_chunk().await;
+        assert!(chunk <= 256 << 10, "{chunk} bytes");
+    });
+}
+
+#[test]
+fn headers_of_all_frames_count_towards_a_chunk() {
+    run_still(async {
+        const LENGTH: usize = 3000;
+        let whole = one_chunk().await;
+        let (open, gate) = tokio::sync::watch::channel(false);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let mut gate = gate.clone();
+            async move {
+                let (mut sender, body) = Channel::<Bytes>::new(1);
+                tokio::spawn(async move {
+                    gate.wait_for(|open| *open).await.unwrap();
+                    sender.send_data(vec![b'x'; LENGTH].into()).await.unwrap();
+                });
+                Ok::<_, Infallible>(Response::new(body.boxed()))
+            }
+        });
+        let running = Running::start(Server::with_config(beyond_the_kernel()), service).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        client.ask([("/", "u=5"); 95]).await;
+        // All heads have left when the content comes.
+        client.drain().await;
+        open.send(true).unwrap();
+        settle().await;
+        let content = granted(&running);
+        let frames = content.div_ceil(LENGTH);
+        assert!(
+            frames > 50 && content + 9 * frames <= whole + 9,
+            "{content} bytes in {frames} frames of {whole}"
+        );
+    });
+}
+
+#[test]
+fn frames_of_the_library_count_towards_a_chunk() {
+    run_still(async {
+        let whole = one_chunk().await;
+        let running = start(beyond_the_kernel()).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        settle().await;
+        // The server reads them together, and has to answer each.
+        client.ask_after(&frame(PING, 0, 0, &[7; 8]).repeat(900), [("/whole/900000", "u=5")]).await;
+        settle().await;
+        let content = granted(&running);
+        assert!(content + 900 * 17 <= whole, "{content} bytes of {whole}");
+    });
+}
+
+#[test]
+fn a_less_urgent_response_waits_for_all_frames_before_it() {
+    run_still(async {
+        let running = start(strict(60)).await;
+        // The longer one has two turns or three, of which the last two follow each other.
+        for length in [20_000, 40_000] {
+            let mut client = Receiver::connect(running.addr, Terms::default()).await;
+            let path = format!("/whole/{length}");
+            let requests = [(path.as_str(), "u=3, i"), ("/whole/1000", "u=3, i"), ("/whole/9000", "u=5")];
+            let [long, short, less] = client.ask(requests).await;
+            client.read_until_end(less).await;
+            assert_eq!(client.turns(), [long, short, long, less], "{length} bytes");
+        }
+    });
 }
