@@ -607,7 +607,7 @@ fn a_test_that_fails_makes_the_next_one_later() {
 }
 
 #[test]
-fn only_background_that_is_held_back_says_that_the_cap_was_the_bound() {
+fn only_held_background_says_that_the_cap_was_the_bound() {
     let bound_by = |level| {
         let mut governor = within(State::Steady(Steady::new()));
         governor.cap = Some(MSS * 4);
