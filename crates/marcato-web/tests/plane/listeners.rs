@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +155,71 @@ fn connections_over_the_limit_are_refused_in_memory_too() {
         assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
         assert_eq!((server.counters().crowded, server.open_connections()), (1, 1));
         first.abort();
+    });
+}
+
+#[test]
+fn rates_count_for_the_client_that_a_program_names() {
+    run(async {
+        let mut config = Config::default();
+        config.limits.open_per_address = NonZeroU32::new(1);
+        let server = Server::with_config(config);
+        let connect = |peer: &str| {
+            let (near, far) = tokio::io::duplex(1000);
+            let (server, peer) = (server.clone(), peer.parse().unwrap());
+            tokio::spawn(async move { server.serve_connection(far, peer, router()).await });
+            near
+        };
+        let first = &mut http2(connect("192.0.2.1:50000")).await;
+        assert_eq!(content(first, "/bytes/1").await, "x");
+        assert_eq!(connect("192.0.2.1:50001").read(&mut [0]).await.unwrap(), 0);
+        let second = &mut http2(connect("192.0.2.2:50000")).await;
+        assert_eq!(content(second, "/bytes/1").await, "x");
+        assert_eq!(server.counters().connections_over_open, 1);
+    });
+}
+
+#[test]
+fn a_connection_in_memory_that_ends_early_is_a_failed_handshake() {
+    run(async {
+        let server = Server::new();
+        for begun in [&b""[..], b"PRI * HTTP/2.0"] {
+            let (mut near, far) = tokio::io::duplex(1000);
+            near.write_all(begun).await.unwrap();
+            drop(near);
+            server.serve_connection(far, "192.0.2.1:50000".parse().unwrap(), router()).await;
+        }
+        assert_eq!((server.counters().failed_handshakes, server.counters().connections), (2, [0, 0]));
+    });
+}
+
+/// Listener that fails before it accepts.
+struct Failing(TcpListener, bool);
+
+impl Listener for Failing {
+    type Io = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        if std::mem::take(&mut self.1) {
+            return Err(io::Error::other("no more descriptors"));
+        }
+        self.0.accept().await
+    }
+}
+
+#[test]
+fn a_listener_that_fails_is_asked_again() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (end, ended) = oneshot::channel::<()>();
+        let served = tokio::spawn(async move {
+            Server::new().serve_until(Failing(listener, true), router(), async { _ = ended.await }).await;
+        });
+        let stream = TcpStream::connect(addr).await.unwrap();
+        assert!(http1(stream, "/bytes/3").await.ends_with("\r\n\r\nxxx"));
+        drop(end);
+        served.await.unwrap();
     });
 }
 

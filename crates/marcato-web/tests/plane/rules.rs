@@ -305,6 +305,21 @@ async fn trailers_of_a_response_cannot_stand_for_its_fields() {
     assert_eq!(collected.trailers(), Some(&trailers(&[("x-sum", "1")])));
 }
 
+#[test]
+fn a_tunnel_whose_response_is_dropped_ends_in_both_directions() {
+    crate::support::run(async {
+        let proxy = proxy_to(origin(Speaks::Http1, switch).await);
+        let (mut sender, body) = Channel::<Bytes, BoxError>::new(4);
+        let mut response = call(&proxy, connect(Some("websocket"), body.boxed_unsync())).await.into_body();
+        sender.send_data(Bytes::from_static(b"word")).await.unwrap();
+        assert_eq!(response.frame().await.unwrap().unwrap().into_data().unwrap(), "word");
+        drop(response);
+        // The client has not ended its direction.
+        until(|| proxy.counters().upstreams[0].in_flight == 0).await;
+        drop(sender);
+    });
+}
+
 #[tokio::test]
 async fn an_upgrade_for_a_websocket_names_its_version() {
     let address = origin(Speaks::Http1, |request| async {
