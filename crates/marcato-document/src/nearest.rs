@@ -24,39 +24,15 @@ pub fn nearest<'a>(word: &str, among: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, other)| other)
 }
 
-/// Returns the edit distance of two words (optimal string alignment), counting insertions,
-/// deletions, substitutions and swaps of neighbours.
-///
-/// `None` means that it exceeds `most`.
+/// Returns the edit distance of two words (optimal string alignment), without regard to case and to the
+/// difference between `_` and `-`. `None` means that it exceeds `most`.
 fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
+    // Most words differ too much in length alone.
     if a.chars().count().abs_diff(b.chars().count()) > most {
         return None;
     }
-    let fold = |word: &str| -> Vec<char> {
-        word.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect()
-    };
-    let (a, b) = (fold(a), fold(b));
-    let mut before = vec![0; b.len() + 1];
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    let mut row = before.clone();
-    for (i, x) in a.iter().enumerate() {
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let mut least = (above[j] + usize::from(x != y)).min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                least = least.min(before[j - 1] + 1);
-            }
-            row[j + 1] = least;
-        }
-        // Later rows derive from these two and never fall below their minimum, so the result
-        // exceeds `most` as well.
-        if row.iter().chain(&above).all(|&least| least > most) {
-            return None;
-        }
-        std::mem::swap(&mut before, &mut above);
-        std::mem::swap(&mut above, &mut row);
-    }
-    Some(above[b.len()]).filter(|&distance| distance <= most)
+    let fold = |word: &str| word.to_ascii_lowercase().replace('_', "-");
+    Some(strsim::osa_distance(&fold(a), &fold(b))).filter(|&distance| distance <= most)
 }
 
 /// Returns `did you mean X?` for the nearest word, or else a list of the valid words.
