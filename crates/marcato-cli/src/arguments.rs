@@ -13,6 +13,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, 
 use clap_complete::Shell;
 #[cfg(target_os = "linux")]
 use marcato_kernel::PIN_DIRECTORY;
+use marcato_net::Coupling;
 use marcato_papers::{Registry, RunOptions};
 use marcato_quic::Fingerprint;
 use marcato_report::{COMMIT, VERSION, World};
@@ -21,9 +22,10 @@ use marcato_units::{Bytes, Rate, Seed};
 #[cfg(target_os = "linux")]
 use crate::crq::{LEAST_FLOWS, MOST_FLOWS, PresetName, Selection, Settings};
 use crate::perf::load::{BulkSpec, SourceSpec};
-use crate::perf::plan::{CoupledName, EngineName, LaneSpec};
+use crate::perf::plan::{EngineName, LaneSpec, coupling_help};
 use crate::perf::scheduler::{PathName, StreamName};
 use crate::perf::{self, quantity};
+use crate::words::words;
 
 /// Version, with the commit of the build.
 static PROGRAM: LazyLock<String> = LazyLock::new(|| format!("{VERSION} ({COMMIT})"));
@@ -199,8 +201,8 @@ pub(crate) struct Serve {
     pub(crate) listing: bool,
 
     /// Bound of less urgent responses in flight, which keeps the bottleneck's queue short
-    #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
-    pub(crate) coupled: CoupledName,
+    #[arg(long, value_parser = words(coupling_help), default_value_t)]
+    pub(crate) coupled: Coupling,
 
     /// Print no line for each request
     #[arg(short, long)]
@@ -866,8 +868,8 @@ pub(crate) struct PerfServer {
     pub(crate) layered: bool,
 
     /// Bound of the background data in flight, for data that the server sends
-    #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
-    pub(crate) coupled: CoupledName,
+    #[arg(long, value_parser = words(coupling_help), default_value_t)]
+    pub(crate) coupled: Coupling,
 
     /// Engine to serve [default: both]
     #[arg(long, value_enum)]
@@ -935,8 +937,8 @@ pub(crate) struct PerfClient {
     pub(crate) layered: bool,
 
     /// Bound of the background data in flight, for data that the client sends
-    #[arg(long, value_enum, default_value_t = CoupledName::Auto)]
-    pub(crate) coupled: CoupledName,
+    #[arg(long, value_parser = words(coupling_help), default_value_t)]
+    pub(crate) coupled: Coupling,
 
     /// Let the server send, and receive
     #[arg(short = 'R', long, conflicts_with = "bidir")]

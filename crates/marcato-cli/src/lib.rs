@@ -20,6 +20,7 @@ mod serve;
 mod sim;
 mod table;
 mod validate;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

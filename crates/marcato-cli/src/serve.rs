@@ -55,7 +55,7 @@ fn source(asked: Serve) -> Source {
         content,
         listen: asked.listen.into_iter().flat_map(|at| at.0).collect(),
         tls,
-        coupled: asked.coupled.into(),
+        coupled: asked.coupled,
         access_log: (!asked.quiet).then(|| AccessLog { format, file: asked.access_log.map(Located::from) }),
         metrics: asked.metrics,
         watch: asked.watch,

@@ -4,11 +4,11 @@ use std::iter;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time, Word, Worded};
 
 use crate::document::quote;
-use crate::keyed::{Form, Worded, WriteForm, WriteKeyed};
-use crate::keys::{Keys, Word};
+use crate::keyed::{Form, WriteForm, WriteKeyed};
+use crate::keys::Keys;
 use crate::pairs::{Pairs, array};
 use crate::quantity;
 

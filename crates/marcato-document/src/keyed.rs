@@ -6,7 +6,7 @@
 
 use crate::document::Table;
 use crate::faults::Faults;
-use crate::keys::{Keys, Word};
+use crate::keys::Keys;
 use crate::pairs::Pairs;
 use crate::schema::{Entry, Schema};
 
@@ -61,12 +61,6 @@ pub trait Form<C> {
 pub trait WriteForm<C>: Form<C> {
     /// Adds the value.
     fn write(&self, value: &Self::Value, names: &[&'static str], pairs: &mut Pairs);
-}
-
-/// Closed list of values, each with a word in files.
-pub trait Worded: Copy + PartialEq + 'static {
-    /// All words.
-    const WORDS: &'static [Word<Self>];
 }
 
 /// Returns the written form of a default.
@@ -288,27 +282,6 @@ macro_rules! keyed {
     };
     (@write $of:ty, $value:expr, $form:expr, $keys:tt, $pairs:ident, $mode:ident) => {
         $crate::WriteForm::<$of>::write(&$form, $value, &$keys, $pairs)
-    };
-}
-
-/// Declares an enum without fields together with the words for its values.
-#[macro_export]
-macro_rules! words {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$attribute:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $vis enum $name { $($(#[$attribute])* $variant),+ }
-
-        impl $name {
-            /// Returns the name used in a file.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl $crate::Worded for $name {
-            const WORDS: &'static [$crate::Word<Self>] = &[$(($word, Self::$variant)),+];
-        }
     };
 }
 

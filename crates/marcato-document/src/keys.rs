@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use marcato_units::{Bytes, Duration, Layer, Priority, Rate};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Word};
 
 use crate::document::{Item, Origin, Place, Table, Value, float, quote};
 use crate::faults::Faults;
@@ -18,9 +18,6 @@ pub struct Keys<'a> {
     /// Collector of faults.
     pub faults: &'a Faults,
 }
-
-/// Word of a closed list, with its meaning.
-pub type Word<T> = (&'static str, T);
 
 impl<'a> Keys<'a> {
     /// Opens a table, and adds a fault for each key outside its schema.

@@ -5,8 +5,8 @@ use marcato_document::form::{
 };
 use marcato_document::quantity::{rate, size, span};
 use marcato_document::schema::{self, Entry, Schema, Usual};
-use marcato_document::{Form, Key, Keyed, Keys, Pairs, Table, WriteForm, WriteKeyed, keyed, quote, words};
-use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time};
+use marcato_document::{Form, Key, Keyed, Keys, Pairs, Table, WriteForm, WriteKeyed, keyed, quote};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Time, words};
 
 use crate::kinded::{Kinded as _, kinds};
 use crate::limit::MAX_FLOWS;

@@ -4,9 +4,9 @@ use marcato_document::form::{Context, Flag, Probability, Single, Size, SomeSpan,
 use marcato_document::quantity::rate;
 use marcato_document::schema::{Entry, Schema};
 use marcato_document::{
-    Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, array, described, integer_of, keyed, words,
+    Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, array, described, integer_of, keyed,
 };
-use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_units::{Bytes, Duration, Rate, Time, words};
 
 use crate::amount::Transmitter;
 use crate::kinded::{Kinded as _, kind_of, kinds};

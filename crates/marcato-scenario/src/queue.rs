@@ -8,14 +8,14 @@
 use marcato_document::form::{Checked, Flag, Parts, Single, Small, SomeRate, SomeSize, SomeSpan, one_of};
 use marcato_document::quantity::{Of, is_of, size, span};
 use marcato_document::schema::{Entry, Schema};
-use marcato_document::{Faults, Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, keyed, words};
+use marcato_document::{Faults, Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, keyed};
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, CodelConfig, Configuration, CrqConfig, Discipline, DropTailConfig,
     FlowTableConfig, FqCodelConfig, Packet, PieConfig, PolicerConfig, Ppm, PushOutConfig, Queues, QuicRule,
     RedConfig, RedThresholds, StepMarkConfig, StepThreshold,
 };
-use marcato_units::{Bytes, Duration, Rate, Stream};
+use marcato_units::{Bytes, Duration, Rate, Stream, words};
 
 pub use marcato_queue::Limit;
 

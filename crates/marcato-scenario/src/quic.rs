@@ -11,8 +11,8 @@ use marcato_document::form::{
 };
 use marcato_document::quantity::size;
 use marcato_document::schema::{self, Entry, Schema, Usual};
-use marcato_document::{Item, Key, Keyed, Keys, Pairs, Table, Value, WriteKeyed, array, keyed, quote, words};
-use marcato_units::{Bytes, Duration, Layer, Priority};
+use marcato_document::{Item, Key, Keyed, Keys, Pairs, Table, Value, WriteKeyed, array, keyed, quote};
+use marcato_units::{Bytes, Duration, Layer, Priority, words};
 
 use crate::flow::Common;
 use crate::kinded::{kind_of, kinds};

@@ -9,8 +9,8 @@ use marcato_document::form::{
 };
 use marcato_document::quantity::size;
 use marcato_document::schema::Schema;
-use marcato_document::{Keyed, Keys, Pairs, WriteKeyed as _, keyed, quote, words};
-use marcato_units::{Bytes, Duration, Layer, Priority};
+use marcato_document::{Keyed, Keys, Pairs, WriteKeyed as _, keyed, quote};
+use marcato_units::{Bytes, Duration, Layer, Priority, words};
 
 use crate::chosen::{Kind, tagged_of};
 use crate::kinded::{kind_of, kinds};

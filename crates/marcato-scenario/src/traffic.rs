@@ -8,10 +8,9 @@ use marcato_document::form::{
 };
 use marcato_document::quantity::{size, span};
 use marcato_document::{
-    Faults, Form, Item, Key, Keyed as _, Keys, Pairs, Table, Value, Word, WriteForm, array, keyed, quote,
-    words,
+    Faults, Form, Item, Key, Keyed as _, Keys, Pairs, Table, Value, WriteForm, array, keyed, quote,
 };
-use marcato_units::{Bytes, Duration, Priority};
+use marcato_units::{Bytes, Duration, Priority, Word, words};
 
 use crate::chosen::{Chosen, Kind, chosen_of};
 use crate::kinded::{kind_of, kinds};

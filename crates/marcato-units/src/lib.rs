@@ -18,6 +18,7 @@ mod priority;
 mod random;
 mod rate;
 mod time;
+mod words;
 
 pub use bytes::Bytes;
 pub use core::time::Duration;
@@ -26,3 +27,4 @@ pub use priority::{Priority, PrioritySet};
 pub use random::{Seed, Stream};
 pub use rate::Rate;
 pub use time::Time;
+pub use words::{Word, Worded};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use marcato_net::{Bytes, Config, Coupling, Engine, Limits, LongMessages};
+use marcato_units::Worded as _;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -56,9 +57,8 @@ impl Settings {
     /// Returns the configuration.
     pub(super) fn config(&self) -> PyResult<Config> {
         let engine = choice("engine", &self.engine, &[("quic", Engine::Quic), ("tcp", Engine::Tcp)])?;
-        let couplings = [("auto", Coupling::Auto), ("on", Coupling::On), ("off", Coupling::Off)];
-        let mut config =
-            Config { coupled: choice("coupled", &self.coupled, &couplings)?, ..Config::new(engine) };
+        let coupled = choice("coupled", &self.coupled, Coupling::WORDS)?;
+        let mut config = Config { coupled, ..Config::new(engine) };
         config.alpn = self.alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let longs = [("refuse", LongMessages::Refuse), ("stream", LongMessages::Stream)];
         config.limits.long_messages = choice("long_messages", &self.long_messages, &longs)?;

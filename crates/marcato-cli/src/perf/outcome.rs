@@ -460,7 +460,7 @@ impl Outcome {
                 "path_scheduler": (*engine == EngineName::Quic && mode.is_forward()).then(|| path.to_string()),
                 "server_path_scheduler": self.server_path.map(|path| path.to_string()),
                 "layered": *layered,
-                "coupled": mode.is_forward().then(|| marcato_net::Coupling::from(*coupled).to_string()),
+                "coupled": mode.is_forward().then(|| coupled.to_string()),
                 "stream_scheduler": stream.to_string(),
                 "debt": self.debt(),
                 "duration_s": duration.as_secs_f64(),
@@ -634,8 +634,8 @@ pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), Perf
 mod tests {
     use std::time::Duration;
 
-    use super::super::plan::CoupledName;
     use super::*;
+    use marcato_net::Coupling;
 
     fn flow(direction: Direction, spec: SourceSpec, mct_ms: Samples) -> Flow {
         let lane = LaneOutcome {
@@ -673,7 +673,7 @@ mod tests {
             unreliable: false,
             path: PathName::Cwr,
             layered: false,
-            coupled: CoupledName::Auto,
+            coupled: Coupling::Auto,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::from_secs(1),

@@ -42,24 +42,12 @@ impl From<EngineName> for marcato_net::Engine {
     }
 }
 
-/// Use of coupled mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CoupledName {
-    /// Once a connection has both urgent and background messages
-    Auto,
-    /// From the beginning
-    On,
-    /// Never
-    Off,
-}
-
-impl From<CoupledName> for Coupling {
-    fn from(name: CoupledName) -> Self {
-        match name {
-            CoupledName::Auto => Self::Auto,
-            CoupledName::On => Self::On,
-            CoupledName::Off => Self::Off,
-        }
+/// Help for a use of coupled mode.
+pub(crate) const fn coupling_help(coupling: Coupling) -> &'static str {
+    match coupling {
+        Coupling::Auto => "Once a connection has both urgent and background messages",
+        Coupling::On => "From the beginning",
+        Coupling::Off => "Never",
     }
 }
 
@@ -167,7 +155,7 @@ pub(crate) struct Plan {
     pub(crate) unreliable: bool,
     pub(crate) path: PathName,
     pub(crate) layered: bool,
-    pub(crate) coupled: CoupledName,
+    pub(crate) coupled: Coupling,
     pub(crate) stream: StreamName,
     pub(crate) duration: Duration,
     pub(crate) warm_up: Duration,
@@ -308,7 +296,7 @@ impl Plan {
         };
         let mut config = Config::new(self.engine.into()).layered(self.layered);
         config.conductor = conductor::Config::with_debt(debt);
-        config.coupled = self.coupled.into();
+        config.coupled = self.coupled;
         config.limits = Limits { queued: self.backlog.max(self.load(0).longest() * 2), ..config.limits };
         config.quic.session = SessionConfig { path_scheduler: self.path.into(), ..config.quic.session };
         config.quic.handshake_timeout = connect_timeout;
@@ -335,7 +323,7 @@ mod tests {
             unreliable: false,
             path: PathName::Cwr,
             layered: false,
-            coupled: CoupledName::Auto,
+            coupled: Coupling::Auto,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::ZERO,

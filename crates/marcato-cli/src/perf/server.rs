@@ -73,7 +73,7 @@ async fn serve(
     let listen = async |engine: EngineName, at: Vec<LocalAddress>| {
         let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
         config.limits = Limits { queued: asked.backlog, ..config.limits };
-        config.coupled = asked.coupled.into();
+        config.coupled = asked.coupled;
         config.quic.session.path_scheduler = asked.path_scheduler.into();
         // More connections are accepted than served, so that surplus clients receive a refusal
         // instead of waiting.

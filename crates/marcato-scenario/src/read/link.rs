@@ -1,8 +1,8 @@
 //! Reader of links.
 
 use marcato_document::form::Single as _;
-use marcato_document::{Faults, Item, Keyed as _, Keys, Table, Worded as _};
-use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_document::{Faults, Item, Keyed as _, Keys, Table};
+use marcato_units::{Bytes, Duration, Rate, Time, Worded as _};
 
 use super::{link_name, overlay};
 use crate::amount::Transmitter;

@@ -3,10 +3,8 @@
 use marcato_document::form::{Checked, Number, Single, SomeSize, SomeSpan, Span, Text, one_of};
 use marcato_document::quantity::{self, Of};
 use marcato_document::schema::{self, Entry, Schema, Usual};
-use marcato_document::{
-    Item, Keyed, Keys, Pairs, Value, Word, Worded, WriteKeyed, keyed, quantity_of, quote,
-};
-use marcato_units::{Bytes, Duration};
+use marcato_document::{Item, Keyed, Keys, Pairs, Value, WriteKeyed, keyed, quantity_of, quote};
+use marcato_units::{Bytes, Duration, Word, Worded};
 
 use crate::kinded::{Kinded as _, kind_of, kinds};
 use crate::traffic::{OnOff, Pause, Size};

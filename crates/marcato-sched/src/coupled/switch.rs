@@ -1,40 +1,30 @@
 //! Switch of coupled mode.
 
-use core::fmt;
+use marcato_units::{PrioritySet, words};
 
-use marcato_units::PrioritySet;
-
-/// Use of coupled mode, by connection: the condition under which an engine applies the cap of a
-/// [`Governor`](super::Governor).
-///
-/// A congestion control fills the queue of the slowest link by itself. An urgent message that is sent
-/// later waits behind the connection's own background data: several round trips, if the queue is
-/// long. In coupled mode, background data is held back while more than a few packets of it would stand
-/// in that queue. The congestion control stays as it is; the smaller of both bounds counts.
-///
-/// P0 and P1 are urgent, P2 to P4 are background. If other senders fill the queue, holding back helps
-/// nobody: the connection notices, and then sends as if coupled mode were off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Coupling {
-    /// From the moment at which a connection has been given both urgent and background messages.
-    /// Before that there is nothing to protect: a connection with messages of one kind sends as if
-    /// coupled mode were off, at no cost. So this needs no choice by the application.
-    #[default]
-    Auto,
-    /// From the beginning of each connection, so that the queue is already short when the first urgent
-    /// message comes.
-    On,
-    /// Never: the congestion control alone bounds what is in flight.
-    Off,
-}
-
-impl fmt::Display for Coupling {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
+words! {
+    /// Use of coupled mode, by connection: the condition under which an engine applies the cap of a
+    /// [`Governor`](super::Governor).
+    ///
+    /// A congestion control fills the queue of the slowest link by itself. An urgent message that is sent
+    /// later waits behind the connection's own background data: several round trips, if the queue is
+    /// long. In coupled mode, background data is held back while more than a few packets of it would stand
+    /// in that queue. The congestion control stays as it is; the smaller of both bounds counts.
+    ///
+    /// P0 and P1 are urgent, P2 to P4 are background. If other senders fill the queue, holding back helps
+    /// nobody: the connection notices, and then sends as if coupled mode were off.
+    #[derive(Default, Hash)]
+    pub enum Coupling {
+        /// From the moment at which a connection has been given both urgent and background messages.
+        /// Before that there is nothing to protect: a connection with messages of one kind sends as if
+        /// coupled mode were off, at no cost. So this needs no choice by the application.
+        #[default]
+        Auto = "auto",
+        /// From the beginning of each connection, so that the queue is already short when the first urgent
+        /// message comes.
+        On = "on",
+        /// Never: the congestion control alone bounds what is in flight.
+        Off = "off",
     }
 }
 

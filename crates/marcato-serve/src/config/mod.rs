@@ -28,10 +28,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use marcato_document::form::{Flag, SpanWithin, Words};
+use marcato_document::form::{Flag, SpanWithin, one_of};
 use marcato_document::nearest::hint;
 use marcato_document::schema::Schema;
-use marcato_document::{Faults, Keyed as _, Keys, Place, Sources, Word, keyed};
+use marcato_document::{Faults, Keyed as _, Keys, Place, Sources, keyed};
 use marcato_net::Coupling;
 use marcato_web::files::FilesConfig;
 use marcato_web::proxy::{HealthConfig, PassiveConfig};
@@ -309,7 +309,7 @@ keyed! {
     /// [guesses](#keys-of-guess) for clients that signal nothing
     "guess" => config.guess: By(guess::read), own("the defaults");
     /// [coupled mode](coupled.md): `"auto"`, `"on"`, `"off"`
-    "coupled" => config.coupled: Words(COUPLINGS), own();
+    "coupled" => config.coupled: one_of::<Coupling>(), own();
     /// bounds the order of urgency by [debts](#order); without them, the most urgent response has all of a connection
     "debts" => config.debts: Flag, own();
     /// compression of responses: true, false or a [table](#keys-of-compression)
@@ -323,9 +323,6 @@ keyed! {
     /// page of the last connections: true, false or a [table](#keys-of-watch)
     "watch" => config.watch: watch::FORM, own("`false`");
 }
-
-const COUPLINGS: &[Word<Coupling>] =
-    &[("auto", Coupling::Auto), ("on", Coupling::On), ("off", Coupling::Off)];
 
 fn listeners(keys: &Keys<'_>, key: &'static str) -> Option<Vec<Listen>> {
     let mut listeners: Vec<Listen> = Vec::new();
