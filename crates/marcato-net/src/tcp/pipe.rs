@@ -187,3 +187,28 @@ impl Pipe {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn chunks_that_are_queued_together_leave_together() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        let (near, far) = (near.unwrap(), far.unwrap().0);
+        let mut pipe = Pipe::plain();
+        for chunk in [b"first", b"other"] {
+            let mut chunk = chunk.to_vec();
+            pipe.queue(&mut chunk).unwrap();
+            assert!(chunk.is_empty() && pipe.is_pending());
+        }
+        near.writable().await.unwrap();
+        assert_eq!(pipe.flush(&near).unwrap(), 10);
+        far.readable().await.unwrap();
+        let mut read = [0; 20];
+        let len = far.try_read(&mut read).unwrap();
+        assert_eq!(&read[..len], b"firstother");
+    }
+}

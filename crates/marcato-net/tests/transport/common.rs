@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes as Payload;
 use marcato_net::{
-    ClientSecurity, CloseReason, Closed, Config, Connection, Endpoint, EndpointStats, LocalAddress, Remote,
-    ServerSecurity,
+    ClientSecurity, CloseReason, Closed, Config, Connection, Endpoint, EndpointStats, ListenError,
+    LocalAddress, Remote, ServerSecurity,
 };
 use marcato_quic::{Identity, Trust};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -35,10 +35,15 @@ pub(crate) fn localhost() -> SocketAddr {
 }
 
 pub(crate) async fn server_at(config: &Config, at: &[LocalAddress]) -> Server {
+    try_server_at(config, at).await.unwrap()
+}
+
+/// Returns a server at these addresses, unless another program has one of them.
+pub(crate) async fn try_server_at(config: &Config, at: &[LocalAddress]) -> Result<Server, ListenError> {
     let identity = Identity::self_signed(NAME).unwrap();
     let trust = Trust::Certificate(identity.certificate().unwrap().clone());
-    let endpoint = Endpoint::listen(config, at, &ServerSecurity::Tls(identity)).await.unwrap();
-    Server { endpoint, trust }
+    let endpoint = Endpoint::listen(config, at, &ServerSecurity::Tls(identity)).await?;
+    Ok(Server { endpoint, trust })
 }
 
 impl Server {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{
-    NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, server_at, until, within,
+    NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, try_server_at, until,
+    within,
 };
 use marcato_net::{
     AcceptError, ClientSecurity, CloseReason, Closed, Config, ConfigError, ConnectError, Endpoint, Engine,
@@ -611,8 +612,16 @@ async fn a_name_without_an_address_is_an_error(engine: Engine) {
 /// Both families have the same port, and answer from the address that was asked.
 async fn a_server_at_any_address_is_reached_over_ipv4_and_ipv6(engine: Engine) {
     let config = Config::new(engine);
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = server_at(&config, &LocalAddress::any(port)).await;
+    // A port that is free at one address may be in use at another, or be taken meanwhile.
+    let (server, port) = within(async {
+        loop {
+            let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            if let Ok(server) = try_server_at(&config, &LocalAddress::any(port)).await {
+                return (server, port);
+            }
+        }
+    })
+    .await;
     for ip in ["127.0.0.1", "::1"] {
         let addr = SocketAddr::new(ip.parse().unwrap(), port);
         let remote = Remote::new(addr, ClientSecurity::trusting(NAME, server.trust.clone()));

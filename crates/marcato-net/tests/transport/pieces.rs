@@ -261,7 +261,10 @@ async fn a_cancelled_byte_stream_ends_with_an_error(engine: Engine) {
 /// Messages pass as a sink and a stream, in the order of their priorities.
 async fn a_sink_and_a_stream_carry_messages(engine: Engine) {
     const COUNT: u64 = 200;
-    let (client, server, _listener) = pair(&config(engine)).await;
+    let mut config = config(engine);
+    // There is room for a few at a time.
+    config.limits.queued = Bytes::kb(300);
+    let (client, server, _listener) = pair(&config).await;
     let mut sink = client.outgoing();
     let sender = tokio::spawn(async move {
         for number in 0..COUNT {

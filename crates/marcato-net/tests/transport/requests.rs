@@ -5,6 +5,7 @@ use marcato_net::{
     CloseReason, Closed, Config, Connection, Endpoint, Engine, Message, NoReply, NotDelivered, Priority,
     RequestError, SendError,
 };
+use marcato_units::Bytes;
 
 fn config(engine: Engine) -> Config {
     Config::new(engine)
@@ -106,6 +107,20 @@ async fn a_reply_that_is_abandoned_is_no_reply(engine: Engine) {
         reply.cancel().unwrap();
     };
     let (reply, ()) = within(async { tokio::join!(client.request(Message::new("?")), abandons) }).await;
+    assert_eq!(reply, Err(RequestError::NoReply(NoReply::Unanswered)));
+    close(client, server).await;
+}
+
+async fn a_reply_that_is_refused_is_no_reply(engine: Engine) {
+    let mut config = config(engine);
+    config.limits.queued = Bytes::kb(500);
+    let (client, server, _listener) = pair(&config).await;
+    let replies = async {
+        let request = server.accept_request().await.unwrap();
+        let refused = request.reply(Message::new(vec![0; 600_000])).await.err();
+        assert!(matches!(refused, Some(SendError::TooLong { .. })), "{refused:?}");
+    };
+    let (reply, ()) = within(async { tokio::join!(client.request(Message::new("?")), replies) }).await;
     assert_eq!(reply, Err(RequestError::NoReply(NoReply::Unanswered)));
     close(client, server).await;
 }
@@ -250,6 +265,7 @@ for_both_engines! {
     requests_and_messages_are_kept_apart
     a_dropped_request_is_unanswered
     a_reply_that_is_abandoned_is_no_reply
+    a_reply_that_is_refused_is_no_reply
     the_server_learns_of_a_cancelled_request
     a_request_that_is_not_sent_in_time_fails
     a_late_reply_is_discarded_and_counted
