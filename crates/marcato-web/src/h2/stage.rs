@@ -304,6 +304,17 @@ mod tests {
     }
 
     #[test]
+    fn a_handler_that_has_pushed_goes_on_until_it_rests() {
+        let (stage, _) = stage(100);
+        stage.rest();
+        assert!(!stage.is_filling());
+        stage.push(Bytes::from_static(b"piece"));
+        assert_eq!((stage.progress().bytes, stage.is_filling()), (5, true));
+        stage.rest();
+        assert!(!stage.is_filling());
+    }
+
+    #[test]
     fn a_handler_follows_a_changed_limit() {
         let (stage, _) = stage(100);
         stage.push(Bytes::from(vec![1; 150]));

@@ -107,7 +107,8 @@ impl Joint {
             taken += 1;
             self.head = match self.head {
                 head if *byte == EMPTY_LINE[head] => head + 1,
-                _ => usize::from(*byte == b'\r'),
+                // A carriage return that ends no line comes in no head.
+                _ => 0,
             };
         }
         taken
