@@ -194,16 +194,24 @@ fn a_connection_whose_buffers_are_full_ends_after_the_stall() {
             let (running, _) = start(chunks_of(segments)).await;
             let mut client = Receiver::connect(running.addr, Terms::default()).await;
             client.ask([("/9000000", "u=3")]).await;
+            let granted = || running.server.counters().granted.iter().map(|bytes| bytes.get()).sum::<u64>();
             // It reads now and then, which is progress.
             for _ in 0..3 {
+                let before = granted();
                 client.read_bytes(300_000).await;
+                still_until(|| granted() > before).await;
                 settle().await;
                 pass(SECOND * 50).await;
                 assert_eq!(running.server.counters().stuck, 0);
             }
-            pass(SECOND * 11).await;
-            still_until(|| running.server.counters().stuck == 1).await;
-            assert_eq!(running.server.open_requests(), 0);
+            // The kernel of a busy machine may tell of the last room late, which is progress again.
+            let mut waited = 0;
+            while running.server.counters().stuck == 0 && waited < 6 {
+                pass(SECOND * 11).await;
+                waited += 1;
+            }
+            still_until(|| running.server.open_requests() == 0).await;
+            assert_eq!(running.server.counters().stuck, 1);
         }
     });
 }
