@@ -176,10 +176,16 @@ fn intervals_are_lines_of_text_and_an_array_of_json() {
     assert_eq!((&intervals[0]["from_s"], &intervals.last().unwrap()["to_s"]), (&0.0.into(), &0.7.into()));
     for (one, next) in intervals.iter().zip(&intervals[1..]) {
         assert_eq!(one["to_s"], next["from_s"]);
-        assert!(one["arrived"].as_u64().unwrap() > 0 && one["mct_ms"]["p50"].is_f64(), "{one}");
-        assert!(one["mbit_per_s"].as_f64().unwrap() > 0.0, "{one}");
+        // A busy machine may send nothing in one of them.
+        let has_arrivals = one["arrived"].as_u64().unwrap() > 0;
+        assert_eq!(
+            (one["mct_ms"]["p50"].is_f64(), one["mbit_per_s"].as_f64().unwrap() > 0.0),
+            (has_arrivals, has_arrivals),
+            "{one}"
+        );
         assert!(one["lanes"][0]["cwnd_bytes"].as_u64().unwrap() > 0, "{one}");
     }
+    assert!(intervals.iter().any(|one| one["arrived"].as_u64().unwrap() > 0), "{intervals:?}");
 }
 
 #[test]

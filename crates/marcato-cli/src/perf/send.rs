@@ -148,16 +148,18 @@ impl Sending {
     ///
     /// A message is released when the source wakes for it. If a full queue has delayed the source,
     /// the message counts as released when it was due. Waiting in front of the connection is thus
-    /// measured.
+    /// measured. If the machine has woken the source late, messages that were due meanwhile count as
+    /// released with the late one, and not before it.
     pub(crate) async fn periodic(self, source: Periodic) -> Result<(), SendError> {
         let Periodic { index, spec, .. } = source;
         let mut over = self.over.subscribe();
         let mut due = self.span.begin + source.phase;
+        let mut last = 0;
         for sequence in 0.. {
             if due >= self.span.end {
                 break;
             }
-            let released = if Instant::now() >= due {
+            let at = if Instant::now() >= due {
                 self.span.ns(due)
             } else {
                 tokio::select! {
@@ -165,6 +167,8 @@ impl Sending {
                     _ = over.wait_for(|over| *over) => break,
                 }
             };
+            let released = at.max(last);
+            last = released;
             self.released.push(index, released, spec.size);
             let whole = Whole { source: index, sequence, released, len: spec.size };
             if let Some(mixer) = &self.mixer {

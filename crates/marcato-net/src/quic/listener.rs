@@ -311,7 +311,13 @@ mod tests {
         assert!(stats.handed_over > 100, "{stats:?}");
         assert_eq!(stats.overrun, 0);
         let lanes = |connection: &Connection| connection.stats().lanes.len();
-        assert!(pairs.iter().all(|(_, accepted)| lanes(accepted) == 2));
+        // A lane opens in its own time.
+        let all_have_both = async {
+            while !pairs.iter().all(|(_, accepted)| lanes(accepted) == 2) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LIMIT, all_have_both).await.expect("both lanes of each connection open");
     }
 
     /// The connection ends with the channel, and needs the lock of the listener's state for it.

@@ -120,7 +120,7 @@ async fn an_urgent_message_overtakes_queued_bulk(engine: Engine) {
     close(client, server).await;
 }
 
-async fn what_is_moved_to_a_more_urgent_level_overtakes(engine: Engine) {
+async fn a_message_moved_to_a_more_urgent_level_overtakes(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     let mut handles = Vec::new();
     for number in 0..40 {
@@ -128,11 +128,14 @@ async fn what_is_moved_to_a_more_urgent_level_overtakes(engine: Engine) {
         handles.push(client.send(message).await.unwrap());
     }
     handles[39].reprioritise(Priority::P0).unwrap();
+    // On a busy machine, much may have left before the move.
+    let behind = usize::try_from(client.stats().level(Priority::P4).backlog.messages).unwrap();
     let mut before = 0;
     while number_of(&within(server.recv()).await.unwrap().bytes) != 39 {
         before += 1;
     }
-    assert!(before < 30, "{before} MB came first");
+    // One may come while lost data of the moved one is repaired.
+    assert!(before <= 40 - behind, "{before} MB came first, and {behind} MB waited");
     for _ in before + 1..40 {
         within(server.recv()).await.unwrap();
     }
@@ -665,7 +668,7 @@ for_both_engines! {
     a_thousand_tasks_send_at_once
     one_byte_and_64_mib_arrive_unchanged_in_both_directions
     an_urgent_message_overtakes_queued_bulk
-    what_is_moved_to_a_more_urgent_level_overtakes
+    a_message_moved_to_a_more_urgent_level_overtakes
     a_storm_of_cancellations_loses_nothing_else
     a_peer_that_goes_leaves_nobody_waiting
     an_abort_is_told_apart_from_a_regular_end
