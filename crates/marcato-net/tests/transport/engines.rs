@@ -238,8 +238,11 @@ async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
 }
 
 async fn a_missed_deadline_is_reported_to_its_sender(engine: Engine) {
-    let (client, server, _listener) = pair(&config(engine)).await;
-    // The other end reads nothing, so the queue stays full.
+    let mut config = config(engine);
+    config.limits.max_message = Bytes::new(1 << 20);
+    (config.limits.unread, config.limits.surplus) = (Bytes::new(4 << 20), Bytes::new(4 << 20));
+    let (client, server, _listener) = pair(&config).await;
+    // The other end reads nothing, and takes some of this, so the queue stays full.
     for number in 0..40 {
         client.send(Message::new(body(number, 1 << 20)).with_priority(Priority::P1)).await.unwrap();
     }
