@@ -102,6 +102,11 @@ impl PrioritySet {
         self.0 == 0
     }
 
+    /// Set of [bits](Self::bits). Bits beyond the levels are ignored.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+
     /// Set as bits, the most urgent level in the lowest.
     pub const fn bits(self) -> u8 {
         self.0
@@ -117,6 +122,12 @@ impl fmt::Debug for PrioritySet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_is_made_of_its_bits() {
+        assert_eq!(PrioritySet::from_bits(PrioritySet::URGENT.bits()), PrioritySet::URGENT);
+        assert_eq!(PrioritySet::from_bits(u8::MAX), PrioritySet::ALL);
+    }
 
     #[test]
     fn levels_are_set_and_sets_intersected() {

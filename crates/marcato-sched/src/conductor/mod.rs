@@ -554,10 +554,8 @@ impl<S: Store, O: Observer> Conductor<S, O> {
     }
 
     /// Levels on which bytes are queued.
-    pub fn queued_levels(&self) -> PrioritySet {
-        Priority::ALL.into_iter().fold(PrioritySet::EMPTY, |set, level| {
-            set.with_if(self.waiting & PrioritySet::one(level).bits() != 0, level)
-        })
+    pub const fn queued_levels(&self) -> PrioritySet {
+        PrioritySet::from_bits(self.waiting)
     }
 
     /// True if bytes are queued on one of these levels.

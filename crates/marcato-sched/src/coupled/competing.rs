@@ -2,12 +2,9 @@
 
 use marcato_units::{Duration, Rate, Time};
 
-use super::config::CoupledConfig;
-use super::path::Path;
 use super::round::{CapChange, Round};
-use super::state::{Before, State};
+use super::state::{Before, Context, State};
 use super::steady::Steady;
-use super::test_clock::TestClock;
 
 /// Round trips without a queue, and their time, before competing ends.
 const QUIET_ROUNDS: u32 = 20;
@@ -35,19 +32,15 @@ struct Quiet {
 
 impl Competing {
     /// Begins to compete, at this rate.
-    pub(super) fn begin(now: Time, rate: Rate, path: &Path, tests: &TestClock) -> State {
-        State::Compete(Self { since: now, rate, test_at: tests.due(now, path.rtt), quiet: None })
+    pub(super) fn begin(rate: Rate, context: &Context<'_>) -> State {
+        let Context { now, path, tests, .. } = context;
+        State::Compete(Self { since: *now, rate, test_at: tests.due(*now, path.rtt), quiet: None })
     }
 
     /// Judges a round trip.
-    pub(super) fn round(
-        mut self,
-        now: Time,
-        round: &Round,
-        config: &CoupledConfig,
-        path: &Path,
-        tests: &mut TestClock,
-    ) -> (State, CapChange) {
+    pub(super) fn round(mut self, round: &Round, context: &mut Context<'_>) -> (State, CapChange) {
+        let Context { now, config, path, tests } = context;
+        let now = *now;
         let change = if round.bound { CapChange::Keep } else { CapChange::Lift };
         let threshold = path.threshold(round.base, config);
         if round.queueing <= threshold {

@@ -10,7 +10,7 @@ use super::probe::Probe;
 use super::round::{CapChange, Round};
 use super::sample::Sample;
 use super::startup::Startup;
-use super::state::State;
+use super::state::{Context, State};
 use super::test_clock::TestClock;
 
 /// Stage of the judgement of a round trip.
@@ -184,7 +184,7 @@ impl Governor {
         self.probe(now, base, sample);
         match (self.state, &mut self.cap) {
             (State::Startup(startup), _) => {
-                let next = startup.follow(now, base, &self.config, &mut self.path, &mut self.tests);
+                let next = startup.follow(base, &mut self.context(now));
                 self.enter(next);
             }
             // The window comes back at the pace of acknowledgements.
@@ -241,9 +241,13 @@ impl Governor {
 
     fn round_ended(&mut self, now: Time, round: &Round) {
         let cap = self.cap.unwrap_or(Bytes::MAX);
-        let next = self.state.next(now, cap, round, &self.config, &mut self.path, &mut self.tests);
+        let next = self.state.next(cap, round, &mut self.context(now));
         self.enter(next);
         self.path.lost = false;
+    }
+
+    fn context(&mut self, now: Time) -> Context<'_> {
+        Context { now, config: &self.config, path: &mut self.path, tests: &mut self.tests }
     }
 
     /// Enters a state, with its change of the cap.

@@ -1,4 +1,4 @@
-//! What is known of the path, whatever the mode.
+//! Path of a sender, as every mode of the governor needs it.
 
 use marcato_units::{Bytes, Duration, Rate, Time};
 

@@ -1,4 +1,4 @@
-//! What an engine measures for coupled mode.
+//! Measurements of an engine for coupled mode.
 
 use marcato_units::{Bytes, Duration};
 

@@ -6,9 +6,8 @@ use super::competing::Competing;
 use super::config::CoupledConfig;
 use super::path::Path;
 use super::round::{CapChange, Round};
-use super::state::State;
+use super::state::{Context, State};
 use super::steady::Steady;
-use super::test_clock::TestClock;
 use super::train::Trains;
 
 /// Round trips without growth before startup ends.
@@ -46,14 +45,8 @@ impl Startup {
     }
 
     /// Follows the trains, after each sample.
-    pub(super) fn follow(
-        self,
-        now: Time,
-        base: Duration,
-        config: &CoupledConfig,
-        path: &mut Path,
-        tests: &mut TestClock,
-    ) -> (State, CapChange) {
+    pub(super) fn follow(self, base: Duration, context: &mut Context<'_>) -> (State, CapChange) {
+        let Context { config, path, tests, .. } = context;
         let peak = self.trains.peak();
         let alpha = config.alpha(peak);
         if !core::mem::take(&mut path.lost) {
@@ -69,7 +62,7 @@ impl Startup {
             // Nothing of ours has stood in a queue yet: others have filled it. What they keep there
             // is part of each round trip seen so far, so that steady mode would not notice them.
             tests.restart();
-            return (Competing::begin(now, rate, path, tests), CapChange::Keep);
+            return (Competing::begin(rate, context), CapChange::Keep);
         }
         (Steady::begin(), CapChange::Cut(rate.bytes_in(base) + alpha))
     }

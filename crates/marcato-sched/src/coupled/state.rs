@@ -36,6 +36,14 @@ pub(super) enum Before {
     Compete(Rate),
 }
 
+/// Surroundings of a mode that judges: the time, and what outlives the mode.
+pub(super) struct Context<'a> {
+    pub(super) now: Time,
+    pub(super) config: &'a CoupledConfig,
+    pub(super) path: &'a mut Path,
+    pub(super) tests: &'a mut TestClock,
+}
+
 impl State {
     pub(super) const fn mode(&self) -> Mode {
         match self {
@@ -48,48 +56,42 @@ impl State {
     }
 
     /// Judges a round trip under this cap: the only place at which a mode ends, but for a loss in startup.
-    pub(super) fn next(
-        self,
-        now: Time,
-        cap: Bytes,
-        round: &Round,
-        config: &CoupledConfig,
-        path: &mut Path,
-        tests: &mut TestClock,
-    ) -> (Self, CapChange) {
+    pub(super) fn next(self, cap: Bytes, round: &Round, context: &mut Context<'_>) -> (Self, CapChange) {
         match self {
-            Self::Startup(startup) => startup.round(round, config),
-            Self::Steady(steady) => steady.round(now, cap, round, config, path, tests),
-            Self::Compete(competing) => competing.round(now, round, config, path, tests),
+            Self::Startup(startup) => startup.round(round, context.config),
+            Self::Steady(steady) => steady.round(cap, round, context),
+            Self::Compete(competing) => competing.round(round, context),
             Self::Squeeze { rate } => {
                 // Less in flight, and nearly the same rate: the queue was ours.
                 if u128::from(round.rate.as_bps()) * 1000 >= u128::from(rate.as_bps()) * SQUEEZED_RATE {
                     (Self::Test(Before::Compete(round.rate)), CapChange::Cut(round.bdp()))
                 } else {
-                    tests.others_remain();
-                    (Competing::begin(now, rate, path, tests), CapChange::Keep)
+                    context.tests.others_remain();
+                    (Competing::begin(rate, context), CapChange::Keep)
                 }
             }
             Self::Test(before) => {
-                let others = round.queueing > path.left_over(now, round.rate, round.base, config);
-                match before {
+                let Context { now, config, path, tests } = context;
+                let others = round.queueing > path.left_over(*now, round.rate, round.base, config);
+                let state = match before {
                     Before::Compete(rate) if others => {
                         tests.others_remain();
-                        (Competing::begin(now, rate, path, tests), CapChange::Keep)
+                        Competing::begin(rate, context)
                     }
                     Before::Steady(rate) if others => {
-                        tests.steady_was_wrong(now);
-                        (Competing::begin(now, rate, path, tests), CapChange::Keep)
+                        tests.steady_was_wrong(*now);
+                        Competing::begin(rate, context)
                     }
                     Before::Compete(_) => {
-                        tests.competing_ended(now);
-                        (Steady::begin(), CapChange::Keep)
+                        tests.competing_ended(*now);
+                        Steady::begin()
                     }
                     Before::Steady(_) => {
                         path.meter.forget(round.rate);
-                        (Steady::begin(), CapChange::Keep)
+                        Steady::begin()
                     }
-                }
+                };
+                (state, CapChange::Keep)
             }
         }
     }

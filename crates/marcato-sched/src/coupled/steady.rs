@@ -1,14 +1,11 @@
 //! Steady mode: the queue is our own.
 
-use marcato_units::{Bytes, Rate, Time};
+use marcato_units::{Bytes, Rate};
 
 use super::competing::Competing;
-use super::config::CoupledConfig;
 use super::fast::Fast;
-use super::path::Path;
 use super::round::{CapChange, Round};
-use super::state::{Before, State};
-use super::test_clock::TestClock;
+use super::state::{Before, Context, State};
 
 /// Round trips with a queue of others before a test.
 const QUEUED_ROUNDS: u32 = 4;
@@ -39,17 +36,15 @@ impl Steady {
     /// Judges a round trip under this cap.
     pub(super) fn round(
         mut self,
-        now: Time,
         cap: Bytes,
         round: &Round,
-        config: &CoupledConfig,
-        path: &mut Path,
-        tests: &mut TestClock,
+        context: &mut Context<'_>,
     ) -> (State, CapChange) {
+        let Context { now, config, path, tests } = context;
         let alpha = config.alpha(round.rate);
         if let Some(cap) = self.dip.take() {
             // The least round trip may have become longer: a route has changed.
-            path.renew(now, round.base + round.queueing);
+            path.renew(*now, round.base + round.queueing);
             return (State::Steady(self), CapChange::Restore(cap));
         }
         let (threshold, was_queued) = (path.threshold(round.base, config), self.queued_rounds > 0);
@@ -57,13 +52,13 @@ impl Steady {
         self.queued_rounds = if is_queued { self.queued_rounds.saturating_add(1) } else { 0 };
         let is_squeezed = round.rate < Rate::from_bps(path.meter.longest().as_bps() / 2);
         if path.lost && was_queued && is_squeezed && round.queueing > threshold / 2 {
-            tests.steady_was_wrong(now);
-            return (Competing::begin(now, round.rate, path, tests), CapChange::Keep);
+            tests.steady_was_wrong(*now);
+            return (Competing::begin(round.rate, context), CapChange::Keep);
         }
         if self.queued_rounds >= QUEUED_ROUNDS && is_squeezed {
             return (State::Test(Before::Steady(round.rate)), CapChange::Cut(round.bdp()));
         }
-        if path.is_stale(now) {
+        if path.is_stale(*now) {
             self.dip = Some(cap);
             // Our own queue, and what its estimate may be wrong by.
             let dip = cap - alpha - config.least(round.rate) - config.mss;
