@@ -149,7 +149,7 @@ impl Driver {
     }
 
     fn instant(&self, at: Time) -> Instant {
-        Instant::from(self.tcp.epoch + at.since(Time::ZERO))
+        self.tcp.epoch + at.since(Time::ZERO)
     }
 
     async fn run(&mut self) -> Result<Closed, Stop> {

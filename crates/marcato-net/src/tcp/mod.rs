@@ -16,7 +16,6 @@ mod strangers;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
@@ -28,6 +27,7 @@ use rustls::{AlertDescription, Error as TlsError};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
