@@ -165,6 +165,11 @@ impl Gate {
         Bytes::new(self.in_flight.load(Relaxed))
     }
 
+    /// Free part of the window in bytes.
+    pub(crate) fn room(&self) -> Bytes {
+        self.window() - self.in_flight()
+    }
+
     /// Records that nothing is in flight any more: the engine discards rejected packets without a
     /// report to their controller.
     pub(crate) fn set_empty(&self) {

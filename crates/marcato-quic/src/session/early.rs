@@ -88,7 +88,7 @@ impl Session {
         self.send = SendState::default();
         self.duplicates.clear();
         for lane in self.lanes.iter_mut() {
-            lane.forget();
+            lane.flight.forget();
             lane.gate.set_empty();
         }
         for (key, priority, written) in self.outbox.rewind() {

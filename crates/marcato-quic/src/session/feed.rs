@@ -74,7 +74,7 @@ impl Session {
                     self.look_again(ready);
                     among = if wait == Wait::NoRoom {
                         // Lanes that only wait for their pacer are not limited by their windows.
-                        let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
+                        let full = |lane: &&Lane| lane.gate.room() < wire;
                         for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
                             lane.gate.set_cwnd_limited();
                         }
@@ -113,9 +113,9 @@ impl Session {
     /// lane only for lack of room.
     fn report_full(&self, choice: Choice, wire: Bytes) {
         let Choice::One(lane) = choice else { return };
-        if self.lanes.get(lane).is_some_and(|lane| lane.managed) {
-            let full = |lane: &&Lane| lane.gate.window() - lane.gate.in_flight() < wire;
-            for lane in self.lanes.iter().filter(|lane| lane.is_usable() && !lane.managed).filter(full) {
+        if self.lanes.get(lane).is_some_and(|lane| lane.is_managed()) {
+            let full = |lane: &&Lane| lane.gate.room() < wire;
+            for lane in self.lanes.iter().filter(|lane| lane.is_usable() && !lane.is_managed()).filter(full) {
                 lane.gate.set_cwnd_limited();
             }
         }
@@ -132,7 +132,7 @@ impl Session {
             && self.conductor.peek_among(now, free).is_none();
         for lane in self.lanes.iter_mut() {
             // Where the socket is the limit, the window is not.
-            let has_room = lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu();
+            let has_room = lane.gate.room() >= lane.gate.mtu();
             lane.held &= has_room;
             // Nor is it where the cap of coupled mode is. The window stays as it is: one that grew
             // on would never have been tried (RFC 9002 §7.8).
@@ -314,7 +314,8 @@ impl Session {
         // unused says nothing about the rate.
         let used = if lane.held { lane.gate.in_flight() } else { lane.gate.window() };
         let used = used.min(lane.limit(PrioritySet::EMPTY));
-        let bytes = u128::from(used.get()) * self.config.batch.span.as_nanos() / lane.srtt.as_nanos().max(1);
+        let bytes =
+            u128::from(used.get()) * self.config.batch.span.as_nanos() / lane.rtt.smoothed.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);
         NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN).min(most)
     }

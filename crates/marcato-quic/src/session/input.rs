@@ -10,6 +10,7 @@ use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
 
 use super::phase::Phase;
+use super::send_state::Owed;
 use super::{Datagram, Session};
 use crate::config::{Pacing, StreamUse};
 use crate::crypto;
@@ -17,7 +18,7 @@ use crate::endpoint::SocketId;
 use crate::event::Event;
 use crate::gate::GateEvent;
 use crate::inbox::Action;
-use crate::lane::{Lane, Load, Owed};
+use crate::lane::Load;
 use crate::outbox::{Key, Role};
 use crate::watch::Watch;
 
@@ -34,7 +35,7 @@ impl Session {
     ) {
         self.ack_debt.arrived(len);
         match self.lanes.to_mut(remote) {
-            Some(lane) if lane.socket == socket => lane.heard_at = now,
+            Some(lane) if lane.route.socket == socket => lane.health.heard_at = now,
             _ => self.arrivals.arrived(now, remote, socket),
         }
         self.conn.handle_event(event);
@@ -76,7 +77,7 @@ impl Session {
         }
         if self.alarms.expire(now) {
             self.send.request_look();
-            self.lanes.iter_mut().for_each(|lane| lane.paused = false);
+            self.lanes.iter_mut().for_each(|lane| lane.health.paused = false);
         }
     }
 
@@ -88,8 +89,8 @@ impl Session {
             return engine;
         }
         let stalls = self.lanes.iter().filter_map(|lane| lane.stalls_at(self.config.stall)).min();
-        let recoveries = self.lanes.iter().filter_map(Lane::recovers_at).min();
-        let heeds = self.lanes.iter().filter_map(|lane| lane.heeds_at).min();
+        let recoveries = self.lanes.iter().filter_map(|lane| lane.health.recovers_at()).min();
+        let heeds = self.lanes.iter().filter_map(|lane| lane.backup.heeds_at()).min();
         let given_up = self.given_up_at().map(|(at, _)| at).min();
         let stuck = self.stuck_at().map(|(_, at, _)| at).min();
         let tested = self.watch.as_ref().and_then(Watch::next_timeout);
@@ -101,7 +102,7 @@ impl Session {
     /// Returns the socket for packets to this address: that of its lane, or the one on which
     /// packets from it last arrived.
     pub(super) fn socket_to(&self, remote: SocketAddr) -> Option<SocketId> {
-        let lane = self.lanes.to(remote).map(|lane| lane.socket);
+        let lane = self.lanes.to(remote).map(|lane| lane.route.socket);
         lane.or_else(|| self.arrivals.socket_to(remote))
     }
 
@@ -109,7 +110,7 @@ impl Session {
     pub(crate) fn after_engine(&mut self, now: Time) {
         self.send.request_look();
         for lane in self.lanes.iter_mut() {
-            lane.paused = false;
+            lane.health.paused = false;
         }
         self.drain(now, None, Load::Other);
         while let Some(event) = self.conn.poll() {
@@ -147,7 +148,7 @@ impl Session {
     /// Raises the receive window if the peer sends as much as it allows.
     fn size_window(&mut self, now: Time) {
         let Some(sizing) = &mut self.sizing else { return };
-        sizing.lanes(self.lanes.iter().filter_map(|lane| lane.least_rtt));
+        sizing.lanes(self.lanes.iter().filter_map(|lane| lane.rtt.least));
         if let Some(window) = sizing.grow(now) {
             self.conn.set_receive_window(VarInt::from_u64(window.get()).unwrap_or(VarInt::MAX));
         }
@@ -189,31 +190,31 @@ impl Session {
                         acknowledged = true;
                         if let Some(watch) = &mut self.watch {
                             let (took, bytes) = (Duration::from_micros(micros.into()), Bytes::new(bytes));
-                            match lane.managed {
+                            match lane.is_managed() {
                                 true => watch.low_acked(now, bytes, slowest),
                                 false => watch.acked(now, id, took, bytes),
                             }
                         }
                         lane.on_ack(now);
-                        let load = lane.settle(pn, bytes);
+                        let load = lane.flight.settle(pn, bytes);
                         if let Some(governed) = &mut lane.governed {
                             let data = matches!(load, Some(Load::Run { .. } | Load::Repair { .. }));
                             governed.acked(Duration::from_micros(micros.into()), Bytes::new(bytes), data);
                         }
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
-                        recovered |= lane.is_in_doubt();
+                        recovered |= lane.health.is_in_doubt();
                     }
                     GateEvent::Lost { pn, bytes } => {
                         lane.stats.lost += 1;
-                        if let Some(watch) = self.watch.as_mut().filter(|_| !lane.managed) {
+                        if let Some(watch) = self.watch.as_mut().filter(|_| !lane.is_managed()) {
                             watch.lost(now, id);
                         }
                         self.scheduler.lost(now, id);
                         if let Some(governed) = &mut lane.governed {
                             governed.lost();
                         }
-                        let owed = match lane.settle(pn, u64::from(bytes)) {
+                        let owed = match lane.flight.settle(pn, u64::from(bytes)) {
                             Some(Load::Run { key, run, priority, pinned, .. }) => {
                                 let Some(message) = self.outbox.get_mut(key) else { continue };
                                 message.lose(run);
@@ -244,8 +245,7 @@ impl Session {
                 lane.pacer.sent(now, left);
             }
             if acknowledged && let Some(srtt) = self.conn.rtt(lane.path) {
-                lane.srtt = srtt;
-                lane.least_rtt = Some(lane.least_rtt.map_or(srtt, |least| least.min(srtt)));
+                lane.rtt.update(srtt);
             }
         }
         self.gate_events = gate_events;

@@ -19,8 +19,9 @@ use super::repairs::Repair;
 use crate::coupled::Governed;
 use crate::event::{Event, LaneLoss};
 use crate::gate::Gated;
-use crate::lane::{Lane, LaneRequest, LaneState};
+use crate::lane::{Backup, Flight, Health, Lane, LaneRequest, LaneState, LaneStats, LowLayer, RoundTrip};
 use crate::outbox::{Carrier, Key, Role, Run};
+use crate::pacer::Pacer;
 
 /// Error code of a path that is given up because nothing returns on it (draft-ietf-quic-multipath).
 const PATH_UNSTABLE_OR_POOR: u32 = 0x3e76;
@@ -29,14 +30,15 @@ const ECHO: Duration = Duration::from_millis(100);
 
 /// Opening, moving, stalling and closing of lanes.
 impl Session {
-    /// Makes a lane of a path of the engine; `None` without a gate or a free identifier.
+    /// Makes a lane of a path of the engine, which is `validated` or has still to be; `None` without a gate or a
+    /// free identifier.
     pub(super) fn adopt(
         &mut self,
         now: Time,
         path: noq_proto::PathId,
         number: u32,
         request: LaneRequest,
-        state: LaneState,
+        validated: bool,
     ) -> Option<LaneId> {
         let gate = self.conn.congestion_state(path).and_then(Gated::gate_of)?;
         let id = self.lanes.vacant()?;
@@ -44,16 +46,27 @@ impl Session {
         if let Some(congestion) = request.congestion {
             gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
         }
-        let mut lane = Lane::new(id, path, number, gate, request, state, now);
-        lane.managed = self.manages(request.layer);
-        lane.announced_backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
+        let backup = self.conn.path_status(path) == Ok(PathStatus::Backup);
         // The peer may have sent the status before the path was validated.
-        lane.peer_status = self.conn.remote_path_status(path);
-        lane.peer_backup = lane.peer_status == Some(PathStatus::Backup);
-        lane.srtt = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
-        if self.config.coupled != Coupling::Off && request.layer == Layer::High {
-            lane.governed = Some(Governed::new(lane.gate.mtu(), self.config.coupled_aim));
-        }
+        let peer_backup = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
+        let couples = self.config.coupled != Coupling::Off && request.layer == Layer::High;
+        let smoothed = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
+        let mut lane = Lane {
+            id,
+            path,
+            number,
+            route: request,
+            health: Health::new(now, validated),
+            backup: Backup::new(backup, peer_backup),
+            low: self.manages(request.layer).then(LowLayer::default),
+            rtt: RoundTrip { smoothed, least: None },
+            flight: Flight::new(now),
+            governed: couples.then(|| Governed::new(gate.mtu(), self.config.coupled_aim)),
+            gate,
+            pacer: Pacer::new(now),
+            held: false,
+            stats: LaneStats::default(),
+        };
         lane.pace(now);
         self.lanes.insert(lane);
         Some(id)
@@ -76,7 +89,7 @@ impl Session {
             match self.conn.open_path(tuple, status, self.clock.instant(now)) {
                 Ok(path) => {
                     let number = self.number_of(path);
-                    self.adopt(now, path, number, request, LaneState::Opening);
+                    self.adopt(now, path, number, request, false);
                     self.send.request_look();
                 }
                 // The peer has not yet issued connection IDs, or will allow more paths when one is
@@ -103,7 +116,7 @@ impl Session {
             PathEvent::Established { id, .. } => {
                 let known = self.lanes.of_path(id).or_else(|| self.adopt_peers(now, id));
                 if let Some(lane) = known.and_then(|lane| self.lanes.get_mut(lane)) {
-                    lane.state = LaneState::Up;
+                    lane.health.establish();
                     let id = lane.id;
                     self.events.push_back(Event::LaneUp(id));
                     self.keep_up(now, id);
@@ -126,17 +139,23 @@ impl Session {
                 };
                 let lane = self.lanes.of_path(id);
                 // The engine knows only that we closed it.
-                let silent = lane.and_then(|lane| self.lanes.get(lane)).is_some_and(|lane| lane.silent);
-                let reason = if silent { LaneLoss::Silent } else { reason };
+                let closed = lane.and_then(|lane| self.lanes.get(lane));
+                let reason = match closed.is_some_and(|lane| lane.health.is_closed_as_silent()) {
+                    true => LaneLoss::Silent,
+                    false => reason,
+                };
                 let mut reopens_at = None;
                 if let Some(lane) = lane {
                     reopens_at = self.keep_down(now, lane, &reason);
-                    let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state == LaneState::Opening);
+                    let unknown = self.lanes.get(lane).is_some_and(|lane| lane.state() == LaneState::Opening);
+                    if let Some(lane) = self.lanes.get_mut(lane) {
+                        lane.health.close(false);
+                    }
                     // The engine would also retransmit the packets in flight, but only after three
                     // PTOs.
-                    self.give_up_on(lane, LaneState::Closing);
+                    self.give_up_on(lane);
                     if let Some(lane) = self.lanes.get_mut(lane) {
-                        lane.forget();
+                        lane.flight.forget();
                     }
                     // A peer that never saw the path does not confirm its abandonment. The engine
                     // waits for that confirmation before it discards the path, perhaps forever.
@@ -158,13 +177,8 @@ impl Session {
                 let echo = self.echo();
                 let Some(id) = self.lanes.of_path(id) else { return };
                 let Some(lane) = self.lanes.get_mut(id) else { return };
-                // And it reports frames that were retransmitted. Taken for an echo, such a frame
-                // would return a dead lane to service.
-                if lane.peer_status.replace(status) == Some(status) {
-                    return;
-                }
-                if lane.peer_announced(now, status, echo) {
-                    let backup = lane.peer_backup;
+                if lane.backup.peer_announced(now, status == PathStatus::Backup, echo) {
+                    let backup = lane.backup.is_peers_wish();
                     self.events.push_back(Event::LaneBackup { lane: id, backup });
                     self.rank_lanes(now);
                 }
@@ -179,7 +193,7 @@ impl Session {
         let socket = self.socket_to(remote).unwrap_or_default();
         let request = self.sockets.request(socket, remote);
         let number = self.number_of(path);
-        self.adopt(now, path, number, request, LaneState::Up)
+        self.adopt(now, path, number, request, true)
     }
 
     fn remote_of(&self, path: noq_proto::PathId) -> Option<SocketAddr> {
@@ -191,21 +205,21 @@ impl Session {
         for id in (0..).map_while(LaneId::new) {
             let Some(path) = self.lanes.get(id).map(|lane| lane.path) else { continue };
             let Some(remote) = self.remote_of(path) else { continue };
-            if self.lanes.get(id).is_none_or(|lane| lane.remote == remote) {
+            if self.lanes.get(id).is_none_or(|lane| lane.route.remote == remote) {
                 continue;
             }
             let socket = self.socket_to(remote);
             let gate = self.conn.congestion_state(path).and_then(Gated::gate_of);
             let Some(lane) = self.lanes.get_mut(id) else { continue };
             if let Some(gate) = gate.filter(|gate| !Arc::ptr_eq(gate, &lane.gate)) {
-                if let Some(congestion) = lane.congestion {
+                if let Some(congestion) = lane.route.congestion {
                     gate.replace(self.clock.instant(now), congestion, self.config.initial_window);
                 }
                 lane.gate = gate;
             }
             // The engine may still send to the old address, by the old socket.
-            let (old, by) = (std::mem::replace(&mut lane.remote, remote), lane.socket);
-            lane.socket = socket.unwrap_or(lane.socket);
+            let (old, by) = (std::mem::replace(&mut lane.route.remote, remote), lane.route.socket);
+            lane.route.socket = socket.unwrap_or(lane.route.socket);
             lane.moved();
             self.events.push_back(Event::LaneMoved(id));
             self.arrivals.remember(old, by);
@@ -221,22 +235,22 @@ impl Session {
     /// Where lanes are reopened, that is soon. Frames of the engine are stuck on the lane, at either
     /// end: acknowledgements, credit, notes. They leave by another lane only when the path is closed.
     pub(super) fn given_up_at(&self) -> impl Iterator<Item = (Time, LaneId)> + '_ {
-        let works = |since| self.lanes.iter().any(|lane| lane.works_since(since));
-        let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
-        let silent = silent.filter(move |lane| works(lane.stalled_at));
-        silent.filter_map(move |lane| {
+        let works = |since| self.lanes.iter().any(|lane| lane.health.works_since(since));
+        self.lanes.iter().filter_map(move |lane| {
+            let since = lane.health.stalled_at().filter(|since| works(*since))?;
             // A lane whose recovery is on hold does answer.
-            let replaced = self.config.reopen.is_some() && !lane.managed && lane.recovers_at().is_none();
+            let replaced =
+                self.config.reopen.is_some() && !lane.is_managed() && lane.health.recovers_at().is_none();
             let replaced = replaced.then(|| lane.patience(self.config.stall));
             let span = replaced.into_iter().chain(self.config.lane_idle_timeout).min()?;
-            Some((lane.stalled_at + span, lane.id))
+            Some((since + span, lane.id))
         })
     }
 
     /// Times at which control frames count as stuck on lanes that are up, if lanes are reopened and
     /// there is another: the start of the wait, its end, and the lane.
     pub(super) fn stuck_at(&self) -> impl Iterator<Item = (Time, Time, LaneId)> + '_ {
-        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let up = self.lanes.iter().filter(|lane| lane.is_up());
         let several = self.config.reopen.is_some() && up.count() > 1;
         let lanes = self.lanes.iter().filter(move |_| several);
         lanes.filter_map(|lane| lane.stuck(self.config.stall).map(|(since, at)| (since, at, lane.id)))
@@ -253,17 +267,17 @@ impl Session {
             else {
                 return;
             };
-            let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.announced_backup);
+            let up = self.lanes.iter().filter(|lane| lane.is_up() && !lane.backup.is_announced());
             let first = up.min_by_key(|lane| lane.number).filter(|first| first.id != id);
-            if let Some(first) = first.filter(|first| first.heard_at <= since) {
+            if let Some(first) = first.filter(|first| first.health.heard_at <= since) {
                 let _ = self.conn.ping_path(first.path);
-                self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+                self.lanes.iter_mut().for_each(|lane| lane.flight.spare(now));
                 self.send.request_look();
                 return;
             }
             self.close_silent(now, id);
             // The lane may have carried the acknowledgements of the others.
-            self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+            self.lanes.iter_mut().for_each(|lane| lane.flight.spare(now));
         }
     }
 
@@ -285,11 +299,10 @@ impl Session {
         let Some(lane) = self.lanes.get_mut(id) else { return false };
         let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
         if self.conn.close_path(self.clock.instant(now), lane.path, unstable).is_err() {
-            lane.stalled_at = now;
+            lane.health.stall_anew(now);
             return false;
         }
-        lane.state = LaneState::Closing;
-        lane.silent = true;
+        lane.health.close(true);
         self.after_engine(now);
         true
     }
@@ -304,40 +317,36 @@ impl Session {
             if lane.stalls_at(self.config.stall).is_none_or(|at| at > now) {
                 continue;
             }
-            let managed = lane.managed;
+            let managed = lane.is_managed();
             if self.lanes.get_mut(id).is_some_and(Lane::owes_no_ack) {
                 continue;
             }
             // The peer sends all acknowledgements by the first lane that is not a backup. If that
             // lane is silent too, it is the one to doubt.
-            let answering =
-                self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.announced_backup);
+            let answering = self.lanes.iter().filter(|lane| lane.is_up() && !lane.backup.is_announced());
             let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
             // Starvation of a low lane is normal, and high lanes may merely be slow.
             let first = first.filter(|_| !managed);
             let id = first.map_or(id, |first| first.id);
-            let other = self.lanes.iter().any(|lane| lane.id != id && lane.state == LaneState::Up);
+            let other = self.lanes.iter().any(|lane| lane.id != id && lane.is_up());
             // If no lane answers, they are tried in turn. All acknowledgements leave by one lane,
             // and that may be the dead one.
-            let silent = self.lanes.iter().filter(|lane| lane.state == LaneState::Stalled);
-            let next = silent.min_by_key(|lane| lane.stalled_at).map(|lane| lane.id).filter(|_| !other);
+            let silent = self.lanes.iter().filter_map(|lane| Some((lane.health.stalled_at()?, lane.id)));
+            let next = silent.min_by_key(|(at, _)| *at).map(|(_, id)| id).filter(|_| !other);
             let Some(lane) = self.lanes.get_mut(id) else { continue };
             if !other && next.is_none() {
                 // There is no other lane. The engine's own probes continue.
-                lane.spare(now);
+                lane.flight.spare(now);
                 continue;
             }
             lane.on_stall(now);
-            if lane.managed {
-                lane.gate.set_timed_out();
-            }
-            self.give_up_on(id, LaneState::Stalled);
+            self.give_up_on(id);
             self.events.push_back(Event::LaneStalled(id));
             if let Some(lane) = next.and_then(|next| self.lanes.get_mut(next)) {
-                lane.try_again(now);
+                lane.health.try_again();
             }
             // The dead lane may have carried the acknowledgements of the others.
-            self.lanes.iter_mut().for_each(|lane| lane.spare(now));
+            self.lanes.iter_mut().for_each(|lane| lane.flight.spare(now));
             self.rank_lanes(now);
             self.send.request_look();
         }
@@ -348,18 +357,15 @@ impl Session {
     pub(super) fn look_for_recoveries(&mut self, now: Time) {
         let mut any = false;
         for lane in self.lanes.iter_mut() {
-            if lane.recovers_at().is_some_and(|at| at <= now) {
-                lane.recover(now);
+            if lane.health.recovers_at().is_some_and(|at| at <= now) {
+                lane.health.recover(now);
                 self.events.push_back(Event::LaneRecovered(lane.id));
                 any = true;
             }
         }
         if any {
             // Lanes on trial, tried only for lack of a better one, are no longer needed.
-            for lane in self.lanes.iter_mut().filter(|lane| lane.state == LaneState::Up && lane.is_in_doubt())
-            {
-                lane.state = LaneState::Stalled;
-            }
+            self.lanes.iter_mut().for_each(|lane| lane.health.end_trial());
             self.rank_lanes(now);
         }
     }
@@ -370,11 +376,11 @@ impl Session {
     /// The peer sends all acknowledgements by the first lane that is not a backup. If no lane
     /// answers, that one is to be doubted.
     pub(super) fn leave_quiet_lanes(&mut self, now: Time) {
-        let up = || self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
-        let answers = |lane: &Lane| lane.state == LaneState::Up && !lane.is_quiet(now);
+        let up = || self.lanes.iter().filter(|lane| lane.is_up());
+        let answers = |lane: &Lane| lane.is_up() && !lane.is_quiet(now);
         let doubted = match up().any(answers) {
             true => None,
-            false => up().filter(|lane| !lane.announced_backup).map(|lane| lane.number).min(),
+            false => up().filter(|lane| !lane.backup.is_announced()).map(|lane| lane.number).min(),
         };
         let leaves = |lane: &&Lane| doubted.map_or(!answers(lane), |number| lane.number == number);
         let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
@@ -386,7 +392,7 @@ impl Session {
 
     /// Time for which the peer may echo a status that this end has withdrawn.
     pub(super) fn echo(&self) -> Duration {
-        let slowest = self.lanes.iter().map(|lane| lane.srtt).max().unwrap_or_default();
+        let slowest = self.lanes.iter().map(|lane| lane.rtt.smoothed).max().unwrap_or_default();
         (slowest * 3).max(ECHO)
     }
 
@@ -395,7 +401,7 @@ impl Session {
     pub(super) fn heed_backups(&mut self, now: Time) {
         let mut any = false;
         for lane in self.lanes.iter_mut() {
-            if lane.heed(now) {
+            if lane.backup.heed(now) {
                 self.events.push_back(Event::LaneBackup { lane: lane.id, backup: true });
                 any = true;
             }
@@ -413,21 +419,24 @@ impl Session {
         let echo = self.echo();
         // A lane that the peer spares may be dead in the other direction, which is worse than
         // merely being unwanted.
-        let rank = |lane: &Lane| match (lane.peer_backup && self.config.follow_peer_backup, lane.backup) {
+        let rank = |lane: &Lane| match (
+            lane.backup.is_peers_wish() && self.config.follow_peer_backup,
+            lane.route.backup,
+        ) {
             (true, _) => 2,
             (false, true) => 1,
             (false, false) => 0,
         };
-        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
+        let up = self.lanes.iter().filter(|lane| lane.is_up());
         let Some(best) = up.map(rank).min() else { return };
         let mut changes = [None; MAX_LANES];
         for lane in self.lanes.iter() {
-            let backup = match lane.state {
+            let backup = match lane.state() {
                 LaneState::Up => rank(lane) > best,
                 LaneState::Stalled => true,
                 LaneState::Opening | LaneState::Closing => continue,
             };
-            changes[lane.id.index()] = Some(backup).filter(|backup| *backup != lane.announced_backup);
+            changes[lane.id.index()] = Some(backup).filter(|backup| *backup != lane.backup.is_announced());
         }
         for (lane, backup) in self
             .lanes
@@ -438,7 +447,7 @@ impl Session {
             let status = if backup { PathStatus::Backup } else { PathStatus::Available };
             // Without multipath there is only one path, and no status to send.
             if self.conn.set_path_status(lane.path, status).is_ok() {
-                lane.announced(now, backup, echo);
+                lane.backup.announced(now, backup, echo);
                 self.send.request_look();
             }
         }
@@ -446,13 +455,13 @@ impl Session {
 
     /// Moves the data that is stuck on a lane to others. The engine would leave it there while the
     /// path exists.
-    fn give_up_on(&mut self, id: LaneId, state: LaneState) {
+    fn give_up_on(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.get_mut(id) else { return };
-        lane.state = state;
         let mut stuck = Vec::new();
         // Runs within the engine's own retransmissions are unknown, so every lost run is resent.
-        let repaired =
-            lane.take_unacknowledged(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
+        let repaired = lane
+            .flight
+            .take_unacknowledged(|key, stream, run, priority| stuck.push((key, stream, run, priority)));
         if repaired {
             for (key, message) in self.outbox.iter_mut() {
                 for carrier in &message.carriers {
@@ -469,7 +478,7 @@ impl Session {
                 continue;
             };
             let travels = |copy: &Carrier| match copy.role {
-                Role::Copy(on) => self.lanes.get(on).is_some_and(|lane| lane.state == LaneState::Up),
+                Role::Copy(on) => self.lanes.get(on).is_some_and(|lane| lane.is_up()),
                 Role::Main => matches!(carrier.role, Role::Copy(_)),
                 Role::Repair => false,
             };
@@ -502,7 +511,7 @@ impl Session {
     /// Skips a lane until the next event, or until paused lanes are tried again.
     pub(super) fn pause(&mut self, now: Time, lane: LaneId) {
         if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.paused = true;
+            lane.health.paused = true;
             self.alarms.retry_after(now);
         }
     }

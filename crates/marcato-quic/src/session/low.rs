@@ -30,8 +30,8 @@ impl Session {
 
     /// Smoothed round-trip time of the slowest high lane.
     pub(super) fn slowest_high(&self) -> Duration {
-        let high = self.lanes.iter().filter(|lane| lane.state == LaneState::Up && !lane.managed);
-        high.map(|lane| lane.srtt).max().unwrap_or(self.config.initial_rtt)
+        let high = self.lanes.iter().filter(|lane| lane.is_up() && !lane.is_managed());
+        high.map(|lane| lane.rtt.smoothed).max().unwrap_or(self.config.initial_rtt)
     }
 
     /// Reopens lanes as the keeper directs.
@@ -59,23 +59,21 @@ impl Session {
             Finding::Harm => LowLaneChange::Unprioritised,
             Finding::TryAgain => LowLaneChange::Retried,
         });
-        let works = |lane: &Lane| lane.state == LaneState::Up && !lane.is_in_doubt();
-        let high = self.lanes.iter().any(|lane| !lane.managed && works(lane));
+        let high = self.lanes.iter().any(|lane| !lane.is_managed() && lane.health.works());
         // A low lane that does harm is better than no lane.
         let off = high && self.watch.as_ref().is_some_and(Watch::is_off);
-        for lane in self.lanes.iter_mut().filter(|lane| lane.managed) {
-            if lane.parked != off {
-                lane.parked = off;
+        for lane in self.lanes.iter_mut() {
+            let Some(low) = &mut lane.low else { continue };
+            if std::mem::replace(&mut low.parked, off) != off {
                 self.send.request_look();
             }
             let id = lane.id;
-            let up = works(lane);
             if let Some(change) = change {
                 self.events.push_back(Event::LowLane { lane: id, change });
             }
-            if lane.alone != (up && !high) {
-                lane.alone = up && !high;
-                let change = if lane.alone { LowLaneChange::Alone } else { LowLaneChange::Relieved };
+            let alone = lane.health.works() && !high;
+            if std::mem::replace(&mut low.alone, alone) != alone {
+                let change = if alone { LowLaneChange::Alone } else { LowLaneChange::Relieved };
                 self.events.push_back(Event::LowLane { lane: id, change });
             }
         }
@@ -84,13 +82,14 @@ impl Session {
     /// Updates the keeper when a lane comes up.
     pub(super) fn keep_up(&mut self, now: Time, lane: LaneId) {
         let Some(lane) = self.lanes.get(lane) else { return };
-        self.keeper.up(now, lane.remote);
+        self.keeper.up(now, lane.route.remote);
         // Acknowledgements leave on the first path. If that is a low one because the high one was
         // reopened, the low one has to be reopened as well.
-        let up = self.lanes.iter().filter(|lane| lane.state == LaneState::Up);
-        let Some(first) = up.filter(|lane| !lane.managed).map(|lane| lane.number).min() else { return };
-        let before = |lane: &&Lane| lane.managed && lane.state == LaneState::Up && lane.number < first;
-        let before: Vec<_> = self.lanes.iter().filter(before).map(|lane| (lane.path, lane.remote)).collect();
+        let up = self.lanes.iter().filter(|lane| lane.is_up());
+        let Some(first) = up.filter(|lane| !lane.is_managed()).map(|lane| lane.number).min() else { return };
+        let before = |lane: &&Lane| lane.is_managed() && lane.is_up() && lane.number < first;
+        let before: Vec<_> =
+            self.lanes.iter().filter(before).map(|lane| (lane.path, lane.route.remote)).collect();
         for (path, remote) in before {
             if self.conn.side().is_client() {
                 self.keeper.reopen(now, remote);
@@ -102,27 +101,27 @@ impl Session {
     /// Updates the keeper when a lane has been given up. Returns the time at which it is reopened.
     pub(super) fn keep_down(&mut self, now: Time, lane: LaneId, reason: &LaneLoss) -> Option<Time> {
         let lane = self.lanes.get(lane)?;
-        let retry = match lane.managed {
+        let retry = match lane.is_managed() {
             true => self.config.low_lanes.and_then(|low| low.retry),
             // The peer's application wants no such lane.
             false if *reason == LaneLoss::ClosedByPeer => {
-                self.keeper.drop(lane.remote);
+                self.keeper.drop(lane.route.remote);
                 None
             }
             false => self.config.reopen,
         };
         let mut others = self.lanes.iter().filter(|other| other.id != lane.id);
-        let is_last = others.all(|other| other.state == LaneState::Closing);
+        let is_last = others.all(|other| other.state() == LaneState::Closing);
         if *reason == LaneLoss::Silent && retry.is_some() && is_last {
             // The peer closed this one while this end closed another. The engine waits for a path for three probe
             // timeouts, and the server can open none (draft-ietf-quic-multipath-21 §3.4).
-            self.keeper.reopen(now, lane.remote);
-            return self.keeper.waits(lane.remote).then_some(now);
+            self.keeper.reopen(now, lane.route.remote);
+            return self.keeper.waits(lane.route.remote).then_some(now);
         }
         // A lane that its owner closes was dropped from the keeper beforehand.
-        match *reason == LaneLoss::Silent && !lane.managed {
-            true => self.keeper.replace(now, lane.remote, retry?),
-            false => self.keeper.down(now, lane.remote, retry?),
+        match *reason == LaneLoss::Silent && !lane.is_managed() {
+            true => self.keeper.replace(now, lane.route.remote, retry?),
+            false => self.keeper.down(now, lane.route.remote, retry?),
         }
     }
 }

@@ -210,7 +210,7 @@ impl Session {
             stats: SessionStats::default(),
             config,
         };
-        session.adopt(now, noq_proto::PathId::ZERO, 0, first, LaneState::Up);
+        session.adopt(now, noq_proto::PathId::ZERO, 0, first, true);
         session.begin_early();
         if session.config.reopen.is_some() && side == Side::Client {
             session.keeper.keep(first);
@@ -504,14 +504,14 @@ impl Session {
         if self.conn.side().is_server() {
             return Err(LaneError::NotAClient);
         }
-        let lasting = |lane: &&Lane| lane.state != LaneState::Closing;
+        let lasting = |lane: &&Lane| lane.state() != LaneState::Closing;
         if self.lanes.iter().filter(lasting).count() + self.requests.len() + self.keeper.waiting()
             >= usize::from(self.config.max_lanes)
         {
             return Err(LaneError::TooMany { limit: self.config.max_lanes });
         }
         // A lane that is closing does not count as taken: the request waits until it has closed.
-        let taken = self.lanes.iter().filter(lasting).any(|lane| lane.remote == request.remote);
+        let taken = self.lanes.iter().filter(lasting).any(|lane| lane.route.remote == request.remote);
         let asked = self.requests.iter().any(|other| other.remote == request.remote);
         if taken || asked || self.keeper.waits(request.remote) {
             return Err(LaneError::SameRemote { remote: request.remote });
@@ -532,8 +532,8 @@ impl Session {
     /// count, because its path has perhaps never carried anything.
     pub fn remove_lane(&mut self, now: Time, lane: LaneId) -> Result<(), LaneError> {
         let known = self.lanes.get(lane).ok_or(LaneError::Unknown)?;
-        let (path, remote) = (known.path, known.remote);
-        let carries = |other: &Lane| matches!(other.state, LaneState::Up | LaneState::Stalled);
+        let (path, remote) = (known.path, known.route.remote);
+        let carries = |other: &Lane| matches!(other.state(), LaneState::Up | LaneState::Stalled);
         if !self.lanes.iter().any(|other| other.id != lane && carries(other)) {
             return Err(LaneError::Last);
         }
@@ -558,8 +558,8 @@ impl Session {
         self.conn
             .set_path_status(known.path, status)
             .map_err(|error| LaneError::Engine(error.to_string()))?;
-        known.backup = backup;
-        known.announced(now, backup, echo);
+        known.route.backup = backup;
+        known.backup.announced(now, backup, echo);
         self.rank_lanes(now);
         self.after_engine(now);
         Ok(())
@@ -595,7 +595,7 @@ impl Session {
 
     /// Returns each lane as schedulers see it, with its state and counters.
     pub fn lanes(&self) -> impl Iterator<Item = (LaneView, LaneState, LaneStats)> + '_ {
-        self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state, lane.stats))
+        self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state(), lane.stats))
     }
 
     /// Returns the state of coupled mode on each lane that has it.
@@ -628,7 +628,7 @@ impl Session {
 
     /// Returns the socket and the remote address of a lane; `None` if there is no such lane.
     pub fn route(&self, lane: LaneId) -> Option<(SocketId, SocketAddr)> {
-        self.lanes.get(lane).map(|lane| (lane.socket, lane.remote))
+        self.lanes.get(lane).map(|lane| (lane.route.socket, lane.route.remote))
     }
 
     /// Returns the messages and bytes that wait to be handed to the engine.
@@ -644,7 +644,7 @@ impl Session {
     /// Returns the current load.
     pub fn load(&self) -> SessionLoad {
         SessionLoad {
-            in_flight: self.lanes.iter().map(Lane::in_flight).sum(),
+            in_flight: self.lanes.iter().map(|lane| lane.flight.len()).sum(),
             retransmissions: self.send.owed(),
             repairs: self.repairs.len(),
             duplicates: self.duplicates.len(),
@@ -702,8 +702,8 @@ impl Session {
     pub(crate) fn take_held(&mut self) -> impl Iterator<Item = SocketId> + '_ {
         let holds = std::mem::take(&mut self.holds);
         let sockets = &self.sockets;
-        let full = move |lane: &&Lane| holds && lane.held && sockets.is_full(lane.socket);
-        self.lanes.iter().filter(full).map(|lane| lane.socket)
+        let full = move |lane: &&Lane| holds && lane.held && sockets.is_full(lane.route.socket);
+        self.lanes.iter().filter(full).map(|lane| lane.route.socket)
     }
 
     /// Replaces the list of the endpoint's sockets.

@@ -23,11 +23,12 @@ use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use super::carriers::Written;
 use super::duplicate::Duplicate;
 use super::repairs::Repair;
+use super::send_state::Owed;
 use super::views::Views;
 use super::{Session, Transmit};
 use crate::coalesced::long_packets;
 use crate::config::{OVERHEAD, Pacing, SessionConfig};
-use crate::lane::{Lane, LaneState, Load, Owed};
+use crate::lane::{Lane, LaneState, Load};
 use crate::outbox::{Outgoing, Role, Run};
 
 /// Room that a lane offers a packet.
@@ -202,12 +203,12 @@ impl Session {
         let mut ready: Option<Time> = None;
         for lane in self.lanes.iter_mut() {
             // A stalled lane is better than none.
-            let silent = lane.state == LaneState::Stalled && !lane.paused;
+            let silent = lane.state() == LaneState::Stalled && !lane.health.paused;
             let mut view = lane.view(lane.is_usable() || (!any && silent));
             if let Some(governed) = lane.governed.as_ref().filter(|_| granted) {
                 view.cwnd = view.cwnd.max(governed.granted(level));
             }
-            if self.sockets.is_full(lane.socket) {
+            if self.sockets.is_full(lane.route.socket) {
                 // As with a pacer, schedulers pass over the lane. The socket's owner reports room.
                 view.in_flight = view.in_flight.max(view.cwnd);
                 lane.held = true;
@@ -319,10 +320,16 @@ impl Session {
     /// no lane is usable, returns the best of the rest.
     fn quickest(&self) -> Option<LaneId> {
         let usable = self.lanes.iter().filter(|lane| lane.is_usable());
-        let full = |lane: &Lane| self.sockets.is_full(lane.socket);
-        let best = usable.min_by_key(|lane| (full(lane), lane.managed, lane.announced_backup, lane.srtt));
-        let silent =
-            || self.lanes.iter().filter(|lane| !lane.paused).min_by_key(|lane| (lane.state, lane.srtt));
+        let full = |lane: &Lane| self.sockets.is_full(lane.route.socket);
+        let best = usable.min_by_key(|lane| {
+            (full(lane), lane.is_managed(), lane.backup.is_announced(), lane.rtt.smoothed)
+        });
+        let silent = || {
+            self.lanes
+                .iter()
+                .filter(|lane| !lane.health.paused)
+                .min_by_key(|lane| (lane.state(), lane.rtt.smoothed))
+        };
         best.or_else(silent).map(|lane| lane.id)
     }
 
@@ -333,11 +340,12 @@ impl Session {
         loop {
             let roomy = self.lanes.iter().filter(|lane| {
                 lane.is_usable()
-                    && !self.sockets.is_full(lane.socket)
-                    && lane.gate.window() - lane.gate.in_flight() >= lane.gate.mtu()
+                    && !self.sockets.is_full(lane.route.socket)
+                    && lane.gate.room() >= lane.gate.mtu()
             });
-            let best =
-                roomy.min_by_key(|lane| (lane.managed, lane.announced_backup, lane.srtt)).map(|lane| lane.id);
+            let best = roomy
+                .min_by_key(|lane| (lane.is_managed(), lane.backup.is_announced(), lane.rtt.smoothed))
+                .map(|lane| lane.id);
             let any = if self.send.is_bulky() { self.overdraw() } else { self.quickest() };
             let Some(lane) = best.or(any) else {
                 // Nothing can leave now. Every event that changes this requests a look.
@@ -503,8 +511,8 @@ impl Session {
     /// Returns the packet size in bytes that every lane accepts.
     pub(super) fn mtu(&self) -> Bytes {
         // A low lane may take long to open, or never open.
-        let opening = |lane: &Lane| lane.managed && lane.state == LaneState::Opening;
-        let usable = self.lanes.iter().filter(|lane| lane.state != LaneState::Closing && !opening(lane));
+        let opening = |lane: &Lane| lane.is_managed() && lane.state() == LaneState::Opening;
+        let usable = self.lanes.iter().filter(|lane| lane.state() != LaneState::Closing && !opening(lane));
         usable.map(|lane| lane.gate.mtu()).min().unwrap_or(Bytes::new(1200))
     }
 }

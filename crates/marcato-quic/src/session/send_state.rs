@@ -2,9 +2,19 @@
 
 use std::collections::VecDeque;
 
+use marcato_sched::lane::LaneId;
 use marcato_units::Priority;
 
-use crate::lane::{Load, Owed};
+use crate::lane::Load;
+
+/// Packet's worth of lost data that the engine has to retransmit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owed {
+    /// Set for a copy that has another copy on another lane. It stays on its lane if possible.
+    pub(crate) pinned: bool,
+    /// Lane on which it was lost.
+    pub(crate) lost_on: LaneId,
+}
 
 /// Content of the engine at the last look behind shut gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,0 +1,19 @@
+//! Content of a packet.
+
+use marcato_units::Priority;
+use noq_proto::StreamId;
+
+use crate::outbox::{Key, Run};
+
+/// Content of a packet, as far as the session knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Run of bytes of a message on this stream, carried by a packet or a batch of packets.
+    Run { key: Key, stream: StreamId, run: Run, priority: Priority, pinned: bool },
+    /// Data that the engine retransmitted by itself.
+    Repair { priority: Priority, pinned: bool },
+    /// Frames that the engine sends by itself: control frames, and probes of silent lanes.
+    Control,
+    /// Packets of the handshake, probes of the MTU, and unreliable messages.
+    Other,
+}
