@@ -10,10 +10,11 @@ use marcato_net::rustls::server::{ServerSessionMemoryCache, StoresServerSessions
 use marcato_net::rustls::version::{TLS12, TLS13};
 use marcato_net::rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use marcato_net::{
-    ClientAuth, ClientSecurity, Config, ConnectError, Connection, Endpoint, Engine, ExportError, Identity,
-    Message, PeerIdentity, Remote, ServerSecurity, SetIdentityError, Trust,
+    ClientAuth, ClientSecurity, Closed, Config, ConnectError, Connection, Endpoint, Engine, ExportError,
+    Identity, Message, PeerIdentity, Remote, ServerSecurity, SetIdentityError, Trust,
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use socket2::SockRef;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -381,6 +382,38 @@ async fn a_tls_peer_that_names_no_protocol_is_refused() {
     let (connected, _stream) =
         within(async { tokio::join!(Endpoint::connect(&config, &remote), accept) }).await;
     assert!(matches!(connected, Err(ConnectError::Protocol { .. })), "{connected:?}");
+}
+
+/// The connection's write meets the closed socket before it has read the alert.
+#[tokio::test]
+async fn the_reason_of_an_end_is_the_alert_behind_a_failed_write() {
+    let identity = Identity::self_signed(NAME).unwrap();
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::trusting(NAME, pin(&identity)));
+    let config = Config::new(Engine::Tcp);
+    let mut tls = identity.server_tls(None).unwrap();
+    tls.alpn_protocols.clone_from(&config.alpn);
+    let tls = TlsAcceptor::from(Arc::new(tls));
+    let accept = async { tls.accept(listener.accept().await.unwrap().0).await };
+    let (client, peer) = within(async { tokio::join!(Endpoint::connect(&config, &remote), accept) }).await;
+    let client = client.unwrap();
+    // The connection has sent a message, and rests.
+    client.send(Message::new(vec![1; 100])).await.unwrap();
+    let mut peer = peer.unwrap();
+    within(peer.read_exact(&mut [0; 100])).await.unwrap();
+    let (stream, session) = peer.get_mut();
+    // A record that cannot be decrypted is answered with an alert.
+    session.read_tls(&mut [23, 3, 3, 0, 5, 1, 2, 3, 4, 5].as_slice()).unwrap();
+    session.process_new_packets().unwrap_err();
+    let mut alert = Vec::new();
+    session.write_tls(&mut alert).unwrap();
+    assert_eq!(stream.try_write(&alert).unwrap(), alert.len());
+    SockRef::from(&*stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(peer);
+    // All of this happened in one turn of this thread: the connection wakes to a message and to a reset.
+    client.try_send(&Message::new(vec![2; 100])).unwrap();
+    let Closed::Lost { reason } = within(client.closed()).await else { panic!("the connection is lost") };
+    assert!(reason.contains("alert"), "{reason}");
 }
 
 for_both_engines! {

@@ -2,12 +2,13 @@
 //! peer's window is closed.
 #![cfg(target_os = "linux")]
 
-use crate::common::{with_a_bare_peer, within};
+use crate::common::{localhost, with_a_bare_peer, within};
 use bytes::{Buf as _, BytesMut};
-use marcato_net::{Config, Engine, Message};
-use marcato_units::{Bytes, Duration, Priority};
+use marcato_net::{ChunkRule, Config, Coupling, Engine, LeanSocket, Message};
+use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{Decoded, Frame};
 use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
 
 /// Largest chunk while urgent messages come.
 const CHUNK: Bytes = Bytes::new(64 << 10);
@@ -111,6 +112,23 @@ async fn waits_for_one_chunk(config: &Config, chunk: Bytes, before: Option<Prior
     assert!(urgent.last && urgent.len == Bytes::new(100));
     // Data granted before the urgent message came, and at most one chunk granted at that moment.
     assert!(ahead <= before + chunk, "{ahead} left before it, of which {before} had been granted");
+}
+
+#[tokio::test]
+async fn urgent_data_makes_the_next_chunk_small_at_once() {
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    // Only the upper bounds limit a chunk.
+    let rule = ChunkRule { min_segments: u32::MAX, ..ChunkRule::default() };
+    let mut socket = LeanSocket::plain(stream, rule, Coupling::Off);
+    let mut now = Time::ZERO;
+    for _ in 0..3 {
+        for (quiet, most) in [(true, QUIET), (false, CHUNK)] {
+            let size = socket.measure(now, quiet).unwrap().wire;
+            assert!(size <= most && size > most - CHUNK, "{size} of {most}");
+        }
+        now += Duration::from_micros(1);
+    }
 }
 
 /// Least part of a message, in bytes, with which it begins if not all of it fits a chunk.

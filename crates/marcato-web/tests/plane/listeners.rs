@@ -207,6 +207,42 @@ impl Listener for Failing {
     }
 }
 
+/// Listener that keeps a handle of each socket that it hands over.
+struct Keeping(TcpListener, mpsc::UnboundedSender<socket2::Socket>);
+
+impl Listener for Keeping {
+    type Io = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = self.0.accept().await?;
+        self.1.send(socket2::SockRef::from(&stream).try_clone()?).map_err(io::Error::other)?;
+        Ok((stream, peer))
+    }
+}
+
+#[test]
+fn sockets_do_not_delay_and_find_clients_that_are_gone() {
+    run(async {
+        let mut config = Config::default();
+        (config.limits.stall, config.limits.idle) = (Duration::from_secs(7), Duration::from_secs(11));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (keep, mut kept) = mpsc::unbounded_channel();
+        let served = tokio::spawn(async move {
+            Server::with_config(config).serve(Keeping(listener, keep), router()).await;
+        });
+        let client = &mut http2(TcpStream::connect(addr).await.unwrap()).await;
+        assert_eq!(content(client, "/bytes/3").await, "xxx");
+        let socket = kept.recv().await.unwrap();
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(11));
+        // Bytes that a client does not acknowledge for that long end its connection.
+        #[cfg(target_os = "linux")]
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
+        served.abort();
+    });
+}
+
 #[test]
 fn a_listener_that_fails_is_asked_again() {
     run(async {

@@ -4,12 +4,16 @@
 #![cfg(feature = "server")]
 
 use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::Reason;
 use http::{Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
 use marcato_web::{Body, BoxError, Config, Server};
@@ -273,6 +277,29 @@ fn a_client_that_stays_after_goaway_is_closed_after_the_grace() {
 }
 
 #[test]
+fn idle_time_does_not_prolong_the_grace() {
+    run_still(async {
+        let mut config = chunks_of(1);
+        config.limits.idle = SECOND * 10;
+        let (running, _) = start(config).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        let [stream] = client.ask([("/10", "u=3")]).await;
+        client.read_until_end(stream).await;
+        let server = running.server.clone();
+        let end = tokio::spawn(running.end());
+        // Without an answer to the PING that follows GOAWAY, the connection stays open for the grace.
+        while client.next().await.expect("the connection is open").0 != GOAWAY {}
+        for _ in 0..2 {
+            pass(SECOND * 14).await;
+            assert_eq!(server.open_connections(), 1);
+        }
+        pass(SECOND * 3).await;
+        still_until(|| server.open_connections() == 0).await;
+        ended(end).await;
+    });
+}
+
+#[test]
 fn responses_that_end_within_the_grace_end_the_connection() {
     run_still(async {
         let (running, _) = start(chunks_of(1)).await;
@@ -300,6 +327,15 @@ async fn uploads(config: Config) -> Running {
                 UnsyncBoxBody::new(Empty::new().map_err(Into::into))
             }
             "/echo" => UnsyncBoxBody::new(body.map_err(Into::into)),
+            "/later" => {
+                // It looks once, and is busy with something else when more comes.
+                let mut body = body;
+                let is_pending =
+                    poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_pending())).await;
+                assert!(is_pending);
+                tokio::time::sleep(SECOND * 120).await;
+                UnsyncBoxBody::new(body.map_err(Into::into))
+            }
             _ => std::future::pending().await,
         };
         Ok::<_, BoxError>(Response::new(content))
@@ -337,6 +373,28 @@ fn a_body_that_never_comes_over_http2_is_answered_with_408() {
         assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (1, 0));
         let records = records.lock().unwrap();
         assert_eq!((records[0].status, records[0].complete), (Some(StatusCode::REQUEST_TIMEOUT), true));
+    });
+}
+
+#[test]
+fn bytes_that_a_handler_has_not_looked_at_are_progress() {
+    run_still(async {
+        let (config, records) = recording();
+        let running = uploads(config).await;
+        let mut client = Receiver::connect(running.addr, Terms::default()).await;
+        client.send(&post(1, "/later")).await;
+        still_until(|| running.server.open_requests() == 1).await;
+        settle().await;
+        pass(SECOND * 59).await;
+        client.send(&frame(0, 1, 1, b"come")).await;
+        settle().await;
+        pass(SECOND * 60).await;
+        assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (0, 1));
+        pass(SECOND * 2).await;
+        client.read_until_end(1).await;
+        assert_eq!((client.bytes(), running.server.counters().late_bodies), (4, 0));
+        still_until(|| running.server.open_requests() == 0).await;
+        assert_eq!(records.lock().unwrap()[0].status, Some(StatusCode::OK));
     });
 }
 

@@ -397,6 +397,96 @@ async fn a_body_is_kept_until_its_response_begins() {
     assert_eq!(text(response).await, "early");
 }
 
+/// Origin of HTTP/2 that answers at once, with what a handler makes of the body of a request.
+async fn answering_at_once<F>(respond: impl Fn(Incoming) -> F + Clone + Send + Sync + 'static) -> Proxy
+where
+    F: Future<Output = TestBody> + Send + 'static,
+{
+    let address = origin(Speaks::Http2, move |request: Request<Incoming>| {
+        let content = respond(request.into_body());
+        async { Response::new(content.await) }
+    })
+    .await;
+    Proxy::new(ProxyConfig::to(format!("h2c://{address}"))).unwrap()
+}
+
+#[tokio::test]
+async fn a_body_is_not_kept_while_its_response_runs() {
+    let proxy = answering_at_once(async |body| body.map_err(Into::into).boxed_unsync()).await;
+    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let mut echo = call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await.into_body();
+    for word in ["one", "two"] {
+        sender.send_data(Bytes::from_static(word.as_bytes())).await.unwrap();
+        assert_eq!(echo.frame().await.unwrap().unwrap().into_data().unwrap(), word);
+        assert_eq!(proxy.counters().kept.get(), 0, "{word}");
+    }
+    drop(sender);
+    assert!(echo.collect().await.unwrap().to_bytes().is_empty());
+}
+
+#[tokio::test]
+async fn bytes_of_a_request_keep_its_silent_response_open() {
+    let (seen, mut came) = mpsc::unbounded_channel();
+    let proxy = answering_at_once(move |mut body| {
+        let (mut sender, response) = Channel::<Bytes, BoxError>::new(1);
+        let seen = seen.clone();
+        tokio::spawn(async move {
+            while let Some(frame) = body.frame().await {
+                seen.send(frame.unwrap().into_data().unwrap()).unwrap();
+            }
+            sender.send_data(Bytes::from_static(b"all")).await.unwrap();
+        });
+        std::future::ready(response.boxed_unsync())
+    })
+    .await;
+    let idle = ProxyConfig::default().body_idle_timeout;
+    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let mut response = call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await.into_body();
+    let mut is_pending =
+        async || poll_fn(|cx| Poll::Ready(Pin::new(&mut response).poll_frame(cx).is_pending())).await;
+    assert!(is_pending().await);
+    for _ in 0..4 {
+        sender.send_data(Bytes::from_static(b"more")).await.unwrap();
+        assert_eq!(came.recv().await.unwrap(), "more");
+        tokio::time::pause();
+        tokio::time::advance(idle.mul_f64(0.6)).await;
+        tokio::time::resume();
+        assert!(is_pending().await);
+    }
+    drop(sender);
+    assert_eq!(response.collect().await.unwrap().to_bytes(), "all");
+}
+
+#[tokio::test]
+async fn a_connection_returns_once_the_rest_of_its_request_is_sent() {
+    let (listener, address) = listen().await;
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        loop {
+            // It answers before it has read the body.
+            if read_head_as_is(&mut stream).await.is_none() {
+                return;
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            let mut rest = Vec::new();
+            while !rest.ends_with(b"0\r\n\r\n") {
+                rest.push(stream.read_u8().await.unwrap());
+            }
+        }
+    });
+    let proxy = proxy_to(address);
+    for _ in 0..2 {
+        let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+        let response = call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await;
+        assert_eq!(text(response).await, "ok");
+        assert_eq!(proxy.counters().upstreams[0].idle, 0);
+        sender.send_data(Bytes::from_static(b"rest")).await.unwrap();
+        drop(sender);
+        until(|| proxy.counters().upstreams[0].idle == 1).await;
+    }
+    assert_eq!(proxy.counters().upstreams[0].connections, 1);
+}
+
 #[tokio::test]
 async fn a_retry_after_a_stale_connection_takes_a_new_one() {
     let stale = Stale::start().await;

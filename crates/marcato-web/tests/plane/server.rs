@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::recording;
+use crate::support::{recording, until};
 
 /// Patience of a test. It ends only those that would hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -323,14 +323,22 @@ fn workers_carry_connections_and_what_their_handlers_wait_for() {
 #[test]
 fn a_failing_handler_costs_its_own_response_only() {
     run(async {
+        let (recorded, records) = recording();
         for spawn in [true, false] {
-            let running = Running::start(Server::with_config(spawning(spawn))).await;
+            let mut config = spawning(spawn);
+            config.log = recorded.log.clone();
+            let running = Running::start(Server::with_config(config)).await;
             let client = &mut running.client().await;
             for path in ["/fails", "/panics"] {
                 let status = fetch(client, get(path)).await.status();
                 assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{path}, spawn {spawn}");
+                until(|| !records.lock().unwrap().is_empty()).await;
+                let record = records.lock().unwrap().remove(0);
+                assert_eq!(record.status, Some(status), "{record}, spawn {spawn}");
             }
             assert_eq!(text(client, get("/bytes/3")).await, "xxx");
+            until(|| !records.lock().unwrap().is_empty()).await;
+            records.lock().unwrap().clear();
         }
         let running = Running::start(Server::new()).await;
         let mut stream = TcpStream::connect(running.addr).await.unwrap();

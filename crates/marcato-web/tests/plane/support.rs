@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -32,9 +32,11 @@ pub(crate) fn run_for(patience: Duration, test: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(patience, test).await.expect("the test hangs") });
 }
 
-/// Lets all tasks run until a condition holds.
+/// Lets all tasks run until a condition holds. Fails the test if it never does.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
     while !holds() {
+        assert!(began.elapsed() < PATIENCE, "the test hangs");
         tokio::task::yield_now().await;
     }
 }

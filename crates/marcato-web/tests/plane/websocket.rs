@@ -12,6 +12,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use h2::{RecvStream, SendStream};
 use http::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
 use marcato_web::{Config, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -192,6 +193,33 @@ fn a_handler_of_axum_has_websockets_over_http1() {
         let mut frame = [0; 6];
         stream.read_exact(&mut frame).await.unwrap();
         assert_eq!(&frame, b"\x81\x04word");
+    });
+}
+
+#[test]
+fn a_handler_that_ends_its_direction_still_hears_its_client() {
+    run(async {
+        let (tell, mut told) = mpsc::channel(1);
+        let handler = async move |mut request: axum::extract::Request| {
+            let upgraded = hyper::upgrade::on(&mut request);
+            tokio::spawn(async move {
+                let mut io = TokioIo::new(upgraded.await.unwrap());
+                io.write_all(b"last").await.unwrap();
+                io.shutdown().await.unwrap();
+                let mut rest = String::new();
+                io.read_to_string(&mut rest).await.unwrap();
+                tell.send(rest).await.unwrap();
+            });
+            [("sec-websocket-protocol", "chat")]
+        };
+        let running = Running::start(Server::new(), router().route("/half", any(handler))).await;
+        let mut client = client(&running).await;
+        let (mut receiver, mut sender) = open(&mut client, "/half").await;
+        // The stream is over for the client while its handler still reads.
+        assert_eq!(take(&mut receiver, usize::MAX).await, b"last");
+        send(&mut sender, Bytes::from_static(b"heard")).await;
+        sender.send_data(Bytes::new(), true).unwrap();
+        assert_eq!(told.recv().await.unwrap(), "heard");
     });
 }
 
