@@ -19,8 +19,8 @@ fn filled(responses: u64, parameters: impl Fn(u64) -> Parameters) -> Exchange {
     let config = Config { max_responses: 10_001, max_staged: Bytes::MAX, ..Config::default() };
     let mut exchange = Exchange::new(config).unwrap();
     for stream in 0..responses {
-        exchange.open(StreamId(4 * stream), parameters(stream)).unwrap();
-        exchange.supply(StreamId(4 * stream), Bytes::new(1 << 40)).unwrap();
+        let mut response = exchange.open(StreamId(4 * stream), parameters(stream)).unwrap();
+        response.supply(Bytes::new(1 << 40)).unwrap();
     }
     exchange
 }
@@ -66,8 +66,9 @@ fn exchange(c: &mut Criterion) {
     c.bench_function("grant, sent and supply/1000 responses", |b| {
         b.iter(|| {
             let grant = steady.grant(black_box(CHUNK)).unwrap();
-            steady.sent(grant.stream, grant.len).unwrap();
-            steady.supply(grant.stream, grant.len)
+            let mut response = steady.response_mut(grant.stream).unwrap();
+            response.sent(grant.len).unwrap();
+            response.supply(grant.len)
         });
     });
 
@@ -75,9 +76,9 @@ fn exchange(c: &mut Criterion) {
     let stream = StreamId(2001);
     c.bench_function("open, supply, finish and close/1000 responses", |b| {
         b.iter(|| {
-            changing.open(stream, black_box(Parameters::default())).unwrap();
-            changing.supply(stream, black_box(CHUNK)).unwrap();
-            changing.finish(stream).unwrap();
+            let mut response = changing.open(stream, black_box(Parameters::default())).unwrap();
+            response.supply(black_box(CHUNK)).unwrap();
+            response.finish();
             changing.close(stream)
         });
     });

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::clocks::Overdue;
 use crate::h2::Violation;
 
 /// Reason for which a connection ends before its client or the server meant it to. Each is counted as broken.
@@ -17,12 +18,8 @@ pub(crate) enum EarlyEnd {
     Violation(Violation),
     #[error("the client did not begin with HTTP/2 in time")]
     Silent,
-    #[error("the head of a request took longer than allowed")]
-    SlowHead,
-    #[error("the client took nothing for the time allowed")]
-    Stuck,
-    #[error("the connection did not end in time after it was told to")]
-    Late,
+    #[error(transparent)]
+    Overdue(#[from] Overdue),
     #[error("the configuration of the exchange is invalid")]
     Configuration,
 }

@@ -16,9 +16,10 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use marcato_sched::exchange::Parameters;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::body::Body;
+use crate::clocks::{Clocks, Due, Seen};
 use crate::decision::{Decision, Source};
 use crate::early_end::EarlyEnd;
 use crate::early_hints::EarlyHints;
@@ -136,14 +137,14 @@ where
         .with_upgrades();
     let mut connection = pin!(connection);
     let mut shutdown = Some(shutdown);
-    let mut grace = None;
-    let mut slow_head: Option<Pin<Box<Sleep>>> = None;
+    let mut clocks = Clocks::new(limits, Instant::now());
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         if let Some(ending) = &mut shutdown
             && ending.as_mut().poll(cx).is_ready()
         {
             shutdown = None;
-            grace = Some(Box::pin(tokio::time::sleep(limits.grace)));
+            clocks.drain(Instant::now());
             connection.as_mut().graceful_shutdown();
         }
         if let Poll::Ready(result) = connection.as_mut().poll(cx) {
@@ -155,20 +156,19 @@ where
             let is_idle = matches!(&result, Err(error) if error.is_timeout()) && heads.since().is_none();
             return Poll::Ready(if is_idle { Ok(()) } else { result.map_err(EarlyEnd::from) });
         }
-        if let Some(since) = heads.since() {
-            let until = since + limits.handshake;
-            let sleep = slow_head.get_or_insert_with(|| Box::pin(sleep_until(until)));
-            if sleep.deadline() != until {
-                sleep.as_mut().reset(until);
+        // The library ends idle connections, and knows what waits for the client.
+        let seen = Seen { has_requests: true, waits: false, head_since: heads.since() };
+        loop {
+            let next = match clocks.next(Instant::now(), seen) {
+                Ok(Some(next)) => next,
+                Ok(None) | Err(Due::Drain) => return Poll::Pending,
+                Err(Due::End(overdue)) => return Poll::Ready(Err(shared.overdue(overdue))),
+            };
+            let sleep = timer.get_or_insert_with(|| Box::pin(sleep_until(next)));
+            if sleep.deadline() != next {
+                sleep.as_mut().reset(next);
             }
-            if sleep.as_mut().poll(cx).is_ready() {
-                shared.counters.slow_head();
-                return Poll::Ready(Err(EarlyEnd::SlowHead));
-            }
-        }
-        match &mut grace {
-            Some(grace) => grace.as_mut().poll(cx).map(|()| Err(EarlyEnd::Late)),
-            None => Poll::Pending,
+            ready!(sleep.as_mut().poll(cx));
         }
     })
     .await

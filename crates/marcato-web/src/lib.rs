@@ -76,11 +76,11 @@
 //! exchange.open(style, decision.parameters)?;
 //! while let Some((stream, decision)) = signals.next_change() {
 //!     assert_eq!((stream, decision.source), (image, Source::Default));
-//!     exchange.reprioritise(stream, decision.parameters)?;
+//!     exchange.response_mut(stream).expect("it is open").reprioritise(decision.parameters);
 //! }
 //!
-//! exchange.supply(image, Bytes::kb(60))?;
-//! exchange.supply(style, Bytes::kb(25))?;
+//! exchange.response_mut(image).expect("it is open").supply(Bytes::kb(60))?;
+//! exchange.response_mut(style).expect("it is open").supply(Bytes::kb(25))?;
 //! assert_eq!(exchange.grant(Bytes::new(1400)).map(|grant| grant.stream), Some(style));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -97,6 +97,8 @@
 mod body;
 #[cfg(feature = "server")]
 mod clock;
+#[cfg(feature = "server")]
+mod clocks;
 #[cfg(feature = "compression")]
 pub mod compression;
 #[cfg(feature = "server")]

@@ -23,8 +23,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::clock::Dates;
+use crate::clocks::Overdue;
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, ServerCounters};
+use crate::early_end::EarlyEnd;
 use crate::ending::Ending;
 use crate::handler::WebService;
 use crate::listener::{Begun, Listener, Stream, Transport};
@@ -64,6 +66,16 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Counts a connection that ends by time.
+    pub(crate) fn overdue(&self, overdue: Overdue) -> EarlyEnd {
+        match overdue {
+            Overdue::Stuck => self.counters.stuck(),
+            Overdue::SlowHead => self.counters.slow_head(),
+            Overdue::Late => {}
+        }
+        overdue.into()
+    }
+
     /// Returns the response to a request that no handler sees.
     pub(crate) fn refusal(&self, head: &Parts) -> Option<Response<()>> {
         self.too_many().or_else(|| {

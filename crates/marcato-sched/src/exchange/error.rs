@@ -36,9 +36,6 @@ pub enum OpenError {
 /// Error returned when bytes are not accepted. None of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SupplyError {
-    /// The stream has no open response.
-    #[error("the stream has no open response: drop the bytes")]
-    Unknown,
     /// The response has been finished.
     #[error("the response is finished: supply its bytes before that")]
     Finished,
@@ -50,58 +47,12 @@ pub enum SupplyError {
     },
 }
 
-/// Error returned when a response cannot be finished.
+/// Error returned when more bytes are booked as sent than are outstanding. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum FinishError {
-    /// The stream has no open response.
-    #[error("the stream has no open response: forget the stream")]
-    Unknown,
-}
-
-/// Error returned when a response cannot be held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum HoldError {
-    /// The stream has no open response.
-    #[error("the stream has no open response: forget the stream")]
-    Unknown,
-}
-
-/// Error returned when a response cannot be released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ReleaseError {
-    /// The stream has no open response.
-    #[error("the stream has no open response: forget the stream")]
-    Unknown,
-}
-
-/// Error returned when the parameters of a response cannot change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ReprioritiseError {
-    /// The stream has no open response.
-    #[error("the stream has no open response: keep the parameters until it is opened")]
-    Unknown,
-}
-
-/// Error returned when a response cannot be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum CloseError {
-    /// The stream has no open response.
-    #[error("the stream has no open response: forget the stream")]
-    Unknown,
-}
-
-/// Error returned when bytes cannot be booked as sent. Nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum SentError {
-    /// The stream has no open response. Closing it has returned its outstanding bytes.
-    #[error("the stream has no open response, so none of its bytes are outstanding: forget the stream")]
-    Unknown,
-    /// The bytes exceed those outstanding.
-    #[error("only {outstanding} of the response are outstanding: report each byte once")]
-    MoreThanOutstanding {
-        /// Bytes granted and not yet reported.
-        outstanding: Bytes,
-    },
+#[error("only {outstanding} of the response are outstanding: report each byte once")]
+pub struct SentError {
+    /// Bytes granted and not yet reported.
+    pub outstanding: Bytes,
 }
 
 /// Error returned when a grant cannot be taken back. Nothing changed.

@@ -18,12 +18,12 @@
 //! level.
 //!
 //! A response waits only while it can send. It cannot while nothing of it is staged, or while it is
-//! [held](Exchange::hold), for example because its stream has no credit. It then delays no other
+//! [held](ResponseMut::hold), for example because its stream has no credit. It then delays no other
 //! response, and its level does not count as waiting.
 //!
 //! # Outstanding bytes
 //! Granted bytes pass the queue of a transport, which is first in, first out. The exchange counts those
-//! that have not [left](Exchange::sent) it. Closing a response returns what a reset stream never
+//! that have not [left](ResponseMut::sent) it. Closing a response returns what a reset stream never
 //! sends, so the count is zero once every response is closed.
 //!
 //! # Cost
@@ -40,8 +40,7 @@
 //! let mut exchange = Exchange::new(Config::default())?;
 //! let (photo, style) = (StreamId(1), StreamId(3));
 //!
-//! exchange.open(photo, Parameters::incremental(Urgency::DEFAULT))?;
-//! exchange.supply(photo, Bytes::kb(60))?;
+//! exchange.open(photo, Parameters::incremental(Urgency::DEFAULT))?.supply(Bytes::kb(60))?;
 //! exchange.open(style, Parameters::sequential(Urgency::MOST))?;
 //!
 //! // Nothing of the stylesheet has arrived, so the photo goes on.
@@ -49,21 +48,23 @@
 //! assert_eq!((grant.stream, grant.len), (photo, Bytes::new(1400)));
 //!
 //! // The stylesheet overtakes it. Its length is known only now.
-//! exchange.supply(style, Bytes::new(900))?;
-//! exchange.finish(style)?;
+//! let mut response = exchange.response_mut(style).expect("it is open");
+//! response.supply(Bytes::new(900))?;
+//! response.finish();
 //! let grant = exchange.grant(Bytes::new(1400)).expect("both wait");
 //! assert_eq!((grant.stream, grant.len, grant.fin), (style, Bytes::new(900), true));
 //!
 //! // Its stream has credit for 500 bytes only. It steps aside until there is more.
 //! exchange.refuse(grant, Bytes::new(500))?;
-//! exchange.hold(style)?;
+//! exchange.response_mut(style).expect("it is open").hold();
 //! assert_eq!(exchange.grant(Bytes::new(1400)).map(|grant| grant.stream), Some(photo));
-//! exchange.release(style)?;
+//! exchange.response_mut(style).expect("it is open").release();
 //! let grant = exchange.grant(Bytes::new(1400)).expect("both wait");
 //! assert_eq!((grant.stream, grant.offset, grant.len), (style, Bytes::new(500), Bytes::new(400)));
 //!
 //! // The client cancels the photo.
-//! assert_eq!(exchange.close(photo)?.dropped, Bytes::new(57_200));
+//! let closed = exchange.close(photo).expect("it is open");
+//! assert_eq!(closed.dropped, Bytes::new(57_200));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -73,6 +74,7 @@ pub mod error;
 mod grant;
 mod parameters;
 mod ready;
+mod response;
 mod table;
 mod urgency;
 
@@ -80,12 +82,10 @@ use marcato_units::{Bytes, Priority, PrioritySet, Rate};
 
 pub use config::{Config, Rules};
 pub use counter::Counters;
-pub use error::{
-    CloseError, ConfigError, FinishError, HoldError, OpenError, RefuseError, ReleaseError, ReprioritiseError,
-    SentError, SupplyError,
-};
+pub use error::{ConfigError, OpenError, RefuseError, SentError, SupplyError};
 pub use grant::{Closed, Grant, Response};
 pub use parameters::Parameters;
+pub use response::ResponseMut;
 pub use urgency::{LevelTable, Urgency};
 
 use crate::conductor::Debt;
@@ -194,120 +194,43 @@ impl Exchange {
     /// # Errors
     /// If the stream has an open response, the limit of open responses is reached, or the id of the
     /// stream is invalid. Responses that are not opened are counted.
-    pub fn open(&mut self, stream: StreamId, parameters: Parameters) -> Result<(), OpenError> {
+    pub fn open(&mut self, stream: StreamId, parameters: Parameters) -> Result<ResponseMut<'_>, OpenError> {
         let limit = self.config.max_responses;
-        let opened = if stream.0 >= Self::IDS {
-            Err(OpenError::IdTooLarge)
+        let refused = if stream.0 >= Self::IDS {
+            Some(OpenError::IdTooLarge)
         } else if self.table.find(stream).is_some() {
-            Err(OpenError::AlreadyOpen)
+            Some(OpenError::AlreadyOpen)
         } else if self.table.len() >= limit {
-            Err(OpenError::TooMany { limit })
+            Some(OpenError::TooMany { limit })
         } else {
-            Ok(())
+            None
         };
-        match opened {
-            Ok(()) => {
-                if self.table.add(stream, parameters) {
-                    self.ready.grow();
-                }
-                self.counters.opened += 1;
-            }
-            Err(_) => self.counters.not_opened += 1,
+        if let Some(refused) = refused {
+            self.counters.not_opened += 1;
+            return Err(refused);
         }
-        opened
-    }
-
-    /// Adds `bytes` to what is staged of a response.
-    ///
-    /// # Errors
-    /// If the stream has no open response, the response is finished, or too much would be staged.
-    pub fn supply(&mut self, stream: StreamId, bytes: Bytes) -> Result<(), SupplyError> {
-        let slot = self.table.find(stream).ok_or(SupplyError::Unknown)?;
-        let record = &mut self.table[slot];
-        if record.finished {
-            return Err(SupplyError::Finished);
+        let (slot, has_grown) = self.table.add(stream, parameters);
+        if has_grown {
+            self.ready.grow();
         }
-        let limit = self.config.max_staged;
-        let staged = record.staged.checked_add(bytes).filter(|staged| *staged <= limit);
-        let Some(staged) = staged else {
-            self.counters.not_supplied += bytes;
-            return Err(SupplyError::TooMuch { limit });
-        };
-        record.staged = staged;
-        self.staged += bytes;
-        self.counters.supplied += bytes;
-        self.place(slot);
-        Ok(())
+        self.counters.opened += 1;
+        Ok(ResponseMut::new(self, slot))
     }
 
-    /// Declares that the response ends with the bytes supplied so far. Finishing it again changes
-    /// nothing.
-    ///
-    /// If its last byte has been granted already, a grant without bytes announces the end. Finish a
-    /// response before that wherever the end is known.
-    ///
-    /// # Errors
-    /// If the stream has no open response.
-    pub fn finish(&mut self, stream: StreamId) -> Result<(), FinishError> {
-        let slot = self.table.find(stream).ok_or(FinishError::Unknown)?;
-        let record = &mut self.table[slot];
-        record.finished = true;
-        // While something is staged, its place is the same.
-        if record.staged.is_zero() {
-            self.place(slot);
-        }
-        Ok(())
-    }
-
-    /// Takes a response out of the order until it is [released](Self::release), for example while
-    /// its stream has no credit. No other response is affected.
-    ///
-    /// # Errors
-    /// If the stream has no open response.
-    pub fn hold(&mut self, stream: StreamId) -> Result<(), HoldError> {
-        let slot = self.table.find(stream).ok_or(HoldError::Unknown)?;
-        self.table[slot].held = true;
-        self.place(slot);
-        Ok(())
-    }
-
-    /// Returns a held response to its place in the order.
-    ///
-    /// # Errors
-    /// If the stream has no open response.
-    pub fn release(&mut self, stream: StreamId) -> Result<(), ReleaseError> {
-        let slot = self.table.find(stream).ok_or(ReleaseError::Unknown)?;
-        self.table[slot].held = false;
-        self.place(slot);
-        Ok(())
-    }
-
-    /// Changes the priority parameters of the bytes that have not been granted.
-    ///
-    /// # Errors
-    /// If the stream has no open response.
-    pub fn reprioritise(
-        &mut self,
-        stream: StreamId,
-        parameters: Parameters,
-    ) -> Result<(), ReprioritiseError> {
-        let slot = self.table.find(stream).ok_or(ReprioritiseError::Unknown)?;
-        self.table[slot].parameters = parameters;
-        self.place(slot);
-        Ok(())
+    /// Returns the open response of a stream, to change it; `None` if the stream has none.
+    pub fn response_mut(&mut self, stream: StreamId) -> Option<ResponseMut<'_>> {
+        let slot = self.table.find(stream)?;
+        Some(ResponseMut::new(self, slot))
     }
 
     /// Closes a response at any time: its stream is over or was reset. What is staged is dropped, and
-    /// what is outstanding is returned.
-    ///
-    /// # Errors
-    /// If the stream has no open response.
-    pub fn close(&mut self, stream: StreamId) -> Result<Closed, CloseError> {
-        let slot = self.table.remove_if(stream, |_| true).ok_or(CloseError::Unknown)?;
-        Ok(self.end(slot))
+    /// what is outstanding is returned. Returns `None` if the stream has no open response.
+    pub fn close(&mut self, stream: StreamId) -> Option<Closed> {
+        let slot = self.table.remove_if(stream, |_| true)?;
+        Some(self.end(slot))
     }
 
-    /// Closes a response of which everything has been granted and [sent](Self::sent). Returns `None` if
+    /// Closes a response of which everything has been granted and [sent](ResponseMut::sent). Returns `None` if
     /// something is left, or the stream has no open response.
     pub fn close_sent(&mut self, stream: StreamId) -> Option<Closed> {
         let is_sent = |record: &Record| record.ended && record.outstanding.is_zero();
@@ -428,7 +351,7 @@ impl Exchange {
     ///
     /// # Errors
     /// If it is not the latest grant, was refused before, or its response has been closed. Also if
-    /// `taken` exceeds it, or bytes of it have been reported as [sent](Self::sent).
+    /// `taken` exceeds it, or bytes of it have been reported as [sent](ResponseMut::sent).
     pub fn refuse(&mut self, grant: Grant, taken: Bytes) -> Result<(), RefuseError> {
         let latest = self.latest.filter(|latest| latest.grant == grant).ok_or(RefuseError::NotTheLatest)?;
         if taken > grant.len {
@@ -463,23 +386,6 @@ impl Exchange {
         self.outstanding -= returned;
         self.counters.granted[grant.priority.index()] -= returned;
         self.counters.refusals += 1;
-        Ok(())
-    }
-
-    /// Books `bytes` of a response as sent: they have left the queue of the transport, and are no
-    /// longer outstanding.
-    ///
-    /// # Errors
-    /// If the stream has no open response, or fewer bytes are outstanding.
-    pub fn sent(&mut self, stream: StreamId, bytes: Bytes) -> Result<(), SentError> {
-        let slot = self.table.find(stream).ok_or(SentError::Unknown)?;
-        let record = &mut self.table[slot];
-        let outstanding = record.outstanding;
-        if bytes > outstanding {
-            return Err(SentError::MoreThanOutstanding { outstanding });
-        }
-        record.outstanding -= bytes;
-        self.outstanding -= bytes;
         Ok(())
     }
 
@@ -544,7 +450,7 @@ impl Exchange {
         self.staged
     }
 
-    /// Bytes granted that the transport has not yet [sent](Self::sent), of all open responses.
+    /// Bytes granted that the transport has not yet [sent](ResponseMut::sent), of all open responses.
     pub const fn outstanding(&self) -> Bytes {
         self.outstanding
     }

@@ -108,9 +108,9 @@ impl Table {
         self.slots.get(stream).copied()
     }
 
-    /// Adds a response. Returns true if the table has grown by a slot.
+    /// Adds a response. Returns its slot, and true if the table has grown by it.
     #[expect(clippy::cast_possible_truncation, reason = "at most `Exchange::MOST` responses are open")]
-    pub(super) fn add(&mut self, stream: StreamId, parameters: Parameters) -> bool {
+    pub(super) fn add(&mut self, stream: StreamId, parameters: Parameters) -> (Slot, bool) {
         let record = Record::new(stream, parameters);
         let free = self.free.pop();
         let slot = free.unwrap_or(self.records.len() as Slot);
@@ -119,7 +119,7 @@ impl Table {
             None => self.records.push(record),
         }
         self.slots.insert(stream, slot);
-        free.is_none()
+        (slot, free.is_none())
     }
 
     /// Removes a stream whose record fulfils a condition, and returns its slot, which is [free](Self::free)

@@ -50,7 +50,10 @@ impl Granted {
 
     fn sent(&self, accounts: &mut Accounts, bytes: usize) {
         // A response that has been closed has nothing outstanding.
-        let _ = accounts.exchange.sent(self.stream, Amount::new(bytes as u64));
+        if let Some(mut response) = accounts.exchange.response_mut(self.stream) {
+            let sent = response.sent(Amount::new(bytes as u64));
+            debug_assert!(sent.is_ok(), "each byte is reported once");
+        }
     }
 }
 
@@ -91,8 +94,7 @@ mod tests {
     fn granted_bytes_return_when_written_or_dropped() {
         let stream = StreamId(1);
         let mut exchange = Exchange::new(Config::default()).unwrap();
-        exchange.open(stream, Parameters::default()).unwrap();
-        exchange.supply(stream, Amount::new(1000)).unwrap();
+        exchange.open(stream, Parameters::default()).unwrap().supply(Amount::new(1000)).unwrap();
         exchange.grant(Amount::new(1000)).unwrap();
         let books = Books::new(exchange);
         let outstanding = || books.accounts().exchange.outstanding().get();
@@ -110,8 +112,7 @@ mod tests {
     fn granted_bytes_of_a_closed_response_are_gone() {
         let stream = StreamId(1);
         let mut exchange = Exchange::new(Config::default()).unwrap();
-        exchange.open(stream, Parameters::default()).unwrap();
-        exchange.supply(stream, Amount::new(10)).unwrap();
+        exchange.open(stream, Parameters::default()).unwrap().supply(Amount::new(10)).unwrap();
         exchange.grant(Amount::new(10)).unwrap();
         let books = Books::new(exchange);
         let granted = Granted::new(Bytes::from_static(&[0; 10]), stream, books.clone());

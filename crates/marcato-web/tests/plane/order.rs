@@ -121,9 +121,9 @@ fn order(decisions: &[Decision]) -> Vec<u64> {
     let mut exchange = Exchange::new(Config::default()).unwrap();
     for (index, decision) in decisions.iter().enumerate() {
         let stream = StreamId(index as u64);
-        exchange.open(stream, decision.parameters).unwrap();
-        exchange.supply(stream, Bytes::kb(30)).unwrap();
-        exchange.finish(stream).unwrap();
+        let mut response = exchange.open(stream, decision.parameters).unwrap();
+        response.supply(Bytes::kb(30)).unwrap();
+        response.finish();
     }
     std::iter::from_fn(|| exchange.grant(Bytes::new(1400))).map(|grant| grant.stream.0).collect()
 }

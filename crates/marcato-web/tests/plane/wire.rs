@@ -520,9 +520,9 @@ fn levels_share_a_connection_as_their_debts_say() {
             let mut exchange = Exchange::new(whole).unwrap();
             for (stream, urgency) in streams.into_iter().zip(urgencies) {
                 let (stream, urgency) = (StreamId(stream.into()), Urgency::new(urgency).unwrap());
-                exchange.open(stream, Parameters::sequential(urgency)).unwrap();
-                exchange.supply(stream, marcato_units::Bytes::new(LENGTH as u64)).unwrap();
-                exchange.finish(stream).unwrap();
+                let mut response = exchange.open(stream, Parameters::sequential(urgency)).unwrap();
+                response.supply(marcato_units::Bytes::new(LENGTH as u64)).unwrap();
+                response.finish();
             }
             let mut sum = 0;
             while let Some(grant) = exchange.grant(marcato_units::Bytes::new(chunk as u64)) {

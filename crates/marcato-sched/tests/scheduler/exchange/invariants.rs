@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use marcato_sched::Debt;
 use marcato_sched::conductor::{Conductor, Config as ConductorConfig, Message, MessageId};
-use marcato_sched::exchange::{Exchange, Grant, Parameters, Response, Rules, SentError};
+use marcato_sched::exchange::{Exchange, Grant, Parameters, Response, Rules};
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Priority, Rate, Time};
 use proptest::prelude::*;
@@ -56,13 +56,25 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>) -> Option<Grant> {
     match op {
         Op::Open(stream, parameters) => _ = exchange.open(StreamId(stream), parameters),
-        Op::Supply(stream, bytes) => _ = exchange.supply(StreamId(stream), Bytes::new(bytes)),
-        Op::Finish(stream) => _ = exchange.finish(StreamId(stream)),
-        Op::Hold(stream) => _ = exchange.hold(StreamId(stream)),
-        Op::Release(stream) => _ = exchange.release(StreamId(stream)),
-        Op::Reprioritise(stream, parameters) => _ = exchange.reprioritise(StreamId(stream), parameters),
+        Op::Supply(stream, bytes) => {
+            _ = exchange
+                .response_mut(StreamId(stream))
+                .map(|mut response| response.supply(Bytes::new(bytes)));
+        }
+        Op::Finish(stream) => {
+            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.finish())
+        }
+        Op::Hold(stream) => _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.hold()),
+        Op::Release(stream) => {
+            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.release());
+        }
+        Op::Reprioritise(stream, parameters) => {
+            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.reprioritise(parameters));
+        }
         Op::Close(stream) => _ = exchange.close(StreamId(stream)),
-        Op::Sent(stream, bytes) => _ = exchange.sent(StreamId(stream), Bytes::new(bytes)),
+        Op::Sent(stream, bytes) => {
+            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.sent(Bytes::new(bytes)));
+        }
         Op::Grant(budget) => {
             let grant = exchange.grant(Bytes::new(budget));
             *latest = grant.or(*latest);
@@ -120,7 +132,7 @@ proptest! {
                     apply(&mut with, op, &mut latest);
                 }
                 if let Op::Open(stream, _) = op {
-                    with.hold(StreamId(stream)).unwrap();
+                    with.response_mut(StreamId(stream)).unwrap().hold();
                 }
                 continue;
             }
@@ -170,7 +182,7 @@ proptest! {
             exchange.set_rate(Rate::from_mbps(rate), chunk);
             for _ in 0..grants {
                 for &u in &levels {
-                    _ = exchange.supply(StreamId(u.into()), chunk);
+                    _ = exchange.response_mut(StreamId(u.into())).unwrap().supply(chunk);
                 }
                 let before = standing(&exchange);
                 let grant = exchange.grant(chunk).expect("every level waits");
@@ -202,7 +214,7 @@ proptest! {
             let stream = StreamId((i + last % STREAMS) % STREAMS);
             _ = exchange.close(stream);
             // The transport drops its buffer late.
-            prop_assert_eq!(exchange.sent(stream, Bytes::new(1)), Err(SentError::Unknown));
+            prop_assert!(exchange.response_mut(stream).is_none());
         }
         prop_assert_eq!((exchange.outstanding(), exchange.staged()), (Bytes::ZERO, Bytes::ZERO));
         prop_assert!(exchange.is_idle() && exchange.grant(CHUNK).is_none());
@@ -263,7 +275,7 @@ proptest! {
         let mut exchange = exchange(Rules::Fixed(Debt::strict()));
         for stream in 0..sequential + incremental {
             exchange.open(StreamId(stream), Parameters { urgency: urgency(3), incremental: stream >= sequential }).unwrap();
-            exchange.supply(StreamId(stream), Bytes::kb(100)).unwrap();
+            exchange.response_mut(StreamId(stream)).unwrap().supply(Bytes::kb(100)).unwrap();
         }
         let (mut turns, mut previous) = (Vec::new(), None);
         for budget in budgets {

@@ -5,8 +5,7 @@
 use marcato_sched::Debt;
 use marcato_sched::conductor::Redistribution;
 use marcato_sched::exchange::{
-    CloseError, Counters, Exchange, FinishError, Grant, HoldError, LevelTable, OpenError, Parameters,
-    RefuseError, ReleaseError, ReprioritiseError, Rules, SentError, SupplyError,
+    Counters, Exchange, Grant, LevelTable, OpenError, Parameters, RefuseError, Rules, SentError, SupplyError,
 };
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Priority, Rate};
@@ -252,10 +251,11 @@ impl Model {
     }
 
     /// Applies `change` if the stream has an open response.
-    fn apply_to<E>(&mut self, stream: u64, change: Change, unknown: E) -> Result<(), E> {
-        self.entry(stream).ok_or(unknown)?;
+    /// Applies a change to an open response.
+    fn apply_to(&mut self, stream: u64, change: Change) -> Option<()> {
+        self.entry(stream)?;
         self.apply(change);
-        Ok(())
+        Some(())
     }
 
     fn open(&mut self, stream: u64, parameters: Parameters) -> Result<(), OpenError> {
@@ -271,35 +271,35 @@ impl Model {
         Err(error)
     }
 
-    fn supply(&mut self, stream: u64, bytes: u64) -> Result<(), SupplyError> {
-        let response = *self.entry(stream).ok_or(SupplyError::Unknown)?;
+    fn supply(&mut self, stream: u64, bytes: u64) -> Option<Result<(), SupplyError>> {
+        let response = *self.entry(stream)?;
         if response.finished {
-            return Err(SupplyError::Finished);
+            return Some(Err(SupplyError::Finished));
         }
         if response.staged + bytes > self.most_staged {
             self.state.counters.not_supplied += Bytes::new(bytes);
-            return Err(SupplyError::TooMuch { limit: Bytes::new(self.most_staged) });
+            return Some(Err(SupplyError::TooMuch { limit: Bytes::new(self.most_staged) }));
         }
         self.apply(Change::Supply(stream, bytes));
-        Ok(())
+        Some(Ok(()))
     }
 
-    fn close(&mut self, stream: u64) -> Result<(u64, u64, u64, bool), CloseError> {
-        let r = *self.entry(stream).ok_or(CloseError::Unknown)?;
+    fn close(&mut self, stream: u64) -> Option<(u64, u64, u64, bool)> {
+        let r = *self.entry(stream)?;
         if self.latest.as_ref().is_some_and(|latest| latest.1.stream.0 == stream) {
             self.latest = None;
         }
         self.apply(Change::Close(stream));
-        Ok((r.granted, r.staged, r.outstanding, r.ended))
+        Some((r.granted, r.staged, r.outstanding, r.ended))
     }
 
-    fn sent(&mut self, stream: u64, bytes: u64) -> Result<(), SentError> {
-        let outstanding = self.entry(stream).ok_or(SentError::Unknown)?.outstanding;
+    fn sent(&mut self, stream: u64, bytes: u64) -> Option<Result<(), SentError>> {
+        let outstanding = self.entry(stream)?.outstanding;
         if bytes > outstanding {
-            return Err(SentError::MoreThanOutstanding { outstanding: Bytes::new(outstanding) });
+            return Some(Err(SentError { outstanding: Bytes::new(outstanding) }));
         }
         self.apply(Change::Sent(stream, bytes));
-        Ok(())
+        Some(Ok(()))
     }
 
     fn grant(&mut self, budget: u64) -> Option<Grant> {
@@ -391,30 +391,45 @@ fn run(rules: Rules, ops: &[Op]) -> Result<(), TestCaseError> {
     for &op in ops {
         match op {
             Op::Open(stream, parameters) => {
-                prop_assert_eq!(exchange.open(StreamId(stream), parameters), model.open(stream, parameters));
+                prop_assert_eq!(
+                    exchange.open(StreamId(stream), parameters).map(drop),
+                    model.open(stream, parameters)
+                );
             }
             Op::Supply(stream, bytes) => {
                 prop_assert_eq!(
-                    exchange.supply(StreamId(stream), Bytes::new(bytes)),
+                    exchange.response_mut(StreamId(stream)).map(|mut open| open.supply(Bytes::new(bytes))),
                     model.supply(stream, bytes)
                 );
             }
             Op::Finish(stream) => {
-                let expected = model.apply_to(stream, Change::Finish(stream), FinishError::Unknown);
-                prop_assert_eq!(exchange.finish(StreamId(stream)), expected);
+                let expected = model.apply_to(stream, Change::Finish(stream));
+                prop_assert_eq!(
+                    exchange.response_mut(StreamId(stream)).map(|mut open| open.finish()),
+                    expected
+                );
             }
             Op::Hold(stream) => {
-                let expected = model.apply_to(stream, Change::Hold(stream, true), HoldError::Unknown);
-                prop_assert_eq!(exchange.hold(StreamId(stream)), expected);
+                let expected = model.apply_to(stream, Change::Hold(stream, true));
+                prop_assert_eq!(
+                    exchange.response_mut(StreamId(stream)).map(|mut open| open.hold()),
+                    expected
+                );
             }
             Op::Release(stream) => {
-                let expected = model.apply_to(stream, Change::Hold(stream, false), ReleaseError::Unknown);
-                prop_assert_eq!(exchange.release(StreamId(stream)), expected);
+                let expected = model.apply_to(stream, Change::Hold(stream, false));
+                prop_assert_eq!(
+                    exchange.response_mut(StreamId(stream)).map(|mut open| open.release()),
+                    expected
+                );
             }
             Op::Reprioritise(stream, parameters) => {
                 let change = Change::Reprioritise(stream, parameters);
-                let expected = model.apply_to(stream, change, ReprioritiseError::Unknown);
-                prop_assert_eq!(exchange.reprioritise(StreamId(stream), parameters), expected);
+                let expected = model.apply_to(stream, change);
+                prop_assert_eq!(
+                    exchange.response_mut(StreamId(stream)).map(|mut open| open.reprioritise(parameters)),
+                    expected
+                );
             }
             Op::Close(stream) => {
                 let closed = exchange.close(StreamId(stream)).map(|closed| {
@@ -437,7 +452,7 @@ fn run(rules: Rules, ops: &[Op]) -> Result<(), TestCaseError> {
             }
             Op::Sent(stream, bytes) => {
                 prop_assert_eq!(
-                    exchange.sent(StreamId(stream), Bytes::new(bytes)),
+                    exchange.response_mut(StreamId(stream)).map(|mut open| open.sent(Bytes::new(bytes))),
                     model.sent(stream, bytes)
                 );
             }

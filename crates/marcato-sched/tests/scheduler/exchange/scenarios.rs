@@ -2,8 +2,7 @@
 
 use marcato_sched::Debt;
 use marcato_sched::exchange::{
-    CloseError, Config, ConfigError, Exchange, Grant, OpenError, Parameters, RefuseError, Rules, SentError,
-    SupplyError,
+    Config, ConfigError, Exchange, Grant, OpenError, Parameters, RefuseError, Rules, SentError, SupplyError,
 };
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Rate};
@@ -18,13 +17,13 @@ fn strict() -> Exchange {
 /// Opens a response of `len` bytes.
 fn whole(exchange: &mut Exchange, stream: u64, parameters: Parameters, len: u64) {
     endless(exchange, stream, parameters, len);
-    exchange.finish(StreamId(stream)).expect("it is open");
+    exchange.response_mut(StreamId(stream)).unwrap().finish();
 }
 
 /// Opens a response whose end is not known, with `len` bytes so far.
 fn endless(exchange: &mut Exchange, stream: u64, parameters: Parameters, len: u64) {
-    exchange.open(StreamId(stream), parameters).expect("a new stream");
-    exchange.supply(StreamId(stream), Bytes::new(len)).expect("within the limit");
+    let mut response = exchange.open(StreamId(stream), parameters).expect("a new stream");
+    response.supply(Bytes::new(len)).expect("within the limit");
 }
 
 /// Grants chunks until no response can send, and returns the streams in that order.
@@ -118,9 +117,9 @@ fn an_event_does_not_wait_for_a_round_of_the_others() {
     assert_eq!((0..4).map(|_| exchange.grant(CHUNK).unwrap().stream.0).collect::<Vec<_>>(), [0, 4, 8, 12]);
     assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(4));
     // Its latest turn is the oldest. It has one turn, then the others go on.
-    exchange.supply(StreamId(0), Bytes::new(100)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().supply(Bytes::new(100)).unwrap();
     assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(0));
-    exchange.supply(StreamId(0), Bytes::new(100)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().supply(Bytes::new(100)).unwrap();
     assert_eq!((0..4).map(|_| exchange.grant(CHUNK).unwrap().stream.0).collect::<Vec<_>>(), [8, 12, 4, 0]);
 }
 
@@ -131,7 +130,7 @@ fn a_response_that_waits_for_bytes_keeps_its_place() {
     whole(&mut exchange, 4, sequential(3), 3000);
     assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(0));
     assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(4));
-    exchange.supply(StreamId(0), Bytes::new(1000)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().supply(Bytes::new(1000)).unwrap();
     assert_eq!(order(&mut exchange, 1000), [0, 4, 4]);
 }
 
@@ -141,10 +140,10 @@ fn a_held_response_does_not_hold_up_its_level() {
     whole(&mut exchange, 0, sequential(0), 1000);
     whole(&mut exchange, 4, sequential(0), 1000);
     whole(&mut exchange, 8, sequential(7), 1000);
-    exchange.hold(StreamId(0)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().hold();
     assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(4));
     assert_eq!(exchange.waiting(), PrioritySet::one(Priority::P4));
-    exchange.release(StreamId(0)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().release();
     assert_eq!(order(&mut exchange, 1000), [0, 8]);
 }
 
@@ -154,10 +153,10 @@ fn a_reprioritised_response_moves_at_once() {
     whole(&mut exchange, 0, sequential(3), 2000);
     whole(&mut exchange, 4, sequential(3), 2000);
     assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(0));
-    exchange.reprioritise(StreamId(4), sequential(1)).unwrap();
+    exchange.response_mut(StreamId(4)).unwrap().reprioritise(sequential(1));
     let grant = exchange.grant(CHUNK).unwrap();
     assert_eq!((grant.stream, grant.priority), (StreamId(4), Priority::P1));
-    exchange.reprioritise(StreamId(4), sequential(6)).unwrap();
+    exchange.response_mut(StreamId(4)).unwrap().reprioritise(sequential(6));
     assert_eq!(order(&mut exchange, 1000), [0, 4]);
 }
 
@@ -171,9 +170,9 @@ fn the_end_rides_with_the_last_bytes_if_it_is_known() {
     };
     assert_eq!(ends(&mut exchange), [(0, 1000, false), (0, 500, true), (4, 500, false)]);
     // Otherwise a grant without bytes announces it, once.
-    exchange.finish(StreamId(4)).unwrap();
+    exchange.response_mut(StreamId(4)).unwrap().finish();
     assert_eq!(ends(&mut exchange), [(4, 0, true)]);
-    exchange.finish(StreamId(4)).unwrap();
+    exchange.response_mut(StreamId(4)).unwrap().finish();
     assert!(exchange.is_idle());
 }
 
@@ -182,7 +181,7 @@ fn a_refused_end_is_granted_again() {
     let mut exchange = strict();
     endless(&mut exchange, 0, sequential(3), 500);
     exchange.grant(CHUNK).unwrap();
-    exchange.finish(StreamId(0)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().finish();
     let end = exchange.grant(CHUNK).unwrap();
     exchange.refuse(end, Bytes::ZERO).unwrap();
     assert_eq!(exchange.grant(CHUNK), Some(end));
@@ -214,7 +213,7 @@ fn bytes_that_have_been_sent_cannot_be_refused() {
     let mut exchange = strict();
     whole(&mut exchange, 0, sequential(3), 3000);
     let grant = exchange.grant(CHUNK).unwrap();
-    exchange.sent(StreamId(0), Bytes::new(600)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().sent(Bytes::new(600)).unwrap();
     assert_eq!(exchange.refuse(grant, Bytes::new(500)), Err(RefuseError::Sent));
     assert_eq!(exchange.refuse(grant, Bytes::new(600)), Ok(()));
     assert_eq!(exchange.outstanding(), Bytes::ZERO);
@@ -239,19 +238,19 @@ fn closing_returns_what_the_transport_never_sent() {
     whole(&mut exchange, 0, sequential(3), 1000);
     whole(&mut exchange, 4, sequential(3), 1000);
     assert_eq!(order(&mut exchange, 1000), [0, 4]);
-    exchange.sent(StreamId(0), Bytes::new(300)).unwrap();
+    exchange.response_mut(StreamId(0)).unwrap().sent(Bytes::new(300)).unwrap();
     assert_eq!(exchange.outstanding(), Bytes::new(1700));
     assert_eq!(
         exchange.close(StreamId(0)).map(|closed| (closed.returned.get(), closed.ended)),
-        Ok((700, true))
+        Some((700, true))
     );
     assert_eq!(exchange.outstanding(), Bytes::new(1000));
-    // The buffer is dropped later, and reports it once more.
-    assert_eq!(exchange.sent(StreamId(0), Bytes::new(700)), Err(SentError::Unknown));
-    let error = SentError::MoreThanOutstanding { outstanding: Bytes::new(1000) };
-    assert_eq!(exchange.sent(StreamId(4), Bytes::new(1001)), Err(error));
-    assert_eq!(exchange.close(StreamId(0)), Err(CloseError::Unknown));
-    exchange.sent(StreamId(4), Bytes::new(1000)).unwrap();
+    // The buffer is dropped later, and finds nobody to report to.
+    assert!(exchange.response_mut(StreamId(0)).is_none());
+    let error = SentError { outstanding: Bytes::new(1000) };
+    assert_eq!(exchange.response_mut(StreamId(4)).unwrap().sent(Bytes::new(1001)), Err(error));
+    assert_eq!(exchange.close(StreamId(0)), None);
+    exchange.response_mut(StreamId(4)).unwrap().sent(Bytes::new(1000)).unwrap();
     assert_eq!(exchange.outstanding(), Bytes::ZERO);
 }
 
@@ -261,10 +260,10 @@ fn open_responses_are_bounded_and_closing_makes_room() {
     let rules = Rules::Fixed(Debt::strict());
     let mut exchange = Exchange::new(Config { max_responses: limit, ..config(rules) }).unwrap();
     exchange.open(StreamId(0), Parameters::default()).unwrap();
-    assert_eq!(exchange.open(StreamId(0), Parameters::default()), Err(OpenError::AlreadyOpen));
-    assert_eq!(exchange.open(StreamId(1 << 62), Parameters::default()), Err(OpenError::IdTooLarge));
+    assert_eq!(exchange.open(StreamId(0), Parameters::default()).err(), Some(OpenError::AlreadyOpen));
+    assert_eq!(exchange.open(StreamId(1 << 62), Parameters::default()).err(), Some(OpenError::IdTooLarge));
     exchange.open(StreamId((1 << 62) - 1), Parameters::default()).unwrap();
-    assert_eq!(exchange.open(StreamId(4), Parameters::default()), Err(OpenError::TooMany { limit }));
+    assert_eq!(exchange.open(StreamId(4), Parameters::default()).err(), Some(OpenError::TooMany { limit }));
     exchange.close(StreamId(0)).unwrap();
     exchange.open(StreamId(4), Parameters::default()).unwrap();
     let counters = exchange.counters();
@@ -277,13 +276,19 @@ fn staged_bytes_are_bounded_and_grants_make_room() {
     let mut exchange = strict();
     let (stream, limit) = (StreamId(0), Bytes::kb(100));
     exchange.open(stream, Parameters::default()).unwrap();
-    exchange.supply(stream, limit).unwrap();
-    assert_eq!(exchange.supply(stream, Bytes::new(1)), Err(SupplyError::TooMuch { limit }));
-    assert_eq!(exchange.supply(stream, Bytes::MAX), Err(SupplyError::TooMuch { limit }));
+    exchange.response_mut(stream).unwrap().supply(limit).unwrap();
+    assert_eq!(
+        exchange.response_mut(stream).unwrap().supply(Bytes::new(1)),
+        Err(SupplyError::TooMuch { limit })
+    );
+    assert_eq!(
+        exchange.response_mut(stream).unwrap().supply(Bytes::MAX),
+        Err(SupplyError::TooMuch { limit })
+    );
     exchange.grant(CHUNK).unwrap();
-    exchange.supply(stream, CHUNK).unwrap();
-    exchange.finish(stream).unwrap();
-    assert_eq!(exchange.supply(stream, Bytes::new(1)), Err(SupplyError::Finished));
+    exchange.response_mut(stream).unwrap().supply(CHUNK).unwrap();
+    exchange.response_mut(stream).unwrap().finish();
+    assert_eq!(exchange.response_mut(stream).unwrap().supply(Bytes::new(1)), Err(SupplyError::Finished));
     assert_eq!(exchange.staged(), limit);
 }
 
@@ -323,9 +328,9 @@ fn a_response_closes_by_itself_only_when_its_end_has_been_sent() {
     let grant = exchange.grant(Bytes::new(1000)).unwrap();
     assert!(grant.fin);
     assert_eq!(exchange.close_sent(stream), None);
-    exchange.sent(stream, Bytes::new(999)).unwrap();
+    exchange.response_mut(stream).unwrap().sent(Bytes::new(999)).unwrap();
     assert_eq!(exchange.close_sent(stream), None);
-    exchange.sent(stream, Bytes::new(1)).unwrap();
+    exchange.response_mut(stream).unwrap().sent(Bytes::new(1)).unwrap();
     let closed = exchange.close_sent(stream).unwrap();
     assert_eq!((closed.granted, closed.returned, closed.ended), (Bytes::new(1000), Bytes::ZERO, true));
     assert_eq!((exchange.responses(), exchange.counters().closed), (0, 1));
@@ -359,12 +364,12 @@ fn an_endless_urgent_stream_does_not_starve_a_watch() {
     exchange.open(watch, sequential(3)).unwrap();
     let bound = exchange.rules().wait_bound(Priority::P2, chunk).unwrap();
     let (mut waited, mut longest, mut events) = (Bytes::ZERO, Bytes::ZERO, 0);
-    exchange.supply(bulk, chunk).unwrap();
-    exchange.supply(watch, Bytes::new(200)).unwrap();
+    exchange.response_mut(bulk).unwrap().supply(chunk).unwrap();
+    exchange.response_mut(watch).unwrap().supply(Bytes::new(200)).unwrap();
     for _ in 0..50_000 {
         let grant = exchange.grant(chunk).unwrap();
-        exchange.sent(grant.stream, grant.len).unwrap();
-        exchange.supply(grant.stream, grant.len).unwrap();
+        exchange.response_mut(grant.stream).unwrap().sent(grant.len).unwrap();
+        exchange.response_mut(grant.stream).unwrap().supply(grant.len).unwrap();
         if grant.stream == watch {
             (events, longest, waited) = (events + 1, longest.max(waited), Bytes::ZERO);
         } else {
@@ -384,7 +389,7 @@ fn watermarks_and_debts_follow_the_rate() {
     exchange.open(stream, sequential(0)).unwrap();
     endless(&mut exchange, 4, sequential(7), 1000);
     for _ in 0..128 {
-        exchange.supply(stream, CHUNK).unwrap();
+        exchange.response_mut(stream).unwrap().supply(CHUNK).unwrap();
         assert_eq!(exchange.grant(CHUNK).unwrap().stream, stream);
     }
     // Half of the watermark stays half of it.
