@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use marcato_sched::Debt;
 use marcato_sched::conductor::{Conductor, Config as ConductorConfig, Message, MessageId};
-use marcato_sched::exchange::{Exchange, Grant, Parameters, Response, Rules};
+use marcato_sched::exchange::{Exchange, Grant, Parameters, Response, ResponseMut, Rules};
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Priority, Rate, Time};
 use proptest::prelude::*;
@@ -54,27 +54,20 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 /// Applies `op` to the exchange, whatever comes of it. Returns the grant if there was one.
 fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>) -> Option<Grant> {
+    let mut on = |stream, change: &dyn Fn(&mut ResponseMut<'_>)| {
+        if let Some(mut response) = exchange.response_mut(StreamId(stream)) {
+            change(&mut response);
+        }
+    };
     match op {
         Op::Open(stream, parameters) => _ = exchange.open(StreamId(stream), parameters),
-        Op::Supply(stream, bytes) => {
-            _ = exchange
-                .response_mut(StreamId(stream))
-                .map(|mut response| response.supply(Bytes::new(bytes)));
-        }
-        Op::Finish(stream) => {
-            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.finish())
-        }
-        Op::Hold(stream) => _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.hold()),
-        Op::Release(stream) => {
-            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.release());
-        }
-        Op::Reprioritise(stream, parameters) => {
-            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.reprioritise(parameters));
-        }
+        Op::Supply(stream, bytes) => on(stream, &|response| _ = response.supply(Bytes::new(bytes))),
+        Op::Finish(stream) => on(stream, &|response| response.finish()),
+        Op::Hold(stream) => on(stream, &|response| response.hold()),
+        Op::Release(stream) => on(stream, &|response| response.release()),
+        Op::Reprioritise(stream, parameters) => on(stream, &|response| response.reprioritise(parameters)),
         Op::Close(stream) => _ = exchange.close(StreamId(stream)),
-        Op::Sent(stream, bytes) => {
-            _ = exchange.response_mut(StreamId(stream)).map(|mut response| response.sent(Bytes::new(bytes)));
-        }
+        Op::Sent(stream, bytes) => on(stream, &|response| _ = response.sent(Bytes::new(bytes))),
         Op::Grant(budget) => {
             let grant = exchange.grant(Bytes::new(budget));
             *latest = grant.or(*latest);

@@ -17,7 +17,7 @@ fn strict() -> Exchange {
 /// Opens a response of `len` bytes.
 fn whole(exchange: &mut Exchange, stream: u64, parameters: Parameters, len: u64) {
     endless(exchange, stream, parameters, len);
-    exchange.response_mut(StreamId(stream)).unwrap().finish();
+    exchange.response_mut(StreamId(stream)).expect("it is open").finish();
 }
 
 /// Opens a response whose end is not known, with `len` bytes so far.
