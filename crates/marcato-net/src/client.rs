@@ -3,8 +3,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::config::{Config, Engine, LocalAddress, Remote};
+use crate::config::{Config, LocalAddress, Remote};
 use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::{ConfigError, ConnectError, ListenError};
 use crate::quic::{ClientSockets, Data};
 use crate::tls;

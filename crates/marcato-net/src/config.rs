@@ -1,10 +1,7 @@
 //! Configuration of an endpoint.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-#[cfg(feature = "native-certs")]
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use marcato_identity::{ClientAuth, Identity, Trust};
@@ -16,10 +13,9 @@ pub use marcato_stream::{ChunkRule, Limits, LongMessages};
 #[cfg(feature = "quic")]
 use marcato_units::Bytes;
 use marcato_units::Layer;
-#[cfg(feature = "native-certs")]
-use rustls::RootCertStore;
 
-use crate::error::TrustError;
+use crate::engine::Engine;
+use crate::error::ConfigError;
 use crate::sessions::Sessions;
 
 /// Initial receive window of sessions: the data of 100 ms at 100 Mbit/s. Until a round trip's need
@@ -30,26 +26,6 @@ const FIRST_WINDOW: Bytes = Bytes::kb(1250);
 /// Largest number of drivers of an endpoint.
 #[cfg(feature = "quic")]
 pub(crate) const MAX_DRIVERS: usize = 64;
-
-/// Transport protocol of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Engine {
-    /// The kernel's TCP, with TLS 1.3 unless that is [switched off](ServerSecurity::Plaintext): one
-    /// lane.
-    Tcp,
-    /// Multipath QUIC over UDP: up to sixteen lanes.
-    #[default]
-    Quic,
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Quic => "quic",
-        })
-    }
-}
 
 /// Configuration of connections. The [default](Self::default) is for general use; only the selected
 /// engine's section applies.
@@ -111,6 +87,45 @@ impl Config {
     pub fn layered(mut self, layered: bool) -> Self {
         self.quic.layered = layered;
         self
+    }
+
+    /// Checks what no type excludes.
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        for (limit, zero) in [
+            ("queued", limits.queued.is_zero()),
+            ("unfinished", limits.unfinished == 0),
+            ("max_message", limits.max_message.is_zero()),
+            ("open_messages", limits.open_messages == 0),
+            ("streamed", limits.streamed.is_zero()),
+            ("open", limits.open.is_zero()),
+            ("unread", limits.unread.is_zero()),
+            ("unread_messages", limits.unread_messages == 0),
+            ("surplus", limits.surplus.is_zero()),
+            ("memory", limits.memory.is_zero()),
+            ("receipts", limits.receipts == 0),
+            ("requests", limits.requests == 0),
+        ] {
+            if zero {
+                return Err(ConfigError::Zero { limit });
+            }
+        }
+        if self.alpn.is_empty() {
+            return Err(ConfigError::NoProtocol);
+        }
+        // RFC 7301 §3.1: names have 1 to 255 bytes.
+        if let Some(name) = self.alpn.iter().find(|name| !(1..=255).contains(&name.len())) {
+            return Err(ConfigError::ProtocolName { len: name.len() });
+        }
+        #[cfg(feature = "quic")]
+        if !(1..=MAX_DRIVERS).contains(&self.quic.drivers) {
+            return Err(ConfigError::Drivers { most: MAX_DRIVERS, given: self.quic.drivers });
+        }
+        #[cfg(feature = "quic")]
+        if self.quic.layered && self.engine == Engine::Tcp {
+            return Err(ConfigError::LayeredTcp);
+        }
+        Ok(())
     }
 
     /// Conductor configuration with the limits' bounds.
@@ -528,87 +543,5 @@ impl Remote {
     pub fn and_lane(mut self, lane: LaneConfig) -> Self {
         self.lanes.push(lane);
         self
-    }
-}
-
-/// Root certificates of the system, once they have been read.
-#[cfg(feature = "native-certs")]
-static SYSTEM: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-
-/// Returns the trust in these roots, which `read` returns if none has been read before.
-#[cfg(feature = "native-certs")]
-fn remembered(
-    roots: &OnceLock<Arc<RootCertStore>>,
-    read: impl FnOnce() -> Result<RootCertStore, TrustError>,
-) -> Result<Trust, TrustError> {
-    let roots = match roots.get() {
-        Some(roots) => roots,
-        None => {
-            let read = Arc::new(read()?);
-            roots.get_or_init(|| read)
-        }
-    };
-    Ok(Trust::Roots(Arc::clone(roots)))
-}
-
-/// Returns the root certificates that the system trusts. The first call that succeeds reads them,
-/// which takes milliseconds; a program that runs when they change keeps the previous ones.
-///
-/// # Errors
-///
-/// If the system's certificates cannot be read, or there are none.
-#[cfg(feature = "native-certs")]
-pub fn system_trust() -> Result<Trust, TrustError> {
-    remembered(&SYSTEM, || {
-        let found = rustls_native_certs::load_native_certs();
-        let mut roots = RootCertStore::empty();
-        let (added, _) = roots.add_parsable_certificates(found.certs);
-        if added == 0 {
-            let reason =
-                found.errors.first().map_or_else(|| "none was found".to_owned(), ToString::to_string);
-            return Err(TrustError::NoRoots { reason });
-        }
-        Ok(roots)
-    })
-}
-
-/// Returns an error: this build trusts no certificates of the system.
-///
-/// # Errors
-///
-/// Always, without the feature `native-certs`.
-#[cfg(not(feature = "native-certs"))]
-pub fn system_trust() -> Result<Trust, TrustError> {
-    Err(TrustError::NotBuilt)
-}
-
-/// Returns the trust given, or the system's, which is read off the runtime's threads.
-pub(crate) async fn trust_or_system(given: Option<&Trust>) -> Result<Trust, TrustError> {
-    if let Some(trust) = given {
-        return Ok(trust.clone());
-    }
-    // Without roots in memory, the call reads files.
-    #[cfg(feature = "native-certs")]
-    if SYSTEM.get().is_none() {
-        let read = tokio::task::spawn_blocking(system_trust).await;
-        return read.unwrap_or_else(|error| Err(TrustError::NoRoots { reason: error.to_string() }));
-    }
-    system_trust()
-}
-
-#[cfg(all(test, feature = "native-certs"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_roots_of_the_system_are_read_until_that_succeeds_once() {
-        let roots = OnceLock::new();
-        let fails = || Err(TrustError::NoRoots { reason: "not yet".to_owned() });
-        assert!(remembered(&roots, fails).is_err());
-        let Ok(Trust::Roots(first)) = remembered(&roots, || Ok(RootCertStore::empty())) else {
-            panic!("it was read")
-        };
-        let Ok(Trust::Roots(again)) = remembered(&roots, fails) else { panic!("it is known") };
-        assert!(Arc::ptr_eq(&first, &again));
     }
 }

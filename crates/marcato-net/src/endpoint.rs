@@ -7,18 +7,20 @@ use std::sync::{self, Arc, Weak};
 
 use marcato_identity::{Identity, ServerIdentity};
 use marcato_stream::CloseReason;
-use marcato_units::Bytes;
 use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-use crate::config::{Config, Engine, LocalAddress, Remote, ServerSecurity};
+use crate::config::{Config, LocalAddress, Remote, ServerSecurity};
+use crate::connect::{connect, connect_early};
 use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::{AcceptError, ConfigError, ConnectError, ListenError, SetIdentityError};
 #[cfg(feature = "quic")]
 use crate::quic;
-use crate::shared::{Transport, lock};
-use crate::signal::Signal;
+use crate::shared::Transport;
+use crate::signal::{Signal, lock};
+use crate::stats::EndpointStats;
 use crate::target::{self, Target};
 #[cfg(feature = "tcp")]
 use crate::tcp;
@@ -29,37 +31,6 @@ enum Listener {
     Tcp(tcp::Listener),
     #[cfg(feature = "quic")]
     Quic(quic::Listener),
-}
-
-/// Counters and current load of an endpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EndpointStats {
-    /// Current connections.
-    pub connections: usize,
-    /// Handshakes in progress.
-    pub handshakes: usize,
-    /// Bytes of received data that the connections hold.
-    pub held: Bytes,
-    /// Peers accepted.
-    pub accepted: u64,
-    /// Peers refused because of the limit of connections.
-    pub refused: u64,
-    /// Peers refused because too many of their address were in their handshake, or waited for it.
-    pub crowded: u64,
-    /// Peers asked to prove that they receive packets at their address. Only over QUIC.
-    pub retried: u64,
-    /// Handshakes that failed.
-    pub failed: u64,
-    /// Datagrams that belonged to no connection and began none. Only over QUIC.
-    pub stray: u64,
-    /// Batches of datagrams discarded because their socket stayed full. Only over QUIC.
-    pub discarded: u64,
-    /// Datagrams that one [driver](crate::QuicConfig::drivers) received and handed to that of their
-    /// connection. None are while the kernel gives each to the right one. Only over QUIC.
-    pub handed_over: u64,
-    /// Datagrams discarded instead of being handed over, because too many waited. Only over QUIC.
-    pub overrun: u64,
 }
 
 /// Server's endpoint, to which peers connect. Accepted connections outlive it, unless it is
@@ -113,73 +84,6 @@ impl Connections {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("addrs", &self.addrs).finish_non_exhaustive()
-    }
-}
-
-impl Config {
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        let limits = &self.limits;
-        for (limit, zero) in [
-            ("queued", limits.queued.is_zero()),
-            ("unfinished", limits.unfinished == 0),
-            ("max_message", limits.max_message.is_zero()),
-            ("open_messages", limits.open_messages == 0),
-            ("streamed", limits.streamed.is_zero()),
-            ("open", limits.open.is_zero()),
-            ("unread", limits.unread.is_zero()),
-            ("unread_messages", limits.unread_messages == 0),
-            ("surplus", limits.surplus.is_zero()),
-            ("memory", limits.memory.is_zero()),
-            ("receipts", limits.receipts == 0),
-            ("requests", limits.requests == 0),
-        ] {
-            if zero {
-                return Err(ConfigError::Zero { limit });
-            }
-        }
-        if self.alpn.is_empty() {
-            return Err(ConfigError::NoProtocol);
-        }
-        // RFC 7301 §3.1: names have 1 to 255 bytes.
-        if let Some(name) = self.alpn.iter().find(|name| !(1..=255).contains(&name.len())) {
-            return Err(ConfigError::ProtocolName { len: name.len() });
-        }
-        #[cfg(feature = "quic")]
-        if !(1..=crate::config::MAX_DRIVERS).contains(&self.quic.drivers) {
-            return Err(ConfigError::Drivers { most: crate::config::MAX_DRIVERS, given: self.quic.drivers });
-        }
-        #[cfg(feature = "quic")]
-        if self.quic.layered && self.engine == Engine::Tcp {
-            return Err(ConfigError::LayeredTcp);
-        }
-        Ok(())
-    }
-}
-
-/// Connects over all lanes of `to`.
-pub(crate) async fn connect(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-    config.validate()?;
-    tls::renewing(|| attempt(config, to)).await
-}
-
-/// Connects over all lanes of `to`, with early data if possible.
-async fn connect_early(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-    #[cfg(feature = "quic")]
-    if config.engine == Engine::Quic {
-        config.validate()?;
-        return tls::renewing(|| quic::connect(config, to, quic::Data::Early)).await;
-    }
-    connect(config, to).await
-}
-
-async fn attempt(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
-    match config.engine {
-        #[cfg(feature = "tcp")]
-        Engine::Tcp => tcp::connect(config, to).await,
-        #[cfg(feature = "quic")]
-        Engine::Quic => quic::connect(config, to, quic::Data::Ordinary).await,
-        #[cfg(not(all(feature = "tcp", feature = "quic")))]
-        engine => Err(ConfigError::NotBuilt { engine }.into()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Errors: one enum per operation.
 
+use crate::engine::Engine;
 use std::io;
 use std::net::SocketAddr;
 
@@ -9,8 +10,6 @@ use marcato_quic::SessionConfigError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::reserve::DeclareError;
 pub use marcato_stream::{ChangeError, Closed, NoReply, NotDelivered, SendError};
-
-use crate::config::Engine;
 
 /// Error returned when the system's trust cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Events of a connection.
 
+use crate::signal::lock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -14,8 +15,6 @@ use marcato_sched::lane::LaneId;
 use marcato_units::Priority;
 #[cfg(feature = "quic")]
 use marcato_units::Time;
-
-use crate::shared::lock;
 
 /// Limit of the events that wait for one reader.
 const WAITING: usize = 256;

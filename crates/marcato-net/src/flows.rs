@@ -6,11 +6,23 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use futures_sink::Sink;
-use marcato_stream::Received;
+use marcato_stream::{Message, Received};
 
-use crate::connection::{Connection, Message};
+use crate::connection::Connection;
 use crate::error::SendError;
 use crate::signal::Place;
+
+impl Connection {
+    /// Returns the messages that arrive from now on, as a stream.
+    pub fn incoming(&self) -> Incoming {
+        Incoming { connection: self.clone(), place: Place::default() }
+    }
+
+    /// Returns a sink of messages to send.
+    pub fn outgoing(&self) -> Outgoing {
+        Outgoing { connection: self.clone(), waiting: None, place: Place::default() }
+    }
+}
 
 /// Messages that arrive, as a stream: as [`Connection::recv`] returns them. It ends with the
 /// connection ([`Connection::closed`] has the reason), and keeps it open until then.
@@ -22,12 +34,6 @@ pub struct Incoming {
 impl fmt::Debug for Incoming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Incoming").finish_non_exhaustive()
-    }
-}
-
-impl Incoming {
-    pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, place: Place::default() }
     }
 }
 
@@ -60,10 +66,6 @@ impl fmt::Debug for Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, waiting: None, place: Place::default() }
-    }
-
     /// Polls for room for the message that waits.
     fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let Self { connection, waiting, place } = self;

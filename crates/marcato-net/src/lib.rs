@@ -173,8 +173,10 @@
 #[cfg(feature = "quic")]
 mod client;
 mod config;
+mod connect;
 mod connection;
 mod endpoint;
+mod engine;
 mod error;
 mod event;
 mod flows;
@@ -183,6 +185,7 @@ mod flows;
 pub mod fuzzing;
 mod long;
 mod long_message;
+mod message_handle;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "quic")]
@@ -203,19 +206,20 @@ mod target;
 #[cfg(feature = "tcp")]
 mod tcp;
 mod tls;
+mod trust;
 
 #[cfg(feature = "quic")]
 pub use client::Client;
 #[cfg(feature = "quic")]
 pub use config::QuicConfig;
 pub use config::{
-    ChunkRule, ClientSecurity, Config, Engine, LaneConfig, Limits, LocalAddress, LongMessages, Remote,
-    ServerSecurity, system_trust,
+    ChunkRule, ClientSecurity, Config, LaneConfig, Limits, LocalAddress, LongMessages, Remote, ServerSecurity,
 };
 #[cfg(feature = "tcp")]
 pub use config::{TcpConfig, TcpCongestion};
-pub use connection::{Connection, Message, MessageHandle};
-pub use endpoint::{Endpoint, EndpointStats};
+pub use connection::Connection;
+pub use endpoint::Endpoint;
+pub use engine::Engine;
 pub use error::{
     AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError,
     ListenError, LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError,
@@ -233,9 +237,10 @@ pub use marcato_sched::conductor::{MessageId, Redundancy};
 pub use marcato_sched::coupled::Coupling;
 pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
-pub use marcato_stream::{CloseReason, InboundCounters, Missed, MissedReason, Received};
+pub use marcato_stream::{CloseReason, InboundCounters, Message, Missed, MissedReason, Received};
 pub use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 pub use marcato_wire::{Exchange, MessageNumber};
+pub use message_handle::MessageHandle;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
 pub use reconnecting::{
@@ -244,12 +249,13 @@ pub use reconnecting::{
 pub use request::Request;
 pub use rustls;
 pub use sessions::Sessions;
-pub use stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats, LevelStats};
+pub use stats::{ConnectionStats, CoupledStats, EarlyStats, EndpointStats, LaneStats, LevelStats};
 #[cfg(feature = "tcp")]
 pub use sys::TcpInfo;
 pub use target::{Named, Target};
 #[cfg(feature = "tcp")]
 pub use tcp::{Chunk, LeanSocket};
+pub use trust::system_trust;
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).
 #[cfg(feature = "quic")]

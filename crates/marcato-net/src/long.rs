@@ -9,11 +9,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes as Payload, BytesMut};
 use marcato_sched::conductor::MessageId;
-use marcato_stream::LongId;
+use marcato_stream::{LongId, Message};
 use marcato_units::{Bytes, Priority};
 use tokio::io::AsyncWrite;
 
-use crate::connection::Message;
 use crate::error::{ChangeError, LongSendError, NotDelivered, SendError};
 use crate::shared::{Awaited, Outcome, Ticket, Transport};
 use crate::signal::Place;

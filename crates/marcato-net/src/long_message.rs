@@ -13,8 +13,8 @@ use marcato_units::Priority;
 use marcato_wire::MessageNumber;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::shared::{Transport, lock};
-use crate::signal::Place;
+use crate::shared::Transport;
+use crate::signal::{Place, lock};
 
 /// Long message that is arriving. If it is dropped before its end, the rest is discarded on
 /// arrival.

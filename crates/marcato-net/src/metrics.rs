@@ -14,9 +14,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::connection::Connection;
-use crate::endpoint::{Endpoint, EndpointStats};
-use crate::shared::{Transport, lock};
-use crate::stats::ConnectionStats;
+use crate::endpoint::Endpoint;
+use crate::shared::Transport;
+use crate::signal::lock;
+use crate::stats::{ConnectionStats, EndpointStats};
 
 /// Registry of connections and endpoints that Prometheus can scrape.
 ///

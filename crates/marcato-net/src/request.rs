@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use marcato_stream::{NoReply, Received};
+use marcato_stream::{Message, NoReply, Received};
 use marcato_wire::Exchange;
 
-use crate::connection::{Message, MessageHandle, offer};
 use crate::error::{NotDelivered, RequestError, SendError};
-use crate::shared::{Transport, lock};
+use crate::message_handle::{MessageHandle, offer};
+use crate::shared::Transport;
+use crate::signal::lock;
 
 /// Request of this end, until its reply is taken. If it is dropped before, the request is
 /// abandoned.

@@ -11,9 +11,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
-use crate::config::{Config, Engine};
+use crate::engine::Engine;
 use crate::error::ConfigError;
-use crate::shared::lock;
+use crate::signal::lock;
 
 /// Limit of the peers whose sessions are kept.
 const PEERS: usize = 16;
@@ -272,9 +272,14 @@ impl Sessions {
 
 impl Peer {
     /// Describes the server of this name.
-    pub(crate) fn new(config: &Config, name: &str, trust: Trust, identity: Option<&Identity>) -> Self {
-        let (engine, alpn) = (config.engine, config.alpn.clone());
-        Self { engine, alpn, name: name.to_owned(), trust, identity: identity.cloned() }
+    pub(crate) fn new(
+        engine: Engine,
+        alpn: &[Vec<u8>],
+        name: &str,
+        trust: Trust,
+        identity: Option<&Identity>,
+    ) -> Self {
+        Self { engine, alpn: alpn.to_vec(), name: name.to_owned(), trust, identity: identity.cloned() }
     }
 }
 

@@ -1,23 +1,22 @@
 //! State shared by an application's handles and the task that drives its connection, for both
 //! engines.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{CloseReason, Inbound, LongId, Pool, Received};
+use marcato_stream::{CloseReason, Inbound, LongId, Message, Pool, Received};
 use marcato_units::{Bytes, Priority, Time};
 use rustls::AlertDescription;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{LaneConfig, Limits};
-use crate::connection::Message;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ExportError, NotDelivered, ReserveError, SendError,
 };
 use crate::event::{ConnectionEvent, Events, Readers};
-use crate::signal::Signal;
+use crate::signal::{Signal, lock};
 use crate::stats::ConnectionStats;
 use crate::tls::Handshake;
 
@@ -147,12 +146,6 @@ impl marcato_stream::Ticket for Ticket {
     fn receipt(&mut self) -> Option<Self> {
         Some(Self { outcome: self.receipt.take()?, receipt: None })
     }
-}
-
-/// Locks a mutex, even after a panic of another thread: no state is left that would justify
-/// stopping.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Receiving side of a connection, and the notifications for waiting tasks.

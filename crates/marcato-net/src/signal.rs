@@ -1,8 +1,8 @@
-//! Notification for waiting tasks, in futures and in `poll` functions.
+//! Notification for waiting tasks, in futures and in `poll` functions, and the lock of what they wait for.
 
 use std::future::Future as _;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use tokio::sync::Notify;
@@ -56,6 +56,12 @@ impl Signal {
             place.0 = None;
         }
     }
+}
+
+/// Locks a mutex, even after a panic of another thread: no state is left that would justify
+/// stopping.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

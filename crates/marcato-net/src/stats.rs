@@ -1,13 +1,12 @@
-//! State and counters of a connection.
+//! State and counters of connections and endpoints.
 
 use std::net::SocketAddr;
 
 use marcato_sched::conductor::{Counters, Tally};
 use marcato_sched::coupled::{Counters as GovernorCounters, Mode};
 use marcato_sched::lane::LaneId;
-use marcato_units::{Bytes, Duration, Layer, Priority};
-
 use marcato_stream::InboundCounters;
+use marcato_units::{Bytes, Duration, Layer, Priority};
 
 /// Snapshot of a connection; after its end, its last state.
 #[derive(Clone, Debug, Default)]
@@ -139,4 +138,35 @@ impl ConnectionStats {
             received: Tally { messages: self.received.messages[at], bytes: self.received.level_bytes[at] },
         }
     }
+}
+
+/// Counters and current load of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndpointStats {
+    /// Current connections.
+    pub connections: usize,
+    /// Handshakes in progress.
+    pub handshakes: usize,
+    /// Bytes of received data that the connections hold.
+    pub held: Bytes,
+    /// Peers accepted.
+    pub accepted: u64,
+    /// Peers refused because of the limit of connections.
+    pub refused: u64,
+    /// Peers refused because too many of their address were in their handshake, or waited for it.
+    pub crowded: u64,
+    /// Peers asked to prove that they receive packets at their address. Only over QUIC.
+    pub retried: u64,
+    /// Handshakes that failed.
+    pub failed: u64,
+    /// Datagrams that belonged to no connection and began none. Only over QUIC.
+    pub stray: u64,
+    /// Batches of datagrams discarded because their socket stayed full. Only over QUIC.
+    pub discarded: u64,
+    /// Datagrams that one [driver](crate::QuicConfig::drivers) received and handed to that of their
+    /// connection. None are while the kernel gives each to the right one. Only over QUIC.
+    pub handed_over: u64,
+    /// Datagrams discarded instead of being handed over, because too many waited. Only over QUIC.
+    pub overrun: u64,
 }

@@ -158,7 +158,7 @@ pub(crate) async fn connect(config: &Config, to: &Named) -> Result<Connection, C
     loop {
         if let Some(addr) = waiting.pop_front() {
             let (config, remote) = (config.clone(), Remote::new(addr, security.clone()));
-            attempts.spawn(async move { crate::endpoint::connect(&config, &remote).await });
+            attempts.spawn(async move { crate::connect::connect(&config, &remote).await });
         }
         let delay = async {
             match waiting.is_empty() {

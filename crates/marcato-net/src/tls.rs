@@ -9,9 +9,11 @@ use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{AlertDescription, ClientConfig, ServerConfig, quic};
 
-use crate::config::{ClientSecurity, Config, Engine, ServerSecurity, trust_or_system};
+use crate::config::{ClientSecurity, Config, ServerSecurity};
+use crate::engine::Engine;
 use crate::error::{ConfigError, ConnectError};
 use crate::sessions::{Peer, Sessions};
+use crate::trust::trust_or_system;
 
 /// Results of a connection's TLS handshake.
 #[derive(Debug)]
@@ -165,7 +167,7 @@ pub(crate) async fn client<'a>(
     let (name, custom) = match security {
         ClientSecurity::Tls { name, trust, identity, sessions } => {
             let trust = trust_or_system(trust.as_ref()).await?;
-            let peer = Peer::new(config, name, trust, identity.as_ref());
+            let peer = Peer::new(config.engine, &config.alpn, name, trust, identity.as_ref());
             return Ok(Some(ClientTls {
                 name,
                 config: sessions.tls(&peer)?,
@@ -218,9 +220,10 @@ mod tests {
 
     use super::*;
     use crate::config::Remote;
-    use crate::connection::{Connection, Message};
+    use crate::connection::Connection;
     use crate::endpoint::Endpoint;
     use crate::target::Named;
+    use marcato_stream::Message;
 
     const NAME: &str = "localhost";
 

@@ -19,7 +19,7 @@ use super::{Entry, FINISHED, Hub, State, close, closed};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::event::ConnectionEvent;
-use crate::shared::lock;
+use crate::signal::lock;
 use crate::sys::Incoming;
 
 /// Limit of datagrams that a session hands over at once: small, because granted data leaves before

@@ -6,6 +6,7 @@
 //! Drivers hand over also the datagrams of several connections that the kernel has combined. The queues
 //! between them are bounded, and `EndpointStats` counts what passes them.
 
+use crate::signal::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -17,8 +18,6 @@ use bytes::BytesMut;
 use marcato_quic::{Arrival, Steering};
 use marcato_units::Bytes;
 use tokio::sync::Notify;
-
-use crate::shared::lock;
 
 /// Memory of a waiting datagram beyond its own bytes, in bytes.
 const OVERHEAD: usize = 256;

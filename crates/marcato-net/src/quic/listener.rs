@@ -31,9 +31,9 @@ use super::socket::Socket;
 use super::{Hub, State, driver, endpoint_config, low_address, program, session_config};
 use crate::config::{Config, LocalAddress};
 use crate::connection::Connection;
-use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
-use crate::shared::lock;
+use crate::signal::lock;
+use crate::stats::EndpointStats;
 
 /// Limit of the attempts to get two consecutive ports from the system.
 const PORT_PAIRS: u32 = 32;
@@ -217,9 +217,10 @@ mod tests {
     use tokio::net::UdpSocket;
 
     use super::*;
-    use crate::config::{ClientSecurity, Engine, LaneConfig, Remote, ServerSecurity};
-    use crate::connection::Message;
+    use crate::config::{ClientSecurity, LaneConfig, Remote, ServerSecurity};
+    use crate::engine::Engine;
     use crate::quic::Data;
+    use marcato_stream::Message;
 
     const LIMIT: Duration = Duration::from_secs(60);
 

@@ -23,20 +23,22 @@ use marcato_quic::{
 };
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{CloseReason, Pool, Ticket as _};
+use marcato_stream::{CloseReason, Message, Pool, Ticket as _};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use marcato_wire::{ErrorCode, Fate, Manner};
 use rustls::AlertDescription;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::Instrument as _;
 
-use crate::config::{Config, Engine, LaneConfig, Limits, LocalAddress, Remote};
-use crate::connection::{Connection, Message};
+use crate::config::{Config, LaneConfig, Limits, LocalAddress, Remote};
+use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError, ListenError,
     NotDelivered, ReserveError, SendError,
 };
-use crate::shared::{Shared, Ticket, Transport, lock};
+use crate::shared::{Shared, Ticket, Transport};
+use crate::signal::lock;
 use crate::stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats};
 use crate::tls::{self, Alerted, ClientTls, Handshake};
 use drivers::Seat;

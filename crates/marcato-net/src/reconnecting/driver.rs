@@ -15,7 +15,8 @@ use super::{Client, Phase};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::{Closed, ConnectError};
-use crate::shared::{Settled, lock};
+use crate::shared::Settled;
+use crate::signal::lock;
 
 /// Outcomes of messages that are processed before senders have their turn.
 const TOGETHER: usize = 64;
@@ -286,11 +287,12 @@ mod tests {
     use marcato_stream::Ticket as _;
 
     use super::super::{ReconnectConfig, Reconnecting};
-    use crate::config::{ClientSecurity, Config, Engine, Remote, ServerSecurity};
-    use crate::connection::Message;
+    use crate::config::{ClientSecurity, Config, Remote, ServerSecurity};
     use crate::endpoint::Endpoint;
+    use crate::engine::Engine;
     use crate::error::NotDelivered;
     use crate::shared::Ticket;
+    use marcato_stream::Message;
 
     const LIMIT: Duration = Duration::from_secs(120);
 

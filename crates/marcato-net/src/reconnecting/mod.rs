@@ -12,19 +12,19 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use marcato_stream::{NoReply, Received};
+use marcato_stream::{Message, NoReply, Received};
 use marcato_units::{Bytes, Priority, PrioritySet, Time};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::config::Config;
-use crate::connection::{Connection, Message};
+use crate::connection::Connection;
 use crate::error::{ChangeError, Closed, ConfigError, NotDelivered, RequestError, SendError};
 use crate::event::{Events, Readers};
 use crate::request::Request;
-use crate::shared::{Settled, Ticket, lock};
-use crate::signal::Signal;
+use crate::shared::{Settled, Ticket};
+use crate::signal::{Signal, lock};
 use crate::target::Target;
 use backoff::Backoff;
 pub use config::ReconnectConfig;

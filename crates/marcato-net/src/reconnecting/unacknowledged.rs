@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use marcato_sched::conductor::MessageId;
-use marcato_stream::Limits;
+use marcato_stream::{Limits, Message};
 use marcato_units::{Bytes, Priority, PrioritySet, Time};
 use tokio::sync::oneshot;
 
 use super::delivery::{Fate, Undelivered};
 use super::end::Ended;
-use crate::connection::Message;
 use crate::error::{ChangeError, Closed, NotDelivered, SendError};
 use crate::shared::{Awaited, Settled};
 

@@ -18,7 +18,8 @@ use super::pipe::Pipe;
 use super::{Phase, Tcp};
 use crate::config::{Config, Limits, TcpConfig};
 use crate::error::Closed;
-use crate::shared::{Transport, lock};
+use crate::shared::Transport;
+use crate::signal::lock;
 use crate::sys;
 
 /// Bytes read at once.
@@ -455,13 +456,14 @@ impl Driver {
 mod tests {
     use bytes::Bytes as Payload;
     use marcato_sched::coupled::Coupling;
-    use marcato_stream::Pool;
+    use marcato_stream::{Message, Pool};
     use marcato_units::Priority;
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
-    use crate::config::Engine;
-    use crate::connection::{Connection, Message, offer};
+    use crate::connection::Connection;
+    use crate::engine::Engine;
+    use crate::message_handle::offer;
 
     /// Driver of a connection over plain TCP, its application's handle, and its peer.
     async fn driver(config: &Config) -> (Driver, Connection, TcpStream) {

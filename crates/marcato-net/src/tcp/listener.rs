@@ -24,9 +24,9 @@ use super::strangers::{Stranger, Strangers};
 use super::{Tcp, hello, prepare};
 use crate::config::{Config, LocalAddress};
 use crate::connection::Connection;
-use crate::endpoint::EndpointStats;
 use crate::error::{ConfigError, ListenError};
-use crate::shared::lock;
+use crate::signal::lock;
+use crate::stats::EndpointStats;
 
 /// Pause after the system has refused an incoming connection, usually for lack of file descriptors.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{CloseReason, LongId, Pool, Sender};
+use marcato_stream::{CloseReason, LongId, Message, Pool, Sender};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, Error as TlsError};
@@ -31,13 +31,15 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tracing::Instrument as _;
 
-use crate::config::{Config, Engine, LaneConfig, Remote, TcpConfig};
-use crate::connection::{Connection, Message};
+use crate::config::{Config, LaneConfig, Remote, TcpConfig};
+use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::{
     AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError, ReserveError,
     SendError,
 };
-use crate::shared::{Shared, Ticket, Transport, lock};
+use crate::shared::{Shared, Ticket, Transport};
+use crate::signal::lock;
 use crate::stats::{ConnectionStats, CoupledStats, LaneStats};
 use crate::sys;
 use crate::tls;

@@ -8,7 +8,7 @@ use rustls::{Connection, HandshakeKind};
 use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 
-use crate::shared::lock;
+use crate::signal::lock;
 use crate::tls::Handshake;
 
 /// Converts between our bytes and those on the wire. It holds at most one chunk that the socket has

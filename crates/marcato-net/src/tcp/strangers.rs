@@ -1,13 +1,12 @@
 //! Handshakes in progress, by the network of the peer.
 
+use crate::signal::lock;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use marcato_stream::Network;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-
-use crate::shared::lock;
 
 /// Peers of one network.
 #[derive(Debug, Default)]

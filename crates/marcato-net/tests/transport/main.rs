@@ -13,6 +13,7 @@ mod lean;
 mod limits;
 mod liveness;
 mod metrics;
+mod modules;
 mod pieces;
 mod qlog;
 mod receipts;
