@@ -60,7 +60,7 @@ where
         let timer = timer.clone();
         let open = timer.complete();
         async move {
-            context.counters.requested();
+            context.counters.requests.one();
             let (mut head, body) = request.into_parts();
             // The log has the host, and the service the target as HTTP/2 has it.
             head.uri = absolute(head.uri, &head.method, head.headers.get(HOST), scheme);
@@ -100,7 +100,7 @@ where
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "the service failed");
-                    entry.context.counters.failed();
+                    entry.context.counters.failed.one();
                     let mut response = Response::new(Logged::new(None, entry));
                     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                     response
@@ -149,7 +149,7 @@ where
         }
         if let Poll::Ready(result) = connection.as_mut().poll(cx) {
             if heads.is_refused() {
-                shared.counters.violated();
+                shared.counters.violations.one();
             }
             // The library's time is up between two requests, or in the middle of a head that was sent
             // along with the request before it.
@@ -251,7 +251,7 @@ impl<B: HttpBody> HttpBody for Logged<B> {
                 self.entry.record.complete = is_end || self.announced == Some(self.entry.record.bytes.get());
             }
             Some(Err(_)) => {
-                self.entry.context.counters.failed();
+                self.entry.context.counters.failed.one();
                 self.entry.record.trace_failure(Outcome::Failed);
             }
             None => self.entry.record.complete = true,

@@ -104,6 +104,8 @@ pub mod compression;
 #[cfg(feature = "server")]
 mod config;
 #[cfg(feature = "server")]
+mod counter;
+#[cfg(feature = "server")]
 mod counters;
 mod decision;
 #[cfg(feature = "server")]

@@ -110,7 +110,7 @@ impl Patience {
             let now = Instant::now();
             let until = self.wait.since().unwrap_or(now) + limit;
             if until <= now {
-                self.context.counters.late_body();
+                self.context.counters.late_bodies.one();
                 return Poll::Ready(());
             }
             timer.as_mut().reset(until);

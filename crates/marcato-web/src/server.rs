@@ -69,8 +69,8 @@ impl Context {
     /// Counts a connection that ends by time.
     pub(crate) fn overdue(&self, overdue: Overdue) -> EarlyEnd {
         match overdue {
-            Overdue::Stuck => self.counters.stuck(),
-            Overdue::SlowHead => self.counters.slow_head(),
+            Overdue::Stuck => self.counters.stuck.one(),
+            Overdue::SlowHead => self.counters.slow_heads.one(),
             Overdue::Late => {}
         }
         overdue.into()
@@ -113,7 +113,7 @@ impl Context {
     /// Returns the response to a request that comes too early: 429 (RFC 6585 §4).
     fn too_many(&self) -> Option<Response<()>> {
         let wait = self.guest.as_ref()?.request().err()?;
-        self.counters.over_rate();
+        self.counters.requests_over_rate.one();
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -136,7 +136,7 @@ impl Context {
     pub(crate) fn log(&self, record: &Record) {
         // A request that no longer counts as open is complete in its trace.
         record.trace_end();
-        self.counters.ended();
+        self.counters.ended.one();
         if let Some(log) = &self.config.log {
             log(&record.ended(Instant::now()));
         }
@@ -232,7 +232,7 @@ impl Server {
     /// Returns the counters since the server was created. Its clones share them.
     pub fn counters(&self) -> ServerCounters {
         let forgotten_addresses = self.gate().map_or(0, |gate| gate.addresses().1);
-        ServerCounters { forgotten_addresses, ..self.counters.snapshot() }
+        ServerCounters { forgotten_addresses, ..self.counters.read() }
     }
 
     /// Number of connections that are open.
@@ -262,7 +262,7 @@ impl Server {
 
     /// Number of requests that are not over.
     pub fn open_requests(&self) -> usize {
-        let counters = self.counters.snapshot();
+        let counters = self.counters.read();
         usize::try_from(counters.requests.saturating_sub(counters.ended)).unwrap_or(usize::MAX)
     }
 
@@ -343,7 +343,7 @@ impl Server {
                     Ok(transport) => server.connection(transport, entrance, service, ending).await,
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be handed to its thread");
-                        server.counters.failed_handshake();
+                        server.counters.failed_handshakes.one();
                     }
                 }
                 drop(seat);
@@ -418,15 +418,15 @@ impl Server {
 
     /// Admits a connection; `None` if there are too many.
     fn enter(&self, peer: SocketAddr) -> Option<Entrance> {
-        self.counters.accepted();
+        self.counters.accepted.one();
         let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
-            self.counters.crowded();
+            self.counters.crowded.one();
             return None;
         };
         match self.gate().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
             Ok(guest) => Some(Entrance { peer: PeerAddr(peer), guest, _permit: permit }),
             Err(refusal) => {
-                self.counters.refused_entry(refusal);
+                self.counters.refuse(refusal);
                 None
             }
         }
@@ -442,7 +442,7 @@ impl Server {
             && let Err(error) = prepare(stream, &config.limits)
         {
             tracing::debug!(%error, "a connection ended before it began");
-            self.counters.failed_handshake();
+            self.counters.failed_handshakes.one();
             return;
         }
         let limit = config.limits.handshake;
@@ -454,11 +454,11 @@ impl Server {
             Ok(Ok(shaken)) => shaken,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "handshake failed");
-                self.counters.failed_handshake();
+                self.counters.failed_handshakes.one();
                 return;
             }
             Err(_) => {
-                self.counters.failed_handshake();
+                self.counters.failed_handshakes.one();
                 return;
             }
         };
@@ -473,7 +473,7 @@ impl Server {
             server_name,
             ending,
         });
-        self.counters.connected(is_http2);
+        self.counters.connect(is_http2);
         let result = if is_http2 {
             let socket = match shaken {
                 Shaken::Tls(stream) => {
@@ -493,7 +493,7 @@ impl Server {
         };
         if let Err(error) = result {
             tracing::debug!(%error, peer = %peer.0, "a connection ended early");
-            self.counters.broken();
+            self.counters.broken.one();
         }
     }
 

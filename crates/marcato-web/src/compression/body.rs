@@ -142,12 +142,12 @@ impl Work {
     pub(super) fn begin(shared: &Arc<Shared>, codec: Codec, len: Option<u64>) -> Option<Self> {
         let memory = codec.memory();
         if !shared.counts.take(memory, shared.config.memory) {
-            shared.counts.crowded();
+            shared.counts.crowded.one();
             return None;
         }
         let Ok(encoder) = codec.encoder(len) else {
             shared.counts.give(memory);
-            shared.counts.failed();
+            shared.counts.failed.one();
             return None;
         };
         shared.counts.compressed(codec.coding());
@@ -257,7 +257,7 @@ impl Work {
         if let Some(held) = self.held.take()
             && is_ours
         {
-            held.shared.counts.failed();
+            held.shared.counts.failed.one();
         }
         self.output.clear();
         self.trailers = None;

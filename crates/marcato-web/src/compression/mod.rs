@@ -117,7 +117,7 @@ impl Compression {
 
     /// Returns the counts of all clones.
     pub fn counters(&self) -> CompressionCounters {
-        self.0.counts.snapshot()
+        self.0.counts.read()
     }
 
     /// Puts the compression before a service.

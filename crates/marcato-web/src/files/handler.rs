@@ -77,7 +77,7 @@ impl Files {
     /// Returns the counts of all clones.
     pub fn counters(&self) -> FilesCounters {
         let (files, bytes) = self.shared.cache.size();
-        self.shared.counts.snapshot(u64::try_from(files).unwrap_or(u64::MAX), bytes)
+        FilesCounters { cached_files: files as u64, cached: bytes, ..self.shared.counts.read() }
     }
 }
 
@@ -95,7 +95,7 @@ impl<B> Service<Request<B>> for Files {
         if let Some(response) = self.shared.answer(&request, Access::Cached) {
             return FilesFuture(Answer::Ready(Some(response)));
         }
-        self.shared.counts.blocking.increment();
+        self.shared.counts.blocking.one();
         let shared = Arc::clone(&self.shared);
         let answer = move || {
             let response = shared.answer(&request, Access::Blocking);
@@ -164,7 +164,7 @@ impl Shared {
         let path = match FilePath::parse(request.uri.path(), self.config.hidden) {
             Ok(path) => path,
             Err(error) => {
-                self.counts.refused.increment();
+                self.counts.refused.one();
                 let status = match error {
                     PathError::Hidden => StatusCode::NOT_FOUND,
                     _ => StatusCode::BAD_REQUEST,
@@ -185,24 +185,24 @@ impl Shared {
             OpenError::WouldBlock => return None,
             OpenError::Directory => response::redirect(path.as_str(), request),
             OpenError::NotFound => {
-                self.counts.not_found.increment();
+                self.counts.not_found.one();
                 response::problem(StatusCode::NOT_FOUND, "not found", request)
             }
             OpenError::Outside => {
-                self.counts.refused.increment();
+                self.counts.refused.one();
                 response::problem(StatusCode::NOT_FOUND, "not found", request)
             }
             OpenError::Forbidden => {
-                self.counts.failed.increment();
+                self.counts.failed.one();
                 let message = "the server lacks permission to read this file: change the mode of the file";
                 response::problem(StatusCode::FORBIDDEN, message, request)
             }
             OpenError::Busy => {
-                self.counts.failed.increment();
+                self.counts.failed.one();
                 response::busy(request)
             }
             OpenError::Failed => {
-                self.counts.failed.increment();
+                self.counts.failed.one();
                 let message = "the file system failed: look for errors in the system's log";
                 response::problem(StatusCode::INTERNAL_SERVER_ERROR, message, request)
             }
@@ -248,7 +248,7 @@ impl Shared {
             varies: false,
             cache_control: self.config.cache_control.as_ref(),
         });
-        self.counts.misses.increment();
+        self.counts.misses.one();
         Ok(representation.reply(request, Source::Memory(html), || self.boundary()))
     }
 
@@ -268,7 +268,7 @@ impl Shared {
             && let Some((resource, variant, content)) = kept
             && !resource.claim(now, self.config.revalidate)
         {
-            self.counts.hits.increment();
+            self.counts.hits.one();
             let source = Source::Memory(content.clone());
             return Ok(variant.representation.reply(request, source, || self.boundary()));
         }
@@ -277,14 +277,14 @@ impl Shared {
             return Err(OpenError::WouldBlock);
         }
         if held.is_some() {
-            self.counts.revalidations.increment();
+            self.counts.revalidations.one();
             if result.is_err() {
                 self.cache.remove(path);
             }
         }
         let found = result?;
         let is_kept = kept.is_some_and(|(resource, ..)| std::ptr::eq(resource, &*found.resource));
-        (if is_kept { &self.counts.hits } else { &self.counts.misses }).increment();
+        (if is_kept { &self.counts.hits } else { &self.counts.misses }).one();
         let variant = found.resource.variant(found.coding).ok_or(OpenError::Failed)?;
         Ok(variant.representation.reply(request, found.source, || self.boundary()))
     }
@@ -351,7 +351,7 @@ impl Shared {
                 match self.root.file(&handle, &format!("{path}{}", coding.suffix()), access) {
                     // It holds what the file was before: nobody compressed it again.
                     Ok(opened) if Stamp::of(&opened.metadata).is_older_than(&stamp) => {
-                        self.counts.stale.increment();
+                        self.counts.stale.one();
                     }
                     Ok(opened) => files.push((coding, opened)),
                     Err(error @ (OpenError::WouldBlock | OpenError::Busy)) => return Err(error),

@@ -193,7 +193,7 @@ where
         for id in self.streams.stalled(now, self.context.config.limits.stall) {
             if let Some(stream) = self.streams.get_mut(id) {
                 tracing::debug!(stream = id.0, "the client takes nothing of a response");
-                self.context.counters.stalled();
+                self.context.counters.stalled.one();
                 stream.reset(Reason::CANCEL);
                 self.close(id, false);
             }
@@ -259,7 +259,7 @@ where
         if let Err(EarlyEnd::Violation(_)) = result
             && let Some(reason) = reason
         {
-            self.context.counters.violated();
+            self.context.counters.violations.one();
             self.connection.abrupt_shutdown(reason);
         }
         // What the library has sent before it ended the connection is complete.

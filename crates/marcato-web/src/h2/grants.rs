@@ -85,7 +85,7 @@ impl<S: WebService> Driver<S> {
         let is_last = grant.fin && taken == wanted;
         let content = stream.stage.take(taken);
         stream.record.granted(now, taken, grant.priority);
-        self.context.counters.granted(grant.priority, taken);
+        self.context.counters.grant(grant.priority, taken);
         let ends = is_last && stream.trailers.is_none();
         if taken > 0 || ends {
             stream.send(Granted::new(content, grant.stream, self.books.clone()), ends)?;

@@ -96,7 +96,7 @@ impl<S: WebService> Driver<S> {
                 }
             }
             Some(End::Failed) => {
-                self.context.counters.failed();
+                self.context.counters.failed.one();
                 stream.fail();
                 stream.record.trace_failure(Outcome::Failed);
                 self.close(id, false);
@@ -104,7 +104,7 @@ impl<S: WebService> Driver<S> {
             }
         }
         if stream.poll_reset()? {
-            self.context.counters.cancelled();
+            self.context.counters.cancelled.one();
             self.resets.reset();
             stream.record.trace_failure(Outcome::Reset);
             self.close(id, false);

@@ -15,7 +15,7 @@ use super::granted::Granted;
 use super::inbox::Bell;
 use super::stage::Stage;
 use super::stream::{Sender, Stream};
-use super::tunnel::{Tunnel, WEBSOCKET};
+use super::tunnel::Tunnel;
 use super::{PRIORITY, content_length, field};
 use crate::body::Body;
 use crate::decision::Source;
@@ -56,11 +56,11 @@ impl<S: WebService> Driver<S> {
         };
         let Ok(decision) = decision else {
             // The library allows no more streams than the signals do, so this is never reached.
-            self.context.counters.refused();
+            self.context.counters.refused.one();
             respond.send_reset(Reason::REFUSED_STREAM);
             return;
         };
-        self.context.counters.requested();
+        self.context.counters.requests.one();
         if is_of_ordering_client(decision.source) {
             // Urgent data will come: what is in flight before it decides how long that takes. Coupled mode
             // does not wait for the first of it.
@@ -75,7 +75,7 @@ impl<S: WebService> Driver<S> {
             stage.head(response, true);
             stage.announce();
         } else if config.guess.declines(&hints) {
-            self.context.counters.declined();
+            self.context.counters.declined.one();
             stage.head(declined(&self.context), true);
             stage.announce();
         } else {
@@ -101,7 +101,7 @@ impl<S: WebService> Driver<S> {
                 request.extensions_mut().insert(offer);
                 // The name by which handlers for hyper know it.
                 #[cfg(any(feature = "axum", feature = "proxy"))]
-                request.extensions_mut().insert(hyper::ext::Protocol::from_static(WEBSOCKET));
+                request.extensions_mut().insert(hyper::ext::Protocol::from_static(super::WEBSOCKET));
                 tunnel
             });
             let handling = Handling::new(self.service.clone(), request, stage, dates, memory);

@@ -83,7 +83,7 @@ impl Relay {
                 if let Some(trailers) = frame.trailers_mut() {
                     strip_trailers(trailers);
                 } else if let (Some(data), Some(ends)) = (frame.data_ref(), &self.ends) {
-                    ends.permit.origin.tally.received(data.len());
+                    ends.permit.origin.tally.received.add(data.len());
                 }
                 if self.incoming.is_end_stream() {
                     self.finish();

@@ -1,179 +1,85 @@
 //! Counters of a proxy.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use marcato_units::Bytes;
 
-/// Snapshot of a proxy's counters.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProxyCounters {
-    /// Requests that came.
-    pub requests: u64,
-    /// Requests refused because they were malformed or not supported.
-    pub rejected: u64,
-    /// Requests refused because all healthy upstreams were full.
-    pub overloaded: u64,
-    /// Requests answered with 502, because no upstream gave a usable response.
-    pub bad_gateways: u64,
-    /// Requests answered with 504, because an upstream was late.
-    pub timeouts: u64,
-    /// Requests that ended because the client's body broke or came too slowly.
-    pub client_faults: u64,
-    /// Requests whose body was too long to be kept, so that they were sent once.
-    pub unkept_bodies: u64,
-    /// Bytes of bodies that are kept at present.
-    pub kept: Bytes,
-    /// Responses whose body broke or fell silent after its head was passed on.
-    pub broken_responses: u64,
-    /// Tunnels opened by upgrades.
-    pub tunnels: u64,
-    /// Tunnels closed after a silence.
-    pub idle_tunnels: u64,
-    /// Bytes of tunnels from clients to upstreams.
-    pub tunnel_sent: Bytes,
-    /// Bytes of tunnels from upstreams to clients.
-    pub tunnel_received: Bytes,
-    /// State of each upstream, in the order of the configuration.
-    pub upstreams: Vec<UpstreamState>,
-}
+use crate::counter::counters;
 
-/// Snapshot of one upstream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpstreamState {
-    /// URI from the configuration.
-    pub uri: String,
-    /// True if the upstream is in rotation.
-    pub healthy: bool,
-    /// Requests and tunnels in flight.
-    pub in_flight: u32,
-    /// Attempts to pass a request on, including retries.
-    pub requests: u64,
-    /// Attempts of a request that had failed before, here or elsewhere.
-    pub retries: u64,
-    /// Attempts that sent a kept body again.
-    pub replayed_bodies: u64,
-    /// Attempts without a response.
-    pub failures: u64,
-    /// Health checks made.
-    pub checks: u64,
-    /// Health checks that failed.
-    pub failed_checks: u64,
-    /// Connections made.
-    pub connections: u64,
-    /// Idle connections that were found closed when a request was to use them.
-    pub stale: u64,
-    /// Idle connections in the pool.
-    pub idle: usize,
-    /// Idle connections closed because the pool was full.
-    pub dropped: u64,
-    /// Bytes of request bodies.
-    pub sent: Bytes,
-    /// Bytes of response bodies.
-    pub received: Bytes,
-}
-
-/// Counter that many tasks increase.
-#[derive(Debug, Default)]
-pub(super) struct Count(AtomicU64);
-
-impl Count {
-    pub(super) fn one(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+counters! {
+    /// Snapshot of a proxy's counters.
+    pub struct ProxyCounters;
+    /// Counters of the proxy as a whole.
+    pub(super) struct Totals;
+    counted {
+        /// Requests that came.
+        requests: u64 => counter("proxy_requests", "Requests to a proxy"),
+        /// Requests refused because they were malformed or not supported.
+        rejected: u64 => counter("proxy_rejected", "Requests that were malformed or not supported"),
+        /// Requests refused because all healthy upstreams were full.
+        overloaded: u64 => counter("proxy_overloaded", "Requests refused because all upstreams were full"),
+        /// Requests answered with 502, because no upstream gave a usable response.
+        bad_gateways: u64 => counter("proxy_bad_gateways", "Requests without a usable response"),
+        /// Requests answered with 504, because an upstream was late.
+        timeouts: u64 => counter("proxy_timeouts", "Requests whose upstream was late"),
+        /// Requests that ended because the client's body broke or came too slowly.
+        client_faults: u64 => counter("proxy_client_faults", "Requests whose body broke or came too slowly"),
+        /// Requests whose body was too long to be kept, so that they were sent once.
+        unkept_bodies: u64 => counter("proxy_unkept_bodies", "Requests whose body was too long to be kept"),
+        /// Bytes of bodies that are kept at present.
+        kept: Bytes => gauge("proxy_kept", "Bodies that are kept to be sent again"),
+        /// Responses whose body broke or fell silent after its head was passed on.
+        broken_responses: u64 => counter("proxy_broken_responses", "Responses that broke after their head"),
+        /// Tunnels opened by upgrades.
+        tunnels: u64 => counter("proxy_tunnels", "Tunnels opened"),
+        /// Tunnels closed after a silence.
+        idle_tunnels: u64 => counter("proxy_idle_tunnels", "Tunnels closed after a silence"),
+        /// Bytes of tunnels from clients to upstreams.
+        tunnel_sent: Bytes => counter("proxy_tunnel_sent", "Bytes of tunnels to upstreams"),
+        /// Bytes of tunnels from upstreams to clients.
+        tunnel_received: Bytes => counter("proxy_tunnel_received", "Bytes of tunnels from upstreams"),
     }
-
-    pub(super) fn add(&self, number: usize) {
-        self.0.fetch_add(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    pub(super) fn less(&self, number: usize) {
-        self.0.fetch_sub(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    present {
+        /// State of each upstream, in the order of the configuration.
+        upstreams: Vec<UpstreamState>,
     }
 }
 
-/// Counters of the proxy as a whole.
-#[derive(Debug, Default)]
-pub(super) struct Totals {
-    pub(super) requests: Count,
-    pub(super) rejected: Count,
-    pub(super) overloaded: Count,
-    pub(super) bad_gateways: Count,
-    pub(super) timeouts: Count,
-    pub(super) client_faults: Count,
-    pub(super) unkept_bodies: Count,
-    /// Bytes at present.
-    pub(super) kept: Count,
-    pub(super) broken_responses: Count,
-    pub(super) tunnels: Count,
-    pub(super) idle_tunnels: Count,
-    pub(super) tunnel_sent: Count,
-    pub(super) tunnel_received: Count,
-}
-
-impl Totals {
-    pub(super) fn snapshot(&self, upstreams: Vec<UpstreamState>) -> ProxyCounters {
-        ProxyCounters {
-            requests: self.requests.get(),
-            rejected: self.rejected.get(),
-            overloaded: self.overloaded.get(),
-            bad_gateways: self.bad_gateways.get(),
-            timeouts: self.timeouts.get(),
-            client_faults: self.client_faults.get(),
-            unkept_bodies: self.unkept_bodies.get(),
-            kept: Bytes::new(self.kept.get()),
-            broken_responses: self.broken_responses.get(),
-            tunnels: self.tunnels.get(),
-            idle_tunnels: self.idle_tunnels.get(),
-            tunnel_sent: Bytes::new(self.tunnel_sent.get()),
-            tunnel_received: Bytes::new(self.tunnel_received.get()),
-            upstreams,
-        }
+counters! {
+    /// Snapshot of one upstream.
+    pub struct UpstreamState;
+    /// Counters of one upstream.
+    pub(super) struct Tally;
+    counted {
+        /// Attempts to pass a request on, including retries.
+        requests: u64 => counter("upstream_requests", "Attempts to pass a request on"),
+        /// Attempts of a request that had failed before, here or elsewhere.
+        retries: u64 => counter("upstream_retries", "Attempts of requests that had failed before"),
+        /// Attempts that sent a kept body again.
+        replayed_bodies: u64 => counter("upstream_replayed_bodies", "Attempts that sent a kept body again"),
+        /// Attempts without a response.
+        failures: u64 => counter("upstream_failures", "Attempts without a response"),
+        /// Health checks made.
+        checks: u64 => counter("upstream_checks", "Health checks"),
+        /// Health checks that failed.
+        failed_checks: u64 => counter("upstream_failed_checks", "Health checks that failed"),
+        /// Connections made.
+        connections: u64 => counter("upstream_connections", "Connections made"),
+        /// Idle connections that were found closed when a request was to use them.
+        stale: u64 => counter("upstream_stale_connections", "Idle connections that were found closed"),
+        /// Idle connections closed because the pool was full.
+        dropped: u64 => counter("upstream_dropped_connections", "Idle connections closed by a full pool"),
+        /// Bytes of request bodies.
+        sent: Bytes => counter("upstream_sent", "Bytes of request bodies"),
+        /// Bytes of response bodies.
+        received: Bytes => counter("upstream_received", "Bytes of response bodies"),
     }
-}
-
-/// Counters of one upstream.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    pub(super) requests: Count,
-    pub(super) retries: Count,
-    pub(super) replayed_bodies: Count,
-    pub(super) failures: Count,
-    pub(super) checks: Count,
-    pub(super) failed_checks: Count,
-    pub(super) connections: Count,
-    pub(super) stale: Count,
-    pub(super) dropped: Count,
-    sent: Count,
-    received: Count,
-}
-
-impl Tally {
-    pub(super) fn sent(&self, bytes: usize) {
-        self.sent.add(bytes);
-    }
-
-    pub(super) fn received(&self, bytes: usize) {
-        self.received.add(bytes);
-    }
-
-    /// Counters alone: the caller fills in the state.
-    pub(super) fn snapshot(&self) -> UpstreamState {
-        UpstreamState {
-            requests: self.requests.get(),
-            retries: self.retries.get(),
-            replayed_bodies: self.replayed_bodies.get(),
-            failures: self.failures.get(),
-            checks: self.checks.get(),
-            failed_checks: self.failed_checks.get(),
-            connections: self.connections.get(),
-            stale: self.stale.get(),
-            dropped: self.dropped.get(),
-            sent: Bytes::new(self.sent.get()),
-            received: Bytes::new(self.received.get()),
-            ..UpstreamState::default()
-        }
+    present {
+        /// URI from the configuration.
+        uri: String,
+        /// True if the upstream is in rotation.
+        healthy: bool => gauge("upstream_healthy", "1 if the upstream is in rotation"),
+        /// Requests and tunnels in flight.
+        in_flight: u32 => gauge("upstream_in_flight", "Requests and tunnels in flight"),
+        /// Idle connections in the pool.
+        idle: usize => gauge("upstream_idle_connections", "Idle connections"),
     }
 }

@@ -49,7 +49,8 @@ impl Shared {
     }
 
     pub(super) fn counters(&self) -> ProxyCounters {
-        self.totals.snapshot(self.origins.iter().map(|origin| origin.state()).collect())
+        let upstreams = self.origins.iter().map(|origin| origin.state()).collect();
+        ProxyCounters { upstreams, ..self.totals.read() }
     }
 
     /// Writes a warning that all upstreams are full, unless there were many.

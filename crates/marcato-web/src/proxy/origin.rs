@@ -110,7 +110,7 @@ impl Origin {
             healthy: self.health().is_healthy(Instant::now()),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             idle: self.pool.idle(),
-            ..self.tally.snapshot()
+            ..self.tally.read()
         }
     }
 

@@ -10,10 +10,11 @@ use marcato_units::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::activity::Activity;
-use super::counters::{Count, Totals};
+use super::counters::Totals;
 use super::farewell::{ANSWER, Farewell, Side};
 use super::headers::{has_token, tokens};
 use super::origin::Permit;
+use crate::counter::Count;
 use crate::ending::Ending;
 
 /// Bytes that a tunnel reads at once in each direction: 16 KiB.

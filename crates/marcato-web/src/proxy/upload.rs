@@ -74,7 +74,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        self.totals.kept.less(self.data.len());
+        self.totals.kept.less(self.data.len() as u64);
     }
 }
 
@@ -191,7 +191,7 @@ impl Body for Outbound {
         }
         if let Some(data) = data.take() {
             timer.progress();
-            tally.sent(data.len());
+            tally.sent.add(data.len());
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         let Some(body) = state.body.as_mut() else {
@@ -219,7 +219,7 @@ impl Body for Outbound {
                             state.kept = None;
                         }
                         if let Some(data) = frame.data_ref() {
-                            tally.sent(data.len());
+                            tally.sent.add(data.len());
                         }
                         Poll::Ready(Some(Ok(frame)))
                     }
