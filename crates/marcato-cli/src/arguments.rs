@@ -1085,8 +1085,8 @@ fn engine(text: &str) -> Result<String, String> {
 
 /// Parses a seed.
 fn seed(text: &str) -> Result<u64, String> {
-    let seed = text.parse().ok().filter(|seed| *seed <= Seed::MOST);
-    seed.ok_or_else(|| format!("a seed is 0 to {}", Seed::MOST))
+    let seed = text.parse().ok().filter(|seed| *seed <= Seed::MAX);
+    seed.ok_or_else(|| format!("a seed is 0 to {}", Seed::MAX))
 }
 
 /// Parses the number of concurrent runs.

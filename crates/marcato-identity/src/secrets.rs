@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::KeyLog;
 
 /// Limit of the bytes kept until they are taken: some thousand connections.
-const MOST: usize = 1 << 20;
+const MAX_KEPT: usize = 1 << 20;
 
 /// TLS secrets of the connections that a [server](crate::Identity::log_secrets) accepts, as lines
 /// of an SSLKEYLOGFILE (draft-ietf-tls-keylogfile).
@@ -51,7 +51,7 @@ impl KeyLog for Secrets {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let mut kept = self.kept();
         let len = label.len() + 2 * (client_random.len() + secret.len()) + 3;
-        if kept.lines.len() + len > MOST {
+        if kept.lines.len() + len > MAX_KEPT {
             kept.missed += 1;
             return;
         }
@@ -79,9 +79,9 @@ mod tests {
         assert!(!format!("{secrets:?}").contains("00ff10"));
         assert_eq!(secrets.take(), "CLIENT_TRAFFIC_SECRET_0 01ab 00ff10\n");
         assert_eq!((secrets.take().as_str(), secrets.missed()), ("", 0));
-        for _ in 0..MOST / 100 {
+        for _ in 0..MAX_KEPT / 100 {
             secrets.log("SERVER_TRAFFIC_SECRET_0", &[0; 32], &[0; 32]);
         }
-        assert!(secrets.missed() > 0 && secrets.take().len() <= MOST);
+        assert!(secrets.missed() > 0 && secrets.take().len() <= MAX_KEPT);
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 /// Functions in which CoDel drops packets that it takes from its queue: of `sch_codel` and `sch_fq_codel`.
 const FUNCTIONS: [&str; 2] = ["codel_qdisc_dequeue", "fq_codel_dequeue"];
 /// Most that a function can have: more is a symbol without a successor.
-const MOST: u64 = 64 << 10;
+const MAX_FUNCTION: u64 = 64 << 10;
 
 /// First address of each function, and the one after its last; zeros for a function that is not there.
 pub(crate) type CodelText = [[u64; 2]; FUNCTIONS.len()];
@@ -29,7 +29,7 @@ fn in_symbols(symbols: &str) -> CodelText {
         let Some((from, _)) = all.iter().find(|(_, name)| is(name, function)) else { return [0; 2] };
         // Symbols of modules are in no order.
         let next = all.iter().map(|(address, _)| *address).filter(|address| address > from).min();
-        let to = next.filter(|to| to - from <= MOST).unwrap_or(from + MOST);
+        let to = next.filter(|to| to - from <= MAX_FUNCTION).unwrap_or(from + MAX_FUNCTION);
         [*from, to]
     })
 }

@@ -28,7 +28,7 @@ const WAKE: u64 = u64::MAX;
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// Timeout that returns what is ready.
-const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// One direction of a link, between two devices.
 pub(crate) struct Direction {
@@ -177,7 +177,7 @@ impl Mover {
             let next = self.agenda.peek().map(|Reverse((at, _))| at.since(self.clock.now()));
             prompt.wait(&self.epoll, next.map_or(LONGEST_SLEEP, |sleep| sleep.min(LONGEST_SLEEP)))?;
             events.clear();
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&NOW))?;
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&NO_WAIT))?;
             for event in &events {
                 let device = event.data.u64();
                 if device != WAKE {

@@ -18,13 +18,13 @@ pub(crate) struct Tun {
 }
 
 /// Longest frame in bytes with offload: a segment of 64 kB behind its header.
-const LONGEST: usize = 65_535 + 10;
+const MAX_FRAME: usize = 65_535 + 10;
 
 impl Tun {
     /// Creates a device in the network namespace of this thread, which will have this MTU.
     pub(crate) fn open(name: &str, mtu: Bytes, offload: bool) -> io::Result<Self> {
-        let longest = usize::try_from(mtu.get()).unwrap_or(LONGEST).min(LONGEST);
-        let longest = if offload { LONGEST } else { longest };
+        let longest = usize::try_from(mtu.get()).unwrap_or(MAX_FRAME).min(MAX_FRAME);
+        let longest = if offload { MAX_FRAME } else { longest };
         Ok(Self { fd: sys::open_tun(name, offload)?, offload, longest })
     }
 

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use crate::{Datagram, Link, LinkConfig, LinkCounters, LinkError};
 
 /// Longest UDP datagram.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM: usize = 65_535;
 /// Datagrams read from one socket before the other has its turn.
 const READS: usize = 64;
 /// Buffer size requested for each socket, in each direction. The system may grant less.
@@ -139,7 +139,7 @@ impl UdpLink {
             pairs,
             links,
             epoch: Instant::now(),
-            input: vec![0; LONGEST].into(),
+            input: vec![0; MAX_DATAGRAM].into(),
             strangers: 0,
             shared: Arc::clone(&shared),
         };

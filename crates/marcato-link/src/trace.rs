@@ -73,8 +73,8 @@ pub enum TraceError {
     /// All opportunities at 0, so that the trace would repeat forever without time passing.
     #[error("the trace ends at 0 ms, where it begins: end it later")]
     NoTime,
-    /// More opportunities than [`Trace::MOST`].
-    #[error("the trace has more than {} lines: cut it", Trace::MOST)]
+    /// More opportunities than [`Trace::MAX_OPPORTUNITIES`].
+    #[error("the trace has more than {} lines: cut it", Trace::MAX_OPPORTUNITIES)]
     TooMany,
 }
 
@@ -84,7 +84,7 @@ impl Trace {
 
     /// Largest number of opportunities of a trace: a quarter of an hour at 100 Mbit/s, and 40 MB of
     /// memory.
-    pub const MOST: usize = 10_000_000;
+    pub const MAX_OPPORTUNITIES: usize = 10_000_000;
 
     /// Creates a trace from opportunities at these times in ms.
     ///
@@ -115,7 +115,7 @@ impl Trace {
         let mut before = 0;
         for (line, time) in (1..).zip(times) {
             let found = time?;
-            if line > Self::MOST {
+            if line > Self::MAX_OPPORTUNITIES {
                 return Err(TraceError::TooMany);
             }
             if found < before {

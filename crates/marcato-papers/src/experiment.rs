@@ -67,12 +67,12 @@ impl RunOptions {
     /// # Errors
     ///
     /// Returns an error if `repeat` is 0 or more than [`MOST_RUNS`](Self::MOST_RUNS), or if a seed
-    /// would be above [`Seed::MOST`].
+    /// would be above [`Seed::MAX`].
     pub fn repeated(seed: u64, repeat: u32) -> Result<Self, SeedError> {
         if repeat == 0 || repeat > Self::MOST_RUNS {
             return Err(SeedError::Repeat { repeat });
         }
-        let last = seed.checked_add(u64::from(repeat) - 1).filter(|last| *last <= Seed::MOST);
+        let last = seed.checked_add(u64::from(repeat) - 1).filter(|last| *last <= Seed::MAX);
         let last = last.ok_or(SeedError::Overflow { seed, repeat })?;
         Ok(Self { seeds: (seed..=last).collect(), ..Self::default() })
     }
@@ -82,14 +82,14 @@ impl RunOptions {
     /// # Errors
     ///
     /// Returns an error if there is no seed, or if there are more than
-    /// [`MOST_RUNS`](Self::MOST_RUNS); if a seed occurs twice, or is above [`Seed::MOST`].
+    /// [`MOST_RUNS`](Self::MOST_RUNS); if a seed occurs twice, or is above [`Seed::MAX`].
     pub fn seeded(seeds: Vec<u64>) -> Result<Self, SeedError> {
         let repeat = u32::try_from(seeds.len()).unwrap_or(u32::MAX);
         if repeat == 0 || repeat > Self::MOST_RUNS {
             return Err(SeedError::Repeat { repeat });
         }
         for (place, &seed) in seeds.iter().enumerate() {
-            if seed > Seed::MOST {
+            if seed > Seed::MAX {
                 return Err(SeedError::Overflow { seed, repeat: 1 });
             }
             if seeds[..place].contains(&seed) {
@@ -163,7 +163,7 @@ pub enum SeedError {
     /// The seeds from this one on would pass the largest.
     #[error(
         "a seed is 0 to {}: fewer than {repeat} are left from {seed} on, choose a smaller seed",
-        Seed::MOST
+        Seed::MAX
     )]
     Overflow {
         /// First seed.
@@ -249,8 +249,8 @@ mod tests {
     #[test]
     fn repeated_runs_take_the_seeds_that_follow() {
         assert_eq!(RunOptions::repeated(7, 3).unwrap().seeds(), [7, 8, 9]);
-        assert_eq!(RunOptions::repeated(Seed::MOST, 1).unwrap().seeds(), [Seed::MOST]);
-        assert_eq!(RunOptions::repeated(Seed::MOST - 1, 2).unwrap().seeds(), [Seed::MOST - 1, Seed::MOST]);
+        assert_eq!(RunOptions::repeated(Seed::MAX, 1).unwrap().seeds(), [Seed::MAX]);
+        assert_eq!(RunOptions::repeated(Seed::MAX - 1, 2).unwrap().seeds(), [Seed::MAX - 1, Seed::MAX]);
     }
 
     #[test]
@@ -262,10 +262,10 @@ mod tests {
 
     #[test]
     fn seeds_that_are_given_are_taken_in_their_order() {
-        assert_eq!(RunOptions::seeded(vec![7, 3, Seed::MOST]).unwrap().seeds(), [7, 3, Seed::MOST]);
+        assert_eq!(RunOptions::seeded(vec![7, 3, Seed::MAX]).unwrap().seeds(), [7, 3, Seed::MAX]);
         assert_eq!(RunOptions::seeded(vec![]), Err(SeedError::Repeat { repeat: 0 }));
         assert_eq!(RunOptions::seeded(vec![4, 5, 4]), Err(SeedError::Twice { seed: 4 }));
-        let seed = Seed::MOST + 1;
+        let seed = Seed::MAX + 1;
         assert_eq!(RunOptions::seeded(vec![seed]), Err(SeedError::Overflow { seed, repeat: 1 }));
     }
 
@@ -273,7 +273,7 @@ mod tests {
     fn no_run_and_too_many_are_refused() {
         assert_eq!(RunOptions::repeated(1, 0), Err(SeedError::Repeat { repeat: 0 }));
         assert_eq!(RunOptions::repeated(1, 1001), Err(SeedError::Repeat { repeat: 1001 }));
-        for (seed, repeat) in [(Seed::MOST, 2), (Seed::MOST + 1, 1), (u64::MAX, 2)] {
+        for (seed, repeat) in [(Seed::MAX, 2), (Seed::MAX + 1, 1), (u64::MAX, 2)] {
             assert_eq!(RunOptions::repeated(seed, repeat), Err(SeedError::Overflow { seed, repeat }));
         }
     }

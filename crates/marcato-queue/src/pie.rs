@@ -131,7 +131,7 @@ impl<P: Packet> Pie<P> {
     /// # Errors
     /// [`PieError`] if the configuration cannot work.
     pub fn new(config: PieConfig, stream: Stream) -> Result<Self, PieError> {
-        const LONGEST: Duration = Duration::from_nanos(LONGEST_NANOS.unsigned_abs());
+        const MAX_SPAN: Duration = Duration::from_nanos(LONGEST_NANOS.unsigned_abs());
         const HEAVIEST: u32 = 1_000_000;
         let limit = config.limit.checked()?;
         if config.qdelay_ref.is_zero() {
@@ -140,7 +140,7 @@ impl<P: Packet> Pie<P> {
         if config.t_update.is_zero() {
             return Err(PieError::ZeroPeriod);
         }
-        if [config.qdelay_ref, config.t_update, config.max_burst].iter().any(|&span| span >= LONGEST) {
+        if [config.qdelay_ref, config.t_update, config.max_burst].iter().any(|&span| span >= MAX_SPAN) {
             return Err(PieError::TooLong);
         }
         if config.alpha > HEAVIEST || config.beta > HEAVIEST {

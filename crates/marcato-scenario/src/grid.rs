@@ -179,7 +179,7 @@ fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
             let items = keys.list("seeds", MAX_RUNS).unwrap_or_default();
             let mut seeds: Vec<u64> = Vec::new();
             for item in items {
-                let Some(seed) = integer_of("seeds", item, 0..=Seed::MOST, keys.faults) else {
+                let Some(seed) = integer_of("seeds", item, 0..=Seed::MAX, keys.faults) else {
                     continue;
                 };
                 if seeds.contains(&seed) {
@@ -195,10 +195,10 @@ fn seeds(keys: &Keys<'_>, seed: Seed) -> Vec<u64> {
         }
         Some(_) => {
             let many = keys.integer("seeds", 1..=MAX_RUNS as u64).unwrap_or(1);
-            match first.checked_add(many - 1).filter(|last| *last <= Seed::MOST) {
+            match first.checked_add(many - 1).filter(|last| *last <= Seed::MAX) {
                 Some(last) => (first..=last).collect(),
                 None => {
-                    let (most, problem) = (Seed::MOST, "give a lower `seed`");
+                    let (most, problem) = (Seed::MAX, "give a lower `seed`");
                     keys.fault(
                         "seeds",
                         format!("a seed is 0 to {most}: from {first} on there are not {many}, {problem}"),

@@ -212,9 +212,9 @@ impl Scenario {
             .zip(&overrides.set)
             .filter_map(|(source, set)| setting::read(source, set, &faults))
             .collect();
-        if let Some(seed) = overrides.seed.filter(|seed| *seed > Seed::MOST) {
+        if let Some(seed) = overrides.seed.filter(|seed| *seed > Seed::MAX) {
             let place = Place { source: sources.0.len() - 1, start: 0, end: seed.to_string().len() };
-            faults.add(place, format!("a seed is 0 to {}, not {seed}", Seed::MOST));
+            faults.add(place, format!("a seed is 0 to {}, not {seed}", Seed::MAX));
         }
         let (mut experiment, notes) = build(&root, given.iter(), &faults);
         note_settings(&root, &given, &overrides.set, &faults);

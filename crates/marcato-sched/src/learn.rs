@@ -88,8 +88,9 @@ impl Fit {
     /// True if these samples lie close enough to the line.
     fn is_steady(&self, samples: &[Sample]) -> bool {
         // Beyond 36 years the exact lateness does not matter; squares of these can be summed.
-        const MOST: i128 = 1 << 60;
-        let squares: i128 = samples.iter().map(|sample| self.late(sample).clamp(-MOST, MOST).pow(2)).sum();
+        const MAX_LATENESS: i128 = 1 << 60;
+        let squares: i128 =
+            samples.iter().map(|sample| self.late(sample).clamp(-MAX_LATENESS, MAX_LATENESS).pow(2)).sum();
         let limit = self.period() / STEADY;
         squares <= limit.saturating_mul(limit).saturating_mul(self.count)
     }

@@ -158,7 +158,7 @@ struct Open {
 
 /// Length in bytes up to which the pieces of a long message are joined. Its handle and its
 /// allocation make a piece of one byte 64 times as large.
-const PIECE: usize = 32 << 10;
+const JOINED_PIECE: usize = 32 << 10;
 
 /// Long message, until the application has taken all of it.
 #[derive(Debug)]
@@ -184,13 +184,13 @@ impl Long {
 
     fn push(&mut self, bytes: &[u8]) {
         // A long piece needs no second copy. The one joined before it may stay short.
-        if bytes.len() >= PIECE / 2 {
+        if bytes.len() >= JOINED_PIECE / 2 {
             self.end_tail();
             self.pieces.push_back(Payload::copy_from_slice(bytes));
             return;
         }
         self.tail.extend_from_slice(bytes);
-        if self.tail.len() >= PIECE {
+        if self.tail.len() >= JOINED_PIECE {
             self.end_tail();
         }
     }
@@ -1196,8 +1196,11 @@ mod tests {
         assert_eq!(inbound.counters().unread_peak, Bytes::new(LEN as u64));
         let long = &inbound.longs[&0];
         let handles = long.pieces.capacity() * size_of::<Payload>();
-        assert!(long.pieces.len() <= LEN / PIECE + 1 && handles < LEN / 100, "{handles} bytes of handles");
-        assert!(long.tail.capacity() <= 2 * PIECE);
+        assert!(
+            long.pieces.len() <= LEN / JOINED_PIECE + 1 && handles < LEN / 100,
+            "{handles} bytes of handles"
+        );
+        assert!(long.tail.capacity() <= 2 * JOINED_PIECE);
         let mut received = Vec::new();
         while let LongNext::Piece(piece) = inbound.next_of(number) {
             received.extend_from_slice(&piece);
@@ -1209,7 +1212,18 @@ mod tests {
     fn short_and_long_pieces_keep_their_order() {
         let mut inbound = streaming();
         let number = MessageNumber(0);
-        let lengths = [1, 5, PIECE / 2, 3, PIECE / 2 - 1, PIECE / 2 - 1, 7, PIECE, 2 * PIECE, 1];
+        let lengths = [
+            1,
+            5,
+            JOINED_PIECE / 2,
+            3,
+            JOINED_PIECE / 2 - 1,
+            JOINED_PIECE / 2 - 1,
+            7,
+            JOINED_PIECE,
+            2 * JOINED_PIECE,
+            1,
+        ];
         let sent: Vec<u8> = (0..=250).cycle().take(lengths.iter().sum()).collect();
         let mut at = 0;
         for len in lengths {

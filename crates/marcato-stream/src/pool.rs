@@ -9,7 +9,7 @@ use marcato_units::Bytes;
 use crate::budget::{Budget, Share};
 
 /// Length in bytes below which messages use the allocator, which is fast for them.
-const LEAST: usize = 32 << 10;
+const MIN_POOLED: usize = 32 << 10;
 /// Limit of the bytes kept for reuse, per endpoint, or per connection without an endpoint.
 const KEPT: usize = 4 << 20;
 
@@ -74,7 +74,7 @@ impl Free {
     }
 
     fn put(&mut self, mut block: Vec<u8>) {
-        if block.capacity() >= LEAST && self.bytes + block.capacity() <= KEPT {
+        if block.capacity() >= MIN_POOLED && self.bytes + block.capacity() <= KEPT {
             block.clear();
             self.bytes += block.capacity();
             self.blocks.push(block);
@@ -94,7 +94,7 @@ impl Part {
     /// Appends `bytes`, in a larger block if necessary.
     pub(crate) fn extend(&mut self, bytes: &[u8], pool: &Pool) {
         let len = self.0.len() + bytes.len();
-        if len > self.0.capacity() && len >= LEAST {
+        if len > self.0.capacity() && len >= MIN_POOLED {
             // The size doubles each time, so that each byte is moved once on average.
             let wanted = len.max(2 * self.0.capacity()).next_power_of_two();
             let mut free = lock(&pool.free);
@@ -109,7 +109,7 @@ impl Part {
     /// Returns the content for the application. It holds a block of at most four times its length.
     pub(crate) fn freeze(self, pool: &Pool) -> Payload {
         let Self(bytes) = self;
-        if bytes.capacity() < LEAST {
+        if bytes.capacity() < MIN_POOLED {
             return bytes.into();
         }
         // A copy, so that a short message does not hold a large block.
@@ -175,7 +175,7 @@ mod tests {
         assert!((KEPT / 2..=KEPT).contains(&kept), "{kept}");
         assert_eq!(lock(&pool.free).blocks.iter().map(Vec::capacity).sum::<usize>(), kept);
         let short = Pool::default();
-        drop(message(&short, LEAST / 2));
+        drop(message(&short, MIN_POOLED / 2));
         assert_eq!(lock(&short.free).bytes, 0);
     }
 

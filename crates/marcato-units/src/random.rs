@@ -21,7 +21,7 @@ pub struct Seed(u64);
 
 impl Seed {
     /// Largest seed of files and command lines: the largest integer of TOML.
-    pub const MOST: u64 = i64::MAX.unsigned_abs();
+    pub const MAX: u64 = i64::MAX.unsigned_abs();
 
     /// Seed with the number `value`.
     pub const fn new(value: u64) -> Self {

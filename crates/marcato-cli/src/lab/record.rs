@@ -8,7 +8,7 @@ use marcato_lab::{Lab, PACKET_COLUMNS, PacketLog};
 use marcato_units::Bytes;
 
 /// Most data of each kind that waits between two looks.
-const MOST: Bytes = Bytes::kb(256_000);
+const MAX_WAITING: Bytes = Bytes::kb(256_000);
 
 /// Capture and table of all packets.
 pub(super) struct Record {
@@ -33,7 +33,7 @@ impl Record {
         if let Some(table) = &mut table {
             table.write_all(PACKET_COLUMNS.as_bytes())?;
         }
-        let log = PacketLog::new(MOST);
+        let log = PacketLog::new(MAX_WAITING);
         for (number, link) in links.enumerate() {
             for back in [false, true] {
                 lab.watch(number, back, log.watcher(link, back));

@@ -50,7 +50,7 @@ const LINGER: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Default duration, and that of a run that ends with an amount of data.
 const DURATION: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_DURATION: Duration = Duration::from_secs(3600);
 
 pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     let plan = plan(asked)?;
@@ -132,7 +132,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         layered: asked.layered,
         coupled: asked.coupled,
         stream: asked.stream_scheduler,
-        duration: asked.duration.unwrap_or(if asked.bytes.is_some() { LONGEST } else { DURATION }),
+        duration: asked.duration.unwrap_or(if asked.bytes.is_some() { MAX_DURATION } else { DURATION }),
         warm_up: asked.warm_up,
         backlog: asked.backlog.unwrap_or(BACKLOG),
         seed: asked.seed,

@@ -11,13 +11,13 @@ use super::lane::LaneSample;
 use super::quantity::{shown_span, span_or_seconds};
 
 /// Shortest interval: each has a report of the server, which come every 100 ms.
-const SHORTEST: Duration = Duration::from_millis(200);
+const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Parses the length of intervals.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let span = span_or_seconds(text)?;
-    if span < SHORTEST {
-        return Err(format!("give an interval of at least {}, not {text}", shown_span(SHORTEST)));
+    if span < MIN_INTERVAL {
+        return Err(format!("give an interval of at least {}, not {text}", shown_span(MIN_INTERVAL)));
     }
     Ok(span)
 }

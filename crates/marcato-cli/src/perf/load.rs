@@ -11,9 +11,9 @@ use super::quantity::{priority, shown_size, shown_span, size, span};
 use super::scheduler::StreamName;
 
 /// Shortest message: it must hold the header of its piece.
-pub(crate) const SHORTEST: Bytes = Bytes::new(32);
+pub(crate) const MIN_MESSAGE: Bytes = Bytes::new(32);
 /// Longest message that `marcato perf` accepts as a whole.
-const LONGEST: Bytes = Bytes::new(16_000_000);
+const MAX_MESSAGE: Bytes = Bytes::new(16_000_000);
 /// Shortest period of a source.
 const SHORTEST_PERIOD: Duration = Duration::from_micros(100);
 /// Largest number of messages of one source. Each takes up to 32 bytes of memory.
@@ -23,7 +23,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Lowest and highest rate of bulk data on the wire, as on the command line, in bit/s.
 const RATES: std::ops::RangeInclusive<u64> = 1000..=1_000_000_000_000;
 
-const _: () = assert!(MAX_DATA_HEADER as u64 <= SHORTEST.get());
+const _: () = assert!(MAX_DATA_HEADER as u64 <= MIN_MESSAGE.get());
 
 /// Periodic source: a message of this size in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl fmt::Display for BulkSpec {
 
 fn sendable(text: &str) -> Result<Bytes, String> {
     let bytes = size(text)?;
-    if !(SHORTEST..=LONGEST).contains(&bytes) {
+    if !(MIN_MESSAGE..=MAX_MESSAGE).contains(&bytes) {
         return Err(format!("give messages of 32B to 16MB, not {text}"));
     }
     Ok(bytes)
@@ -216,7 +216,7 @@ fn priority_of(reader: &mut Reader<'_>) -> Result<Priority, ProtocolError> {
 
 fn size_of(reader: &mut Reader<'_>) -> Result<Bytes, ProtocolError> {
     let value = reader.integer()?;
-    let size = Some(Bytes::new(value)).filter(|size| (SHORTEST..=LONGEST).contains(size));
+    let size = Some(Bytes::new(value)).filter(|size| (MIN_MESSAGE..=MAX_MESSAGE).contains(size));
     size.ok_or(ProtocolError::Value { what: "a length", value })
 }
 

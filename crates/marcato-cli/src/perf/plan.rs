@@ -15,7 +15,7 @@ use marcato_units::{Bytes, Rate};
 
 use super::SILENCE;
 use super::direction::Mode;
-use super::load::{BulkLoad, BulkSpec, Load, SHORTEST, SourceSpec};
+use super::load::{BulkLoad, BulkSpec, Load, MIN_MESSAGE, SourceSpec};
 use super::protocol::MAX_SOURCES;
 use super::scheduler::{PathName, StreamName};
 
@@ -202,7 +202,7 @@ pub(crate) enum PlanError {
         "a server has no strict priorities to send with: use --stream-scheduler cats, fifo or rr with --reverse and --bidir"
     )]
     StrictServer,
-    #[error("{bytes} bytes are too few for {connections} connections: give at least {SHORTEST} for each")]
+    #[error("{bytes} bytes are too few for {connections} connections: give at least {MIN_MESSAGE} for each")]
     TooFewBytes { bytes: u64, connections: u8 },
     #[error("--listen takes no @{local}: give the address to listen at alone")]
     LocalListen { local: IpAddr },
@@ -274,7 +274,7 @@ impl Plan {
             return Err(PlanError::UnreliableBytes);
         }
         if let Some(bytes) = self.bytes.map(Bytes::get)
-            && bytes < SHORTEST.get() * u64::from(self.connections)
+            && bytes < MIN_MESSAGE.get() * u64::from(self.connections)
         {
             return Err(PlanError::TooFewBytes { bytes, connections: self.connections });
         }

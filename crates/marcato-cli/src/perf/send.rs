@@ -13,12 +13,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::clock;
-use super::load::{BulkSpec, SHORTEST, SourceSpec};
+use super::load::{BulkSpec, MIN_MESSAGE, SourceSpec};
 use super::protocol::Piece;
 use super::released::Released;
 
 /// Length of mixed pieces: the payload of a QUIC packet of the smallest size.
-const PIECE: Bytes = Bytes::new(1120);
+const MIXED_PIECE: Bytes = Bytes::new(1120);
 /// Interval at which the mixer checks the amount sent.
 const MIX: Duration = Duration::from_millis(1);
 /// Largest number of messages in the mixer. Beyond it, sources wait.
@@ -207,7 +207,7 @@ impl Sending {
                 break;
             }
             // The last message has at least its header.
-            let mut len = size.min(left).max(SHORTEST);
+            let mut len = size.min(left).max(MIN_MESSAGE);
             if bulk.unreliable {
                 len = len.min(self.connection.max_unreliable().unwrap_or(len));
             }
@@ -280,7 +280,7 @@ impl Sending {
             let at = stats.conducted.level(level);
             let left = at.granted.bytes - granted;
             granted = at.granted.bytes;
-            let mut quota = (left * 2 + PIECE * 4).get().saturating_sub(at.queued.bytes.get());
+            let mut quota = (left * 2 + MIXED_PIECE * 4).get().saturating_sub(at.queued.bytes.get());
             while quota > 0 {
                 if let (Some((source, spec)), None, true) = (bulk, bulk_open, running) {
                     let whole = Whole { source, sequence: bulk_sent, released: clock::now(), len: spec.size };
@@ -298,7 +298,7 @@ impl Sending {
                     continue;
                 }
                 // Pieces of equal length: a short last piece could be shorter than its header.
-                let pieces = whole.len.get().div_ceil(PIECE.get()).max(1);
+                let pieces = whole.len.get().div_ceil(MIXED_PIECE.get()).max(1);
                 let Some(frame) = order.next(Bytes::new(whole.len.get().div_ceil(pieces))) else { break };
                 let piece = Piece {
                     source: whole.source,

@@ -12,7 +12,7 @@ use crate::prose;
 
 /// Least bandwidth-delay product that bounds are promised for, eight packets: on smaller paths the four packets that
 /// are always in flight are a queue by themselves.
-const LEAST: Bytes = Bytes::new(8 * 1500);
+const MIN_BDP: Bytes = Bytes::new(8 * 1500);
 
 /// A path with a congestion control, without and with coupled mode.
 struct Arms {
@@ -67,7 +67,7 @@ fn rows(runs: &Runs, name: &str, words: &str, scale: Scale, all: &[Arms]) -> Vec
                 1.0,
             ),
         ];
-        let claimed = path.product() >= LEAST && path.bdp >= 1.0;
+        let claimed = path.product() >= MIN_BDP && path.bdp >= 1.0;
         rows.map(|(row, most)| {
             if !claimed {
                 row.unclaimed_because("no bound is promised below eight packets or one BDP of buffer")

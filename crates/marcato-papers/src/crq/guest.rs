@@ -8,9 +8,9 @@ use marcato_units::{Bytes, Duration, Priority, Rate, Time};
 /// Time between two frames.
 const FRAME: Duration = Duration::from_millis(33);
 /// Initial rate of the call's encoder in bit/s, with its bounds.
-const BEGIN: u64 = 1_000_000;
-const LEAST: u64 = 150_000;
-const MOST: u64 = 4_000_000;
+const INITIAL_RATE: u64 = 1_000_000;
+const MIN_RATE: u64 = 150_000;
+const MAX_RATE: u64 = 4_000_000;
 
 /// A video call: a frame every 33 ms over TCP, from an encoder that adapts to the path. Its rate
 /// falls by 15 % if a frame still waits at the sender when the next is due, and rises by 2 %
@@ -24,7 +24,7 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) const fn new() -> Self {
-        Self { bps: BEGIN, frame: 0, written: Vec::new() }
+        Self { bps: INITIAL_RATE, frame: 0, written: Vec::new() }
     }
 }
 
@@ -35,7 +35,7 @@ impl App for Call {
 
     fn timer(&mut self, _: u32, socket: &mut Socket<'_>) {
         let rate = if socket.unsent().is_zero() { self.bps * 102 / 100 } else { self.bps * 85 / 100 };
-        self.bps = rate.clamp(LEAST, MOST);
+        self.bps = rate.clamp(MIN_RATE, MAX_RATE);
         let bytes = Rate::from_bps(self.bps).bytes_in(FRAME);
         // A frame that finds no room is not sent: the encoder skips it.
         if socket.room() >= bytes {

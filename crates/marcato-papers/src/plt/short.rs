@@ -21,7 +21,7 @@ use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 
 /// Packets of the longest flow.
-const LONGEST: u64 = 100_000;
+const MAX_PACKETS: u64 = 100_000;
 
 /// Short flows, each on a separate connection.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Setup for Short {
         let sizes = Distribution::truncated_pareto(
             f64::from(self.shape) / 10.0,
             Bytes::new(FLOW_PACKETS * payload),
-            Bytes::new(LONGEST * payload),
+            Bytes::new(MAX_PACKETS * payload),
         )?;
         let arrivals = FlowArrivals::PerSecond(FLOWS_PER_SECOND * f64::from(self.load) / 10.0);
         let config =

@@ -6,7 +6,7 @@ use marcato_units::{Duration, Stream, Time};
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: u64 = 28;
 /// Least packet length: each packet carries its sending time.
-const LEAST: u64 = HEADERS + 8;
+const MIN_PACKET: u64 = HEADERS + 8;
 
 /// Distribution of packet lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Source {
             Sizes::Exponential => {
                 // A nanosecond stands for a thousandth of a byte.
                 let thousandths = sizes.exponential(Duration::from_nanos(self.mean * 1000)).as_nanos();
-                u64::try_from(thousandths / 1000).unwrap_or(u64::MAX).clamp(LEAST, 65_535)
+                u64::try_from(thousandths / 1000).unwrap_or(u64::MAX).clamp(MIN_PACKET, 65_535)
             }
         }
     }

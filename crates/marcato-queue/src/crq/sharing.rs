@@ -37,7 +37,7 @@ const VIRTUAL_SHIFT: u32 = 12;
 /// Whole link, in thousandths.
 const WHOLE: u16 = 1000;
 /// Most bytes that one packet is charged for, so that sums cannot overflow.
-const LONGEST: u64 = 1 << 32;
+const MAX_PACKET: u64 = 1 << 32;
 const STANDARD: usize = Class::Standard as usize;
 
 /// One queue's part of the link. Only the fields of the chosen [`Sharing`] are in use.
@@ -132,7 +132,7 @@ impl Scheduler {
 
     /// Accounts for `len` bytes that `class` sent at `now`.
     pub(super) fn charge(&mut self, now: Time, class: usize, len: Bytes, waits: impl Fn(usize) -> bool) {
-        let bytes = len.get().min(LONGEST);
+        let bytes = len.get().min(MAX_PACKET);
         match self.sharing {
             Sharing::Weighted => {
                 // The link's virtual time moves up to that of the queue that sent. A queue is

@@ -126,7 +126,7 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         about: about(&keys),
         duration,
         warm_up,
-        seed: Seed::new(keys.integer("seed", 0..=Seed::MOST).unwrap_or(1)),
+        seed: Seed::new(keys.integer("seed", 0..=Seed::MAX).unwrap_or(1)),
         nodes,
         links,
         flows,

@@ -877,7 +877,7 @@ fn a_fault_that_a_setting_brings_names_the_setting() {
 
 #[test]
 fn a_seed_from_elsewhere_has_the_same_bound() {
-    let most = marcato_units::Seed::MOST;
+    let most = marcato_units::Seed::MAX;
     let with = |seed| faults(RIGHT, &Overrides { set: Vec::new(), seed: Some(seed) });
     assert_eq!(with(most), [""; 0]);
     let says = format!("1:1: a seed is 0 to {most}, not {}", most + 1);

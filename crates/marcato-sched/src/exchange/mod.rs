@@ -140,7 +140,7 @@ pub struct Exchange {
 
 impl Exchange {
     /// Most responses of any configuration.
-    const MOST: usize = 1 << 24;
+    const MAX_RESPONSES: usize = 1 << 24;
     /// Ids of streams are below this number (RFC 9000 §2.1).
     const IDS: u64 = 1 << 62;
 
@@ -155,7 +155,7 @@ impl Exchange {
             urgencies[config.levels.level(urgency).index()] |= 1 << urgency.get();
         }
         Ok(Self {
-            config: Config { max_responses: config.max_responses.min(Self::MOST), ..config },
+            config: Config { max_responses: config.max_responses.min(Self::MAX_RESPONSES), ..config },
             rules,
             ledger: Ledger::CLEAR,
             urgencies,

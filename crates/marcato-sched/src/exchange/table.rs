@@ -109,7 +109,10 @@ impl Table {
     }
 
     /// Adds a response. Returns its slot, and true if the table has grown by it.
-    #[expect(clippy::cast_possible_truncation, reason = "at most `Exchange::MOST` responses are open")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "at most `Exchange::MAX_RESPONSES` responses are open"
+    )]
     pub(super) fn add(&mut self, stream: StreamId, parameters: Parameters) -> (Slot, bool) {
         let record = Record::new(stream, parameters);
         let free = self.free.pop();

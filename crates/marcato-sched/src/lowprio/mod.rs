@@ -189,7 +189,7 @@ impl LcmConfig {
             return Err(LcmConfigError::ZeroEpoch);
         }
         let (least, most) = (self.least_window, self.max_window);
-        if most < self.packet || most < self.initial_window || most < least || most > LARGEST {
+        if most < self.packet || most < self.initial_window || most < least || most > MAX_WINDOW {
             return Err(LcmConfigError::MaxWindow { most });
         }
         if self.initial_window < self.packet {
@@ -206,11 +206,11 @@ impl Default for LcmConfig {
 }
 
 /// Largest valid window, above that of any path.
-const LARGEST: Bytes = Bytes::new(1 << 48);
-/// Length of an epoch of [`Epoch::RoundTrip`] before the first round-trip sample. `SHORTEST` bounds
+const MAX_WINDOW: Bytes = Bytes::new(1 << 48);
+/// Length of an epoch of [`Epoch::RoundTrip`] before the first round-trip sample. `MIN_EPOCH` bounds
 /// it later.
 const UNKNOWN: Duration = Duration::from_millis(100);
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_EPOCH: Duration = Duration::from_millis(10);
 
 /// Error returned for an invalid configuration of an LCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -489,7 +489,7 @@ impl Lcm {
     fn epoch(&self) -> Duration {
         match self.config.epoch {
             Epoch::Fixed(epoch) => epoch,
-            Epoch::RoundTrip => self.srtt.map_or(UNKNOWN, |srtt| srtt.max(SHORTEST)),
+            Epoch::RoundTrip => self.srtt.map_or(UNKNOWN, |srtt| srtt.max(MIN_EPOCH)),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::lane::{LaneId, LaneSet, LaneView};
 pub const MAX_AHEAD: usize = 8;
 /// Limit of one hold, above any congestion window. The sum of all holds at this limit does not
 /// overflow.
-const LARGEST: Bytes = Bytes::new(1 << 48);
+const MAX_HOLD: Bytes = Bytes::new(1 << 48);
 /// Releases missed in a row after which a source counts as silent, until it sends again.
 const MISSES: u64 = 3;
 
@@ -87,7 +87,7 @@ impl Slot {
             if release == Time::MAX || release - jitter > horizon {
                 break;
             }
-            let left = books.framing.wire(self.source.size).min(LARGEST);
+            let left = books.framing.wire(self.source.size).min(MAX_HOLD);
             self.holds[self.ahead] = Hold::new(release, left);
             self.ahead += 1;
             books.counters.held += 1;

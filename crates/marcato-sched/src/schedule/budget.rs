@@ -30,7 +30,7 @@ impl Budget {
     pub const UNLIMITED: Self = Self { allowance: Bytes::MAX, thousandths: 0 };
     /// Share of a copy on each of the other lanes, in thousandths.
     #[expect(clippy::cast_possible_truncation, reason = "there are few lanes")]
-    const MOST: u32 = 1000 * (crate::lane::MAX_LANES as u32 - 1);
+    const MAX_THOUSANDTHS: u32 = 1000 * (crate::lane::MAX_LANES as u32 - 1);
 
     /// Creates a budget of `allowance` bytes and a share of all bytes sent for the first time, of
     /// any priority. The share is in `thousandths`.
@@ -39,8 +39,8 @@ impl Budget {
     ///
     /// If the share is more than a copy on every other lane.
     pub const fn new(allowance: Bytes, thousandths: u32) -> Result<Self, BudgetError> {
-        if thousandths > Self::MOST {
-            return Err(BudgetError::ShareTooLarge { thousandths, limit: Self::MOST });
+        if thousandths > Self::MAX_THOUSANDTHS {
+            return Err(BudgetError::ShareTooLarge { thousandths, limit: Self::MAX_THOUSANDTHS });
         }
         Ok(Self { allowance, thousandths })
     }

@@ -12,7 +12,7 @@ use super::form::{By, Serve, each};
 /// Most networks of a list.
 const MAX_NETWORKS: usize = 1000;
 /// Highest rate in a second, and largest burst.
-const MOST: u32 = 1_000_000;
+const MAX_RATE: u32 = 1_000_000;
 
 /// Keys of `[rates]`.
 pub(super) struct Rates {
@@ -65,9 +65,9 @@ pub(super) struct Rate {
 keyed! {
     Rate, "a rate", |of: Serve|, onto Rate { per_second: 1, burst: 1 };
     /// requests or connections in a second
-    "per-second" => per_second: Small(1..=MOST), need("give a whole number, as 50");
+    "per-second" => per_second: Small(1..=MAX_RATE), need("give a whole number, as 50");
     /// requests or connections that may pass at once
-    "burst" => burst: Small(1..=MOST), need("give what may pass at once, as 100");
+    "burst" => burst: Small(1..=MAX_RATE), need("give what may pass at once, as 100");
 }
 
 /// Reads a rate with its burst.

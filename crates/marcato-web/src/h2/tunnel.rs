@@ -26,7 +26,7 @@ pub(crate) const WEBSOCKET: &str = "websocket";
 /// Request that the library of HTTP/1.1 reads in place of the client's.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: -\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
 /// Most bytes that are staged at once.
-const PIECE: usize = 16 << 10;
+const MAX_STAGED: usize = 16 << 10;
 
 /// Offer to take over a stream, until its handler has answered.
 ///
@@ -157,7 +157,7 @@ impl AsyncWrite for Joint {
         if !ready!(stage.poll_room(cx)) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let piece = &bytes[..bytes.len().min(PIECE)];
+        let piece = &bytes[..bytes.len().min(MAX_STAGED)];
         stage.push(Bytes::copy_from_slice(piece));
         stage.rest();
         Poll::Ready(Ok(piece.len()))

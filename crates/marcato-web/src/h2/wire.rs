@@ -16,7 +16,7 @@ use crate::socket::Socket;
 
 /// Bytes from which on the library has to wait: the largest chunk by default, and 64 KiB of HEADERS and frames of its
 /// own.
-const MOST: usize = 320 << 10;
+const MAX_COLLECTED: usize = 320 << 10;
 /// Most frames that carry signals between two requests. Browsers send six at the start and two for each
 /// request.
 const MAX_SIGNALS: u32 = 1000;
@@ -151,7 +151,7 @@ impl Inner {
     /// Returns ready if the library may write. The task asks it again after each [`flush`](Self::flush), so that nobody
     /// has to be woken.
     const fn poll_room(&self) -> Poll<()> {
-        if self.out.len() < MOST { Poll::Ready(()) } else { Poll::Pending }
+        if self.out.len() < MAX_COLLECTED { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use marcato_units::Duration;
 use tokio::time::Instant;
 
-/// Time in which at most [`MOST`] warnings of a kind are written.
+/// Time in which at most [`MAX_WARNINGS`] warnings of a kind are written.
 const SPAN: Duration = Duration::from_secs(10);
 /// Warnings of a kind in a [`SPAN`].
-const MOST: u32 = 5;
+const MAX_WARNINGS: u32 = 5;
 
 /// Kind of a fault. Warnings of one kind keep none of another from being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Complaints {
         if window.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= SPAN) {
             (window.begun, window.written) = (Some(now), 0);
         }
-        if window.written >= MOST {
+        if window.written >= MAX_WARNINGS {
             window.omitted += 1;
             return None;
         }
@@ -86,7 +86,7 @@ mod tests {
     fn a_flood_of_one_kind_is_counted_and_hides_no_other() {
         let (complaints, start) = (Complaints::default(), Instant::now());
         let written: Vec<_> = (0..1000).filter_map(|_| complaints.may_write(Kind::Late, start)).collect();
-        assert_eq!(written, [0; MOST as usize]);
+        assert_eq!(written, [0; MAX_WARNINGS as usize]);
         assert_eq!(complaints.may_write(Kind::Full, start), Some(0));
         let before = start + SPAN - Duration::from_nanos(1);
         assert_eq!(complaints.may_write(Kind::Late, before), None);
