@@ -104,9 +104,6 @@ impl MessageHandle {
 
 /// Queues a message, if there is room for it.
 pub(crate) fn offer(transport: &Arc<dyn Transport>, message: &Message) -> Result<MessageHandle, SendError> {
-    if message.receipt && !message.reliable {
-        return Err(SendError::NeedsReliable);
-    }
     let (ticket, outcome, report) = Ticket::with_receipt(message.receipt);
     let id = transport.offer(message, ticket)?;
     Ok(MessageHandle { id, transport: Arc::clone(transport), outcome, report })

@@ -91,7 +91,7 @@ pub use marcato_sched::coupled::Coupling;
 pub use marcato_wire::MessageNumber;
 pub use scheduler::SchedulerFactory;
 pub use session::{
-    Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
+    Closed, Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };
 pub use steering::Steering;
 pub use watch::PriorityTest;

@@ -36,7 +36,9 @@ pub enum SendError {
     /// The connection has ended or is closing.
     #[error(transparent)]
     Closed(#[from] Closed),
-    /// The queue of its level is full. `Connection::send` of `marcato-net` waits instead.
+    /// There is no room for another message of its level: too much of it is queued or undelivered,
+    /// too many receipts are awaited, or it may not leave before the handshake is complete.
+    /// `Connection::send` of `marcato-net` waits instead.
     #[error("the {priority} queue is full: send again after some of it has been delivered")]
     Busy {
         /// Level of the message.

@@ -40,6 +40,7 @@
 //! crate too.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod budget;
 pub mod chunk;
 mod close_reason;
@@ -55,16 +56,17 @@ mod pool;
 mod reader;
 mod sender;
 
+pub use admission::{Admission, Admitted, NextPart, Receipt, Ticket};
 pub use chunk::ChunkRule;
 pub use close_reason::CloseReason;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};
 pub use exchanges::NoReply;
 pub use head::{Answer, Head, Report};
 pub use inbound::{Inbound, InboundCounters, LongNext, Missed, MissedReason, Overrun, Received};
-pub use limits::{Limits, LongMessages};
+pub use limits::{Held, Limits, LongMessages};
 pub use long::LongId;
 pub use message::Message;
 pub use network::Network;
 pub use pool::Pool;
 pub use reader::{PeerError, Reader};
-pub use sender::{NotAwaited, Sender, Ticket};
+pub use sender::{NotAwaited, Sender};

@@ -3,7 +3,7 @@
 use marcato_sched::conductor;
 use marcato_units::{Bytes, Priority};
 
-use crate::SendError;
+use crate::{Message, SendError};
 
 /// Bounds of a connection, and of all connections of an endpoint. Data is bounded level by level, so
 /// that background data never blocks an urgent message: neither a full queue of the sender, nor data
@@ -92,27 +92,37 @@ impl Limits {
         }
     }
 
-    /// Checks the share of its level for a message of `len` bytes, where `unfinished` messages are
-    /// undelivered and `queued` bytes wait.
+    /// Checks whether a message fits beside what its sender `holds` already.
     ///
     /// # Errors
     ///
-    /// [`SendError::TooLong`] if it never fits, [`SendError::Busy`] if it does not fit now.
-    pub fn admit(
-        &self,
-        level: Priority,
-        len: Bytes,
-        unfinished: usize,
-        queued: Bytes,
-    ) -> Result<(), SendError> {
+    /// [`SendError::NeedsReliable`] if it contradicts itself, [`SendError::TooLong`] if it never fits,
+    /// [`SendError::Busy`] if it does not fit now.
+    pub fn admit(&self, message: &Message, holds: Held) -> Result<(), SendError> {
+        let len = Bytes::new(message.body.len() as u64);
+        if message.receipt && !message.reliable {
+            return Err(SendError::NeedsReliable);
+        }
         if len > self.queued {
             return Err(SendError::TooLong { limit: self.queued });
         }
-        if unfinished >= self.unfinished || queued + len > self.queued {
-            return Err(SendError::Busy { priority: level });
+        let full = holds.messages >= self.unfinished || holds.bytes + len > self.queued;
+        if full || message.receipt && holds.receipts >= self.receipts {
+            return Err(SendError::Busy { priority: message.priority });
         }
         Ok(())
     }
+}
+
+/// Undelivered messages of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Messages of one level.
+    pub messages: usize,
+    /// Queued bytes of that level.
+    pub bytes: Bytes,
+    /// Receipts that the peer owes, for messages of all levels.
+    pub receipts: usize,
 }
 
 /// Handling of messages longer than [`Limits::max_message`].

@@ -17,7 +17,10 @@ use marcato_wire::{
     EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MAX_SINGLE_HEADER, MessageFrame, MessageNumber,
 };
 
-use crate::{Answer, ChangeError, Closed, Limits, LongId, Message, MissedReason, NotDelivered, SendError};
+use crate::{
+    Admission, Admitted, Answer, ChangeError, Closed, Limits, LongId, Message, MissedReason, NextPart,
+    NotDelivered, Receipt, SendError, Ticket,
+};
 
 /// Room in bytes at the end of a chunk below which no frame is begun.
 pub(crate) const SLIVER: usize = 32;
@@ -26,9 +29,7 @@ pub(crate) const SLIVER: usize = 32;
 #[derive(Debug)]
 struct Outgoing<T> {
     body: Payload,
-    ticket: T,
-    /// Level at which it was offered, whose share of the limits it uses.
-    level: Priority,
+    admitted: Admitted<T>,
     /// Number and priority on the wire, once its first byte has been written. For a part, the whole
     /// message has them.
     announced: Option<(MessageNumber, Priority)>,
@@ -36,7 +37,7 @@ struct Outgoing<T> {
     /// Set if its frames ask for a report. `receipt` learns it; for a message handed over part by
     /// part, that of the last part.
     report: bool,
-    receipt: Option<T>,
+    receipt: Option<Receipt<T>>,
     exchange: Exchange,
 }
 
@@ -88,19 +89,6 @@ enum Small {
     Answer(Answer),
 }
 
-/// Receiver of the outcome of a message.
-pub trait Ticket: Sized {
-    /// Takes the outcome: the receiver has acknowledged the message, or it was not delivered.
-    fn settle(self, outcome: Result<(), NotDelivered>);
-
-    /// Splits off the ticket for the report that a message [with a
-    /// receipt](Message::with_receipt) asks for: it is settled once the receiving application has
-    /// taken the message, or never will. `None` by default.
-    fn receipt(&mut self) -> Option<Self> {
-        None
-    }
-}
-
 /// Progress of the end of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Finish {
@@ -118,7 +106,7 @@ enum Finish {
 #[derive(Debug)]
 pub struct Sender<T> {
     conductor: Conductor<Slab, Removals>,
-    limits: Limits,
+    admission: Admission,
     /// Limit of one grant, in bytes.
     unit: Bytes,
     messages: HashMap<MessageId, Outgoing<T>>,
@@ -126,17 +114,14 @@ pub struct Sender<T> {
     longs: HashMap<LongId, Long>,
     next_long: u64,
     /// Messages written completely, by number, until the receiver acknowledges them.
-    awaiting: HashMap<u64, (T, Priority)>,
-    unfinished: [usize; Priority::COUNT],
+    awaiting: HashMap<u64, Admitted<T>>,
     /// Parts granted whole that did not end their message, by level.
     parts: [u64; Priority::COUNT],
     next_number: u64,
     /// Time of the latest urgent message: P0 or P1.
     urgent_at: Option<Time>,
     /// Tickets of messages written completely, by number, until the receiver reports about them.
-    reporting: HashMap<u64, T>,
-    /// Number of these, and of those of messages that are not written completely.
-    awaited_reports: usize,
+    reporting: HashMap<u64, Receipt<T>>,
     answers: VecDeque<Small>,
     /// RESET frames; `None` for messages that were never begun.
     resets: VecDeque<(Option<MessageNumber>, u64)>,
@@ -160,18 +145,16 @@ impl<T: Ticket> Sender<T> {
         let conductor = limits.bound(conductor);
         Ok(Self {
             conductor: Conductor::new(conductor)?.observed_by(Removals::default()),
-            limits,
+            admission: Admission::new(limits),
             unit: conductor.chunk,
             messages: HashMap::new(),
             longs: HashMap::new(),
             next_long: 0,
             awaiting: HashMap::new(),
-            unfinished: [0; Priority::COUNT],
             parts: [0; Priority::COUNT],
             next_number: 0,
             urgent_at: None,
             reporting: HashMap::new(),
-            awaited_reports: 0,
             answers: VecDeque::new(),
             resets: VecDeque::new(),
             free: PrioritySet::ALL,
@@ -192,7 +175,7 @@ impl<T: Ticket> Sender<T> {
 
     /// Number of undelivered messages of each level.
     pub const fn unfinished(&self) -> [usize; Priority::COUNT] {
-        self.unfinished
+        self.admission.undelivered()
     }
 
     /// Queues a message; its ticket learns the outcome.
@@ -226,14 +209,7 @@ impl<T: Ticket> Sender<T> {
         last: bool,
         ticket: T,
     ) -> Result<MessageId, SendError> {
-        let known = self.longs.get(&long).filter(|known| !known.over).ok_or(SendError::Ended)?;
-        let parts = known.parts.iter().filter_map(|id| self.conductor.message(*id));
-        let waiting = parts.fold(Bytes::ZERO, |sum, part| sum + part.rest());
-        if waiting >= self.limits.streamed {
-            return Err(SendError::Busy { priority: message.priority });
-        }
-        let part = Part { long, base: known.len, last };
-        let id = self.take(now, message, ticket, Some(part))?;
+        let id = self.take(now, message, ticket, Some((long, last)))?;
         if let Some(known) = self.longs.get_mut(&long) {
             known.len += Bytes::new(message.body.len() as u64);
             known.parts.push_back(id);
@@ -264,43 +240,40 @@ impl<T: Ticket> Sender<T> {
         &mut self,
         now: Time,
         message: &Message,
-        mut ticket: T,
-        part: Option<Part>,
+        ticket: T,
+        part: Option<(LongId, bool)>,
     ) -> Result<MessageId, SendError> {
         let level = message.priority;
         if self.finish != Finish::Open {
             return Err(SendError::Finished);
         }
-        if message.body.is_empty() && part.is_some_and(|part| !part.last) {
-            return Err(SendError::EmptyPart);
-        }
-        if message.receipt && self.awaited_reports >= self.limits.receipts {
-            return Err(SendError::Busy { priority: level });
-        }
-        let len = Bytes::new(message.body.len() as u64);
+        let (part, next) = match part {
+            None => (None, None),
+            Some((long, last)) => {
+                let known = self.longs.get(&long).filter(|known| !known.over).ok_or(SendError::Ended)?;
+                let parts = known.parts.iter().filter_map(|id| self.conductor.message(*id));
+                let waiting = parts.fold(Bytes::ZERO, |sum, part| sum + part.rest());
+                (Some(Part { long, base: known.len, last }), Some(NextPart { waiting, last }))
+            }
+        };
         let queued = self.conductor.counters().level(level).queued.bytes;
-        self.limits.admit(level, len, self.unfinished[level.index()], queued)?;
+        self.admission.admit(message, queued, next)?;
         let offered = self.conductor.offer(now, message.description());
         // `offer` also sheds messages, if that is enabled.
         self.sweep();
         let id = offered.map_err(|error| SendError::from_offer(error, level))?;
-        tracing::trace!(id = id.get(), priority = %level, %len, "offered");
-        let report = message.receipt;
-        let receipt = if report { ticket.receipt() } else { None };
-        self.awaited_reports += usize::from(receipt.is_some());
-        let body = message.body.clone();
+        tracing::trace!(id = id.get(), priority = %level, len = message.body.len(), "offered");
+        let (admitted, receipt) = self.admission.count(message, ticket);
         let outgoing = Outgoing {
-            body,
-            ticket,
-            level,
+            body: message.body.clone(),
+            admitted,
             announced: None,
             part,
-            report,
+            report: message.receipt,
             receipt,
             exchange: message.exchange,
         };
         self.messages.insert(id, outgoing);
-        self.unfinished[level.index()] += 1;
         if PrioritySet::URGENT.contains(level) {
             self.urgent_at = Some(now);
         }
@@ -359,27 +332,21 @@ impl<T: Ticket> Sender<T> {
     fn sweep(&mut self) {
         while let Some(Removed { id, reason, .. }) = self.conductor.observer_mut().pop_last() {
             let Some(outgoing) = self.messages.remove(&id) else { continue };
-            let Outgoing { ticket, level, announced, part, receipt, exchange, .. } = outgoing;
+            let Outgoing { admitted, announced, part, receipt, exchange, .. } = outgoing;
             if let Exchange::Reply(exchange) = exchange {
                 self.answer(Answer::End { exchange, reason: EndReason::Unanswered });
             }
-            self.unfinished[level.index()] -= 1;
             if let Some(receipt) = receipt {
-                self.awaited_reports -= 1;
-                receipt.settle(Err(NotDelivered::from(reason)));
+                self.admission.withdraw(receipt, reason.into());
             }
             if let Some(part) = part {
                 self.end_long(part.long, reason);
-                ticket.settle(Err(NotDelivered::from(reason)));
-                continue;
-            }
-            // A receiver that has seen nothing of the message learns only that it missed its
-            // deadline.
-            if announced.is_some() || reason == Removal::Expired {
+            } else if announced.is_some() || reason == Removal::Expired {
+                // A receiver that has seen nothing of the message learns only that it missed its
+                // deadline.
                 self.resets.push_back((announced.map(|(number, _)| number), MissedReason::code(reason)));
             }
-            // A sender that dropped the handle does not wait for the outcome.
-            ticket.settle(Err(NotDelivered::from(reason)));
+            self.admission.settle(admitted, Err(reason.into()));
         }
     }
 
@@ -401,19 +368,14 @@ impl<T: Ticket> Sender<T> {
     /// Records the peer's report about a message. Returns `false` if none is awaited.
     pub fn reported(&mut self, number: MessageNumber, fate: Fate) -> bool {
         let Some(receipt) = self.reporting.remove(&number.0) else { return false };
-        self.awaited_reports -= 1;
-        receipt.settle(match fate {
-            Fate::Taken => Ok(()),
-            Fate::Discarded => Err(NotDelivered::Unwanted),
-        });
+        self.admission.report(receipt, fate);
         true
     }
 
     /// Records that the receiver has a message.
     pub fn done(&mut self, number: MessageNumber) -> Result<(), NotAwaited> {
-        let (ticket, level) = self.awaiting.remove(&number.0).ok_or(NotAwaited(number.0))?;
-        self.unfinished[level.index()] -= 1;
-        ticket.settle(Ok(()));
+        let admitted = self.awaiting.remove(&number.0).ok_or(NotAwaited(number.0))?;
+        self.admission.settle(admitted, Ok(()));
         Ok(())
     }
 
@@ -467,19 +429,17 @@ impl<T: Ticket> Sender<T> {
 
     /// Reports the end of the connection to all senders.
     pub fn close(&mut self, closed: &Closed) {
-        let mut receipts: Vec<T> = self.reporting.drain().map(|(_, receipt)| receipt).collect();
-        let waiting = self.messages.drain().map(|(_, mut message)| {
-            receipts.extend(message.receipt.take());
-            message.ticket
+        let mut receipts: Vec<_> = self.reporting.drain().map(|(_, receipt)| receipt).collect();
+        let waiting = self.messages.drain().map(|(_, message)| {
+            receipts.extend(message.receipt);
+            message.admitted
         });
-        for ticket in waiting.chain(self.awaiting.drain().map(|(_, (ticket, _))| ticket)) {
-            ticket.settle(Err(NotDelivered::Closed(closed.clone())));
+        for admitted in waiting.chain(self.awaiting.drain().map(|(_, admitted)| admitted)) {
+            self.admission.settle(admitted, Err(NotDelivered::Closed(closed.clone())));
         }
         for receipt in receipts {
-            receipt.settle(Err(NotDelivered::NotTaken(closed.clone())));
+            self.admission.withdraw(receipt, NotDelivered::NotTaken(closed.clone()));
         }
-        self.awaited_reports = 0;
-        self.unfinished = [0; Priority::COUNT];
         self.answers.clear();
         self.resets.clear();
     }
@@ -665,11 +625,10 @@ impl<T: Ticket> Sender<T> {
                 self.reporting.insert(run.number.0, receipt);
             }
             if run.last {
-                self.awaiting.insert(run.number.0, (message.ticket, message.level));
+                self.awaiting.insert(run.number.0, message.admitted);
             } else {
                 // The receiver acknowledges the whole message, and with it each part.
-                self.unfinished[message.level.index()] -= 1;
-                message.ticket.settle(Ok(()));
+                self.admission.settle(message.admitted, Ok(()));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::BytesMut;
-use marcato_quic::{Arrival, Event, Piece, SessionId, SocketId};
+use marcato_quic::{Arrival, Event, Piece, Session, SessionId, SocketId};
 use marcato_stream::{Answer, Head};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode, Manner};
@@ -15,7 +15,7 @@ use marcato_wire::{Ecn, ErrorCode, Manner};
 use super::drivers::{Passed, Seat};
 use super::port::Port;
 use super::slab::Slabs;
-use super::{Entry, FINISHED, Hub, State, close, closed};
+use super::{Entry, FINISHED, Hub, State, close};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::event::ConnectionEvent;
@@ -365,8 +365,9 @@ impl Hub {
                 lock(&entry.quic.shared.inbound).give_up(message, code);
                 entry.quic.shared.readable.notify_waiters();
             }
-            Event::Closed { reason, code } => {
-                state.end(now, id, closed(&reason, code));
+            Event::Closed { reason, .. } => {
+                let closed = state.endpoint.peek(id).and_then(Session::closed).cloned();
+                state.end(now, id, closed.unwrap_or(Closed::Lost { reason }));
             }
             event => {
                 entry.span.in_scope(|| tracing::debug!(?event, "lane"));

@@ -23,7 +23,7 @@ use marcato_quic::{
 };
 use marcato_sched::lane::LaneId;
 use marcato_sched::reserve::{Source, SourceKey};
-use marcato_stream::{CloseReason, Message, Pool, Ticket as _};
+use marcato_stream::{Admission, Admitted, CloseReason, Message, NextPart, Pool, Receipt};
 use marcato_units::{Bytes, Layer, Priority, Time};
 use marcato_wire::{ErrorCode, Fate, Manner};
 use rustls::AlertDescription;
@@ -92,10 +92,9 @@ struct State {
 struct Entry {
     key: u64,
     quic: Arc<Quic>,
-    tickets: HashMap<MessageId, (Ticket, Priority)>,
-    /// Tickets of messages with a receipt, until the peer reports about them.
-    receipts: HashMap<MessageId, Ticket>,
-    unfinished: [usize; Priority::COUNT],
+    admission: Admission,
+    messages: HashMap<MessageId, Admitted<Ticket>>,
+    receipts: HashMap<MessageId, Receipt<Ticket>>,
     /// Reason for the end of the connection, once it shall end when everything is delivered.
     finishing: Option<CloseReason>,
     /// Set when the peer sends no more messages. Those that have arrived may not have been read.
@@ -177,9 +176,9 @@ impl Hub {
         let entry = Entry {
             key,
             quic: Arc::clone(&quic),
-            tickets: HashMap::new(),
+            admission: Admission::new(self.limits),
+            messages: HashMap::new(),
             receipts: HashMap::new(),
-            unfinished: [0; Priority::COUNT],
             finishing: None,
             peer_finished: false,
             paused: false,
@@ -230,7 +229,8 @@ impl State {
 
     /// Returns a connection's statistics, except those of received data.
     fn stats(&self, id: SessionId, entry: &Entry) -> ConnectionStats {
-        let mut stats = ConnectionStats { unfinished: entry.unfinished, ..ConnectionStats::default() };
+        let unfinished = entry.admission.undelivered();
+        let mut stats = ConnectionStats { unfinished, ..ConnectionStats::default() };
         let Some(session) = self.endpoint.peek(id) else { return stats };
         stats.conducted = *session.conducted();
         stats.parts = session.parts();
@@ -273,7 +273,7 @@ impl State {
 
     /// Ends a connection for the application.
     fn end(&mut self, now: Time, id: SessionId, closed: Closed) {
-        let Some(entry) = self.connections.remove(&id) else { return };
+        let Some(mut entry) = self.connections.remove(&id) else { return };
         entry.span.in_scope(|| tracing::debug!(%closed, "over"));
         // Data that the peer had finished sending has arrived, and may have been acknowledged, even
         // if it was not read.
@@ -287,11 +287,11 @@ impl State {
         let mut last = self.stats(id, &entry);
         last.lanes.iter_mut().for_each(|lane| lane.usable = false);
         *lock(&entry.quic.last) = Some(last);
-        for (_, (ticket, _)) in entry.tickets {
-            ticket.settle(Err(closed.clone().into()));
+        for (_, admitted) in entry.messages {
+            entry.admission.settle(admitted, Err(closed.clone().into()));
         }
         for (_, receipt) in entry.receipts {
-            receipt.settle(Err(NotDelivered::NotTaken(closed.clone())));
+            entry.admission.withdraw(receipt, NotDelivered::NotTaken(closed.clone()));
         }
         if let Some(alert) = self.endpoint.peek(id).and_then(Session::alert) {
             let _ = entry.quic.shared.alert.set(alert.into());
@@ -310,7 +310,7 @@ impl State {
 impl Entry {
     /// Returns whether the connection shall end and everything is delivered.
     fn ends(&self) -> bool {
-        self.finishing.is_some() && self.tickets.is_empty()
+        self.finishing.is_some() && self.messages.is_empty()
     }
 
     /// Settles the ticket for a report, if the message has one.
@@ -318,23 +318,19 @@ impl Entry {
         let Some(receipt) = message.and_then(|id| self.receipts.remove(&id)) else {
             return lock(&self.quic.shared.inbound).count_stray_report();
         };
-        receipt.settle(match fate {
-            Fate::Taken => Ok(()),
-            Fate::Discarded => Err(NotDelivered::Unwanted),
-        });
+        self.admission.report(receipt, fate);
         self.quic.shared.room.notify_waiters();
     }
 
     fn settle(&mut self, id: MessageId, outcome: Result<(), NotDelivered>) {
-        let Some((ticket, level)) = self.tickets.remove(&id) else { return };
+        let Some(admitted) = self.messages.remove(&id) else { return };
         if let Err(error) = &outcome
             && let Some(receipt) = self.receipts.remove(&id)
         {
-            receipt.settle(Err(error.clone()));
+            self.admission.withdraw(receipt, error.clone());
         }
-        self.unfinished[level.index()] -= 1;
         self.span.in_scope(|| tracing::trace!(id = id.get(), ?outcome, "settled"));
-        ticket.settle(outcome);
+        self.admission.settle(admitted, outcome);
         self.quic.shared.room.notify_waiters();
     }
 }
@@ -342,17 +338,6 @@ impl Entry {
 /// Closes a session with the reason of this end's application.
 fn close(session: &mut Session, now: Time, manner: Manner, reason: &CloseReason) {
     session.close(now, ErrorCode::Application(manner, reason.code), &reason.text);
-}
-
-/// Returns the end of a connection for the application, from the reason and the peer's code.
-fn closed(reason: &str, code: Option<u64>) -> Closed {
-    match code {
-        Some(code) if code == ErrorCode::NoError.get() => Closed::ByPeer(CloseReason::default()),
-        code => match code.and_then(ErrorCode::application) {
-            Some((manner, code)) => CloseReason::received(code, reason.as_bytes()).of_peer(manner),
-            None => Closed::Lost { reason: reason.to_owned() },
-        },
-    }
 }
 
 impl Quic {
@@ -407,8 +392,8 @@ impl Quic {
             return Err(SendError::Closed(Closed::Local));
         }
         // The session has ended, and the event of its end was not dispatched yet.
-        if let Some((reason, code)) = session.ended() {
-            return Err(SendError::Closed(closed(reason, code)));
+        if let Some(closed) = session.closed() {
+            return Err(closed.clone().into());
         }
         Ok((entry, session))
     }
@@ -417,48 +402,25 @@ impl Quic {
     fn take(
         &self,
         message: &Message,
-        mut ticket: Ticket,
+        ticket: Ticket,
         part: Option<(LongId, bool)>,
     ) -> Result<MessageId, SendError> {
         let now = self.hub.now();
-        let limits = &self.hub.limits;
         let level = message.priority;
-        let len = Bytes::new(message.body.len() as u64);
         let mut state = lock(&self.hub.state);
         let (entry, session) = self.sending(&mut state)?;
-        let queued = session.conducted().level(level).queued.bytes;
-        limits.admit(level, len, entry.unfinished[level.index()], queued)?;
-        if message.receipt && entry.receipts.len() >= limits.receipts {
-            return Err(SendError::Busy { priority: level });
-        }
-        if let Some((long, _)) = part
-            && session.waiting(long) >= limits.streamed
-        {
-            return Err(SendError::Busy { priority: level });
-        }
-        let sent = match part {
-            Some((long, last)) => session.send_part(now, long, message.clone(), last),
-            None => session.send(now, message.clone()),
+        session.accepts(part.map(|(long, _)| long))?;
+        let next = part.map(|(long, last)| NextPart { waiting: session.waiting(long), last });
+        entry.admission.admit(message, session.conducted().level(level).queued.bytes, next)?;
+        let id = match part {
+            Some((long, last)) => session.send_part(now, long, message.clone(), last)?,
+            None => session.send(now, message.clone())?,
         };
-        let id = sent.map_err(|error| match error {
-            marcato_quic::SendError::Closed => self.over(),
-            marcato_quic::SendError::Finished => SendError::Finished,
-            marcato_quic::SendError::Offer(error) => SendError::from_offer(error, level),
-            marcato_quic::SendError::TooManyUnfinished { .. } => SendError::Busy { priority: level },
-            marcato_quic::SendError::TooLongForDatagram { limit } => {
-                SendError::TooLongForDatagram { limit: Bytes::new(limit as u64) }
-            }
-            marcato_quic::SendError::NoDatagrams => SendError::NoDatagrams,
-            // It waits for the handshake.
-            marcato_quic::SendError::NotEarly => SendError::Busy { priority: level },
-            marcato_quic::SendError::Ended => SendError::Ended,
-        })?;
-        entry.span.in_scope(|| tracing::trace!(id = id.get(), priority = %level, %len, "offered"));
-        if let Some(receipt) = ticket.receipt() {
-            entry.receipts.insert(id, receipt);
-        }
-        entry.tickets.insert(id, (ticket, level));
-        entry.unfinished[level.index()] += 1;
+        let len = message.body.len();
+        entry.span.in_scope(|| tracing::trace!(id = id.get(), priority = %level, len, "offered"));
+        let (admitted, receipt) = entry.admission.count(message, ticket);
+        entry.messages.insert(id, admitted);
+        entry.receipts.extend(receipt.map(|receipt| (id, receipt)));
         drop(state);
         self.hub.wake.notify_one();
         Ok(id)
@@ -653,7 +615,7 @@ impl Transport for Quic {
 
     fn is_delivered(&self) -> bool {
         let mut state = lock(&self.hub.state);
-        state.connection(self).is_none_or(|(entry, _)| entry.tickets.is_empty())
+        state.connection(self).is_none_or(|(entry, _)| entry.messages.is_empty())
     }
 
     fn close(&self, reason: CloseReason) {

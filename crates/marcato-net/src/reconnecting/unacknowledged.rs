@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use marcato_sched::conductor::MessageId;
-use marcato_stream::{Limits, Message};
+use marcato_stream::{Held, Limits, Message};
 use marcato_units::{Bytes, Priority, PrioritySet, Time};
 use tokio::sync::oneshot;
 
@@ -151,16 +151,10 @@ impl Unacknowledged {
         message: &Message,
         guarantee: Guarantee,
     ) -> Result<Accepted, SendError> {
-        if message.receipt && !message.reliable {
-            return Err(SendError::NeedsReliable);
-        }
         let level = message.priority;
         let len = Bytes::new(message.body.len() as u64);
         let (messages, bytes) = self.held[level.index()];
-        self.limits.admit(level, len, messages, bytes)?;
-        if message.receipt && self.receipts >= self.limits.receipts {
-            return Err(SendError::Busy { priority: level });
-        }
+        self.limits.admit(message, Held { messages, bytes, receipts: self.receipts })?;
         let id = self.next;
         self.next += 1;
         let (outcome, awaited) = oneshot::channel();

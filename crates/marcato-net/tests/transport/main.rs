@@ -1,6 +1,7 @@
 //! Tests of connections over real sockets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod admission;
 mod common;
 mod coupled;
 mod drivers;

@@ -161,12 +161,12 @@ fn messages_that_are_not_idempotent_wait_for_the_handshake() {
     let mut again = Again::new(SessionConfig::default());
     let begun = again.connect();
     for refused in [message(Priority::P0, 10), message(Priority::P0, 10).idempotent().unreliable()] {
-        assert_eq!(again.offer(refused), Err(SendError::NotEarly));
+        assert_eq!(again.offer(refused), Err(SendError::Busy { priority: Priority::P0 }));
     }
     let (now, session) = (again.pair.now, again.pair.session(Client));
     let long = session.begin_long();
     let part = message(Priority::P0, 10).idempotent();
-    assert_eq!(session.send_part(now, long, part, true), Err(SendError::NotEarly));
+    assert_eq!(session.send_part(now, long, part, true), Err(SendError::Busy { priority: Priority::P0 }));
     // The handshake needs no message.
     again.pair.run_until(|pair| !pair.session(Client).is_early());
     assert_eq!(again.pair.now, begun + RTT);

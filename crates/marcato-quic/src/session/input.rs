@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes as Payload;
 use marcato_sched::lane::LaneId;
 use marcato_sched::schedule::LaneScheduler as _;
+use marcato_stream::{CloseReason, Closed};
 use marcato_units::{Bytes, Duration, PrioritySet, Time};
 use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
@@ -275,7 +276,9 @@ impl Session {
                     _ => None,
                 };
                 self.alert = crypto::alert(&reason);
-                self.over(crypto::end(&reason), code);
+                let reason = crypto::end(&reason);
+                let closed = closed_by(&reason, code);
+                self.over(reason, code, closed);
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
             EngineEvent::Path(event) => self.path_event(now, event),
@@ -482,6 +485,17 @@ impl Session {
                 }
             }
         }
+    }
+}
+
+/// Returns the end of a session that the peer's code or the engine's reason explains.
+fn closed_by(reason: &str, code: Option<u64>) -> Closed {
+    match code {
+        Some(code) if code == ErrorCode::NoError.get() => Closed::ByPeer(CloseReason::default()),
+        code => match code.and_then(ErrorCode::application) {
+            Some((manner, code)) => CloseReason::received(code, reason.as_bytes()).of_peer(manner),
+            None => Closed::Lost { reason: reason.to_owned() },
+        },
     }
 }
 

@@ -45,7 +45,7 @@ use std::sync::Arc;
 
 use bytes::Bytes as Payload;
 use marcato_sched::Conductor;
-use marcato_sched::conductor::{self, CancelError, MessageId, OfferError, Removal, Removals, Removed, Tally};
+use marcato_sched::conductor::{self, CancelError, MessageId, Removal, Removals, Removed, Tally};
 use marcato_sched::coupled::Coupling;
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
@@ -84,8 +84,8 @@ use reports::Reports;
 use send_state::SendState;
 
 pub use datagrams::Datagram;
-pub use error::{LaneError, SendError};
-pub use marcato_stream::Message;
+pub use error::LaneError;
+pub use marcato_stream::{Closed, Message, SendError};
 pub use notes::MAX_NOTES;
 pub use stats::{SessionLoad, SessionStats};
 pub use transmit::Transmit;
@@ -116,8 +116,8 @@ pub struct Session {
     credit: Credit,
     phase: Phase,
     finish: Finish,
-    /// Reason and code of the session's end.
-    ended: Option<(String, Option<u64>)>,
+    /// Reason of the session's end.
+    closed: Option<Closed>,
     /// TLS alert that ended it.
     alert: Option<u8>,
     /// Control stream, once the peer has allowed it.
@@ -188,7 +188,7 @@ impl Session {
             send: SendState::default(),
             credit: Credit::default(),
             phase: Phase::default(),
-            ended: None,
+            closed: None,
             finish: Finish::default(),
             alert: None,
             control: None,
@@ -226,15 +226,17 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the session is closed or finished, the message is too long, or a limit of queued or
-    /// unacknowledged messages, or of awaited reports, is reached. Less urgent messages of which nothing has left make room
-    /// for it, and are [dropped](Event::Dropped). An unreliable message also has to fit a packet,
-    /// and the peer has to accept DATAGRAM frames. While the session is [early](Self::is_early) at
-    /// a client, only reliable messages marked [idempotent](Message::idempotent) are accepted.
+    /// If the session is closed or finished, or the message is too long. [`SendError::Busy`] if a limit
+    /// of queued or unacknowledged messages, or of awaited reports, is reached. Less urgent messages of
+    /// which nothing has left make room for it, and are [dropped](Event::Dropped). An unreliable message
+    /// also has to fit a packet, and the peer has to accept DATAGRAM frames. While the session is
+    /// [early](Self::is_early) at a client, it is busy for all except reliable messages marked
+    /// [idempotent](Message::idempotent).
     pub fn send(&mut self, now: Time, message: Message) -> Result<MessageId, SendError> {
         if !message.reliable && !self.excludes(&message, false) {
             let limit = self.max_datagram().ok_or(SendError::NoDatagrams)?;
             if message.body.len() > limit {
+                let limit = Bytes::new(limit as u64);
                 return Err(SendError::TooLongForDatagram { limit });
             }
         }
@@ -274,6 +276,7 @@ impl Session {
         part: Message,
         last: bool,
     ) -> Result<MessageId, SendError> {
+        self.accepts(Some(long))?;
         let base = self.outbox.next_part(long).ok_or(SendError::Ended)?.get();
         self.take(now, Message { reliable: true, ..part }, Some(Part { long, base, last }))
     }
@@ -292,24 +295,36 @@ impl Session {
         self.sweep(now);
     }
 
-    fn take(&mut self, now: Time, message: Message, part: Option<Part>) -> Result<MessageId, SendError> {
-        if self.phase.is_closed() {
-            return Err(SendError::Closed);
+    /// Checks whether the session takes messages, or further parts of a message.
+    ///
+    /// # Errors
+    ///
+    /// If it is closed or finished, or the message was completed or abandoned.
+    pub fn accepts(&self, long: Option<LongId>) -> Result<(), SendError> {
+        if let Some(closed) = &self.closed {
+            return Err(closed.clone().into());
         }
         if self.finish != Finish::Open {
             return Err(SendError::Finished);
         }
+        let known = long.is_none_or(|long| self.outbox.next_part(long).is_some());
+        if known { Ok(()) } else { Err(SendError::Ended) }
+    }
+
+    fn take(&mut self, now: Time, message: Message, part: Option<Part>) -> Result<MessageId, SendError> {
+        self.accepts(None)?;
+        let busy = SendError::Busy { priority: message.priority };
         if message.body.is_empty() && part.is_some_and(|part| !part.last) {
-            return Err(OfferError::Empty.into());
+            return Err(SendError::EmptyPart);
         }
-        if self.excludes(&message, part.is_some()) {
-            return Err(SendError::NotEarly);
+        if self.excludes(&message, part.is_some())
+            || message.receipt && self.reports.awaited() >= self.config.max_unfinished
+        {
+            return Err(busy);
         }
-        let limit = self.config.max_unfinished;
-        if message.receipt && self.reports.awaited() >= limit {
-            return Err(SendError::TooManyUnfinished { limit });
+        if !self.make_room(now, message.priority) {
+            return Err(busy);
         }
-        self.make_room(now, message.priority)?;
         let offered = message.description();
         let Message { body, priority, redundancy, source, reliable, receipt, exchange, .. } = message;
         let len = Bytes::new(body.len() as u64);
@@ -318,7 +333,7 @@ impl Session {
             Err(error) => {
                 // `offer` also removes expired messages, even if it fails.
                 self.sweep(now);
-                return Err(error.into());
+                return Err(SendError::from_offer(error, priority));
             }
         };
         let offer = Offer { message: id.get(), source, priority, len: offered.len, redundancy };
@@ -345,18 +360,17 @@ impl Session {
         Ok(id)
     }
 
-    /// Makes room in the outbox for a message of `priority`.
+    /// Makes room in the outbox for a message of `priority`. Returns whether there is some.
     ///
     /// A less urgent message of which nothing has left gives way. P0 may exceed the limit by the
     /// Conductor's reserve, because messages that are sent and unacknowledged cannot give way.
-    fn make_room(&mut self, now: Time, priority: Priority) -> Result<(), SendError> {
+    fn make_room(&mut self, now: Time, priority: Priority) -> bool {
         let most = self.config.max_unfinished;
         if self.outbox.len() >= most && self.conductor.make_room(now, priority) {
             self.sweep(now);
         }
         let reserve = if priority == Priority::P0 { conductor::reserve(most) } else { 0 };
-        let limit = most.saturating_add(reserve);
-        if self.outbox.len() >= limit { Err(SendError::TooManyUnfinished { limit }) } else { Ok(()) }
+        self.outbox.len() < most.saturating_add(reserve)
     }
 
     /// Cancels a message. The sender tells the receiver that the bytes already sent are void.
@@ -573,14 +587,13 @@ impl Session {
         self.leave_quiet_lanes(now);
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
-        self.over("closed at this end".to_owned(), None);
+        self.over("closed at this end".to_owned(), None, Closed::Local);
         self.send.request_look();
     }
 
-    /// Returns the reason and the peer's error code of the session's end, as [`Event::Closed`] does;
-    /// `None` before it.
-    pub fn ended(&self) -> Option<(&str, Option<u64>)> {
-        self.ended.as_ref().map(|(reason, code)| (reason.as_str(), *code))
+    /// Returns the reason of the session's end; `None` before it.
+    pub const fn closed(&self) -> Option<&Closed> {
+        self.closed.as_ref()
     }
 
     /// Returns whether the handshake is complete and the session has not ended.
@@ -745,9 +758,9 @@ impl Session {
     }
 
     /// Marks the session as ended, and queues [`Event::Closed`] once.
-    fn over(&mut self, reason: String, code: Option<u64>) {
+    fn over(&mut self, reason: String, code: Option<u64>, closed: Closed) {
         if self.phase.advance(Phase::Closed) {
-            self.ended = Some((reason.clone(), code));
+            self.closed = Some(closed);
             self.events.push_back(Event::Closed { reason, code });
         }
     }
@@ -756,7 +769,7 @@ impl Session {
     fn fail(&mut self, now: Time, code: ErrorCode, reason: String) {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
-        self.over(reason, None);
+        self.over(reason.clone(), None, Closed::Lost { reason });
     }
 
     /// Forgets a message that will not be sent in full, and informs the receiver.

@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes as Payload;
 use marcato_identity::{Identity, Trust};
-use marcato_sched::conductor::{MessageId, OfferError, Redundancy};
+use marcato_sched::conductor::{MessageId, Redundancy};
 use marcato_sched::coupled::{Coupling, Mode};
 use marcato_sched::lane::LaneId;
+use marcato_stream::CloseReason;
 use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{Ecn, EndReason, ErrorCode, Exchange, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, body, message};
-use super::{MAX_NOTES, Message, SendError};
+use super::{Closed, MAX_NOTES, Message, SendError};
 use crate::config::{PathScheduler, SessionConfig, StreamUse};
 use crate::endpoint::{ResetKey, SocketId};
 use crate::event::{Event, LaneLoss};
@@ -60,7 +61,7 @@ fn empty_messages_arrive_in_every_way() {
                 let long = session.begin_long();
                 let part = |len| message(Priority::P3, len);
                 let empty = session.send_part(now, long, part(0), false);
-                assert_eq!(empty, Err(SendError::Offer(OfferError::Empty)));
+                assert_eq!(empty, Err(SendError::EmptyPart));
                 session.send_part(now, long, part(700), false).unwrap();
                 session.send_part(now, long, part(0), true).unwrap()
             },
@@ -640,11 +641,11 @@ fn a_listener_without_room_refuses_before_the_handshake() {
 fn the_reason_of_an_end_is_known_before_its_event() {
     let mut pair = pair(&[20], &SessionConfig::default());
     let now = pair.now;
-    assert_eq!(pair.session(Client).ended(), None);
+    assert_eq!(pair.session(Client).closed(), None);
     pair.session(Server).close(now, ErrorCode::NoError, "finished");
     pair.pass(Duration::from_millis(15));
-    let ended = pair.session(Client).ended().map(|(_, code)| code);
-    assert_eq!(ended, Some(Some(ErrorCode::NoError.get())));
+    let by_peer = Closed::ByPeer(CloseReason::default());
+    assert_eq!(pair.session(Client).closed(), Some(&by_peer));
     let closed = |event: &Event| matches!(event, Event::Closed { code: Some(0), .. });
     assert!(pair.events(Client).any(closed));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use marcato_quic::inbox::InboxLimits;
 use marcato_quic::{Congestion, Event, Message, PathScheduler, SendError, SessionConfig, StreamUse};
-use marcato_sched::conductor::{CancelError, OfferError, Redundancy, Removal};
+use marcato_sched::conductor::{CancelError, Redundancy, Removal};
 use marcato_sched::schedule::{Budget, CwrConfig};
 use marcato_sim::{Loss, Side};
 use marcato_units::{Bytes, Duration, Priority};
@@ -179,7 +179,7 @@ fn expired_and_discarded_messages_are_reported_at_both_ends() {
     let refused = pair.with(Side::Client, |session, now| {
         session.send(now, Message::new(body(4, 10)).with_priority(Priority::P4))
     });
-    assert_eq!(refused, Err(SendError::Offer(OfferError::Discarding { threshold: Priority::P2 })));
+    assert_eq!(refused, Err(SendError::Discarding { threshold: Priority::P2 }));
     pair.run(4000);
     let dropped: BTreeMap<_, _> = pair
         .peer(Side::Client)

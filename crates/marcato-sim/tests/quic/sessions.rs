@@ -100,7 +100,7 @@ fn closing_gives_the_peer_a_reason_and_frees_both_ends() {
         let refused = pair.with(closer, |session, now| {
             session.send(now, Message::new(body(1, 10)).with_priority(Priority::P0))
         });
-        assert_eq!(refused, Err(marcato_quic::SendError::Closed));
+        assert_eq!(refused, Err(marcato_quic::SendError::Closed(marcato_quic::Closed::Local)));
         pair.run(1100);
         for side in [Side::Client, Side::Server] {
             assert_eq!(pair.peer(side).count(|event| matches!(event, Event::Closed { .. })), 1, "{side:?}");

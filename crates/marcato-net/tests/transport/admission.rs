@@ -1,0 +1,77 @@
+//! Admission of messages: both engines refuse the same ones, for the same reason.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::common::{pair, within};
+use marcato_net::{Bytes, Closed, Config, Connection, Engine, Message, Priority, SendError};
+
+/// Bytes that a long message hands over at once.
+const PART: usize = 128 << 10;
+
+/// Offers messages one after the other while the tasks of the connection do not run: nothing is
+/// delivered in between.
+fn refusals(client: &Connection) -> Vec<(&'static str, SendError)> {
+    let mut refused = Vec::new();
+    let mut offer = |name, message: Message| {
+        refused.extend(client.try_send(&message).err().map(|error| (name, error)));
+    };
+    let at = |level, len| Message::new(vec![0; len]).with_priority(level);
+    offer("longer than a queue", at(Priority::P2, 500_001));
+    offer("unreliable with a receipt", at(Priority::P2, 1).with_receipt().unreliable());
+    for name in ["first of P4", "second of P4", "third of P4", "fourth of P4"] {
+        offer(name, at(Priority::P4, 10));
+    }
+    offer("first half of P0", at(Priority::P0, 300_000));
+    offer("second half of P0", at(Priority::P0, 300_000));
+    offer("rest of P0", at(Priority::P0, 200_000));
+    for name in ["first receipt", "second receipt", "third receipt"] {
+        offer(name, at(Priority::P1, 1).with_receipt());
+    }
+    offer("receipt at another level", at(Priority::P2, 1).with_receipt());
+    offer("the same without a receipt", at(Priority::P2, 1));
+    client.discard_less_urgent_than(Priority::P2);
+    offer("discarded level", at(Priority::P3, 1));
+    client.discard_less_urgent_than(Priority::P4);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut long = client.send_long(Priority::P3).unwrap();
+    for name in ["first piece", "second piece", "third piece"] {
+        let written = pin!(long.write(vec![0; PART + 1])).poll(&mut context);
+        if written.is_pending() {
+            refused.push((name, SendError::Busy { priority: Priority::P3 }));
+        }
+    }
+    assert!(pin!(client.finish()).poll(&mut context).is_pending());
+    let full = at(Priority::P4, 500_001);
+    refused.extend(client.try_send(&full).err().map(|error| ("too long, after the end", error)));
+    let closing = pin!(client.close()).poll(&mut context);
+    assert_eq!(closing, Poll::Pending);
+    refused.extend(client.try_send(&full).err().map(|error| ("too long, while closing", error)));
+    refused
+}
+
+#[tokio::test]
+async fn both_engines_refuse_the_same_messages() {
+    let busy = |priority| SendError::Busy { priority };
+    let expected = [
+        ("longer than a queue", SendError::TooLong { limit: Bytes::new(500_000) }),
+        ("unreliable with a receipt", SendError::NeedsReliable),
+        ("fourth of P4", busy(Priority::P4)),
+        ("second half of P0", busy(Priority::P0)),
+        ("third receipt", busy(Priority::P1)),
+        ("receipt at another level", busy(Priority::P2)),
+        ("discarded level", SendError::Discarding { threshold: Priority::P2 }),
+        ("third piece", busy(Priority::P3)),
+        ("too long, after the end", SendError::Finished),
+        ("too long, while closing", SendError::Closed(Closed::Local)),
+    ];
+    for engine in [Engine::Tcp, Engine::Quic] {
+        let mut config = Config::new(engine);
+        config.limits.queued = Bytes::new(500_000);
+        config.limits.unfinished = 3;
+        config.limits.receipts = 2;
+        config.limits.streamed = Bytes::new(1);
+        let (client, _accepted, _server) = within(pair(&config)).await;
+        assert_eq!(refusals(&client), expected, "{engine}");
+    }
+}
