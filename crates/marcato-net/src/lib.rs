@@ -47,8 +47,9 @@
 //! # }
 //! ```
 //!
-//! The crate's examples continue from here: `chat_beside_file`, `request_response`, and
-//! `telemetry`, with critical periodic data over two interfaces. Further features:
+//! The crate's examples continue from here: `chat_beside_file`, `request_response`, `telemetry`, with
+//! critical periodic data over two interfaces, and `server_restart`, whose client connects again.
+//! Further features:
 //!
 //! - A message that is long or not complete yet is sent piece by piece, with
 //!   [`Connection::send_long`], and received so, with [`Connection::accept_long`].

@@ -1,4 +1,7 @@
 //! Client that connects again after the loss of its connection.
+//!
+//! It is part of this crate because only the transport knows which messages a lost connection had, and which of
+//! them the peer's application has taken. `examples/server_restart.rs` shows it.
 
 mod backoff;
 mod config;

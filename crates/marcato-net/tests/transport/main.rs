@@ -8,6 +8,7 @@ mod drivers;
 mod early;
 mod ends;
 mod engines;
+mod examples;
 mod identity;
 mod lanes;
 mod lean;
