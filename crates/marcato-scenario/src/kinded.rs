@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use marcato_document::form::Single;
-use marcato_document::{Faults, Item, Keys, Pairs, Place, Table};
+use marcato_document::schema::Schema;
+use marcato_document::{Faults, Item, Keyed, Keys, Pairs, Place, Table};
 
 use crate::chosen::{Chosen, Kind, chosen_of};
 use crate::plugin::{Plugin, PluginKind};
@@ -22,8 +23,7 @@ pub(crate) trait Kinded<C: 'static>: Sized + 'static {
     /// Returns the built-in kind of this name with the defaults of all keys.
     fn usual(kind: &str, context: &C) -> Option<Self> {
         let (_, read, schema) = Self::KINDS.iter().find(|(name, ..)| *name == kind)?;
-        let (table, faults) = (Table::empty(Place::START), Faults::without_text(&FORMAT));
-        read(&Keys::open(&table, schema, &faults), context)
+        read_empty(schema, |keys| read(keys, context))
     }
 
     /// Returns the value for a kind of another crate.
@@ -36,6 +36,17 @@ pub(crate) trait Kinded<C: 'static>: Sized + 'static {
     fn toml(&self) -> String;
 }
 
+/// Reads a table without keys.
+fn read_empty<T>(schema: &'static Schema, read: impl FnOnce(&Keys<'_>) -> Option<T>) -> Option<T> {
+    let (table, faults) = (Table::empty(Place::START), Faults::without_text(&FORMAT));
+    read(&Keys::open(&table, schema, &faults))
+}
+
+/// Returns the defaults of all keys of a table; `None` if a key has none.
+pub(crate) fn defaults<T: Keyed<()>>() -> Option<T> {
+    read_empty(&T::SCHEMA, |keys| T::read(keys, &()))
+}
+
 /// Declares the kinds of an enum: the name of each, its variant, and the type of its table, which a
 /// kind without keys does not have.
 ///
@@ -46,7 +57,7 @@ pub(crate) trait Kinded<C: 'static>: Sized + 'static {
 /// visitor of that trait with the table of the kind, or with the plug-in.
 macro_rules! kinds {
     (
-        $(#[$meta:meta])* $vis:vis enum $name:ident $(<$own:ident = $usual:ty>)?, $of:ty
+        $(#[$meta:meta])* $vis:vis enum $name:ident, $of:ty
         $(, fn $method:ident)? $(, plain $plain:literal)? $(, plugins $plugins:ident($plugin:ty))?
         $(, states $is_random:ident)? $(, visited by $visitor:ident)?:
         $(
@@ -55,7 +66,7 @@ macro_rules! kinds {
         ),+ $(,)?
     ) => {
         $(#[$meta])*
-        $vis enum $name $(<$own = $usual>)? {
+        $vis enum $name {
             $($(#[$about])* $variant $(($type))?,)+
             $(
                 /// Implementation of another crate.
@@ -72,7 +83,6 @@ macro_rules! kinds {
             @random [$($is_random)?] $name, $($word $variant $(($type))? [$($($random)+)?]),+
         );
         $crate::kinded::kinds!(@visit [$($visitor)?] $name, $($variant $(($type))?),+);
-        $crate::kinded::kinds!(@built_in [$($own)?] $name, $($variant $(($type))?),+);
     };
     (
         $name:ident, $of:ty $(, fn $method:ident)? $(, plain $plain:literal)? $(, plugins $plugins:ident)?:
@@ -152,25 +162,6 @@ macro_rules! kinds {
             }
         }
     };
-    (@built_in [] $($rest:tt)*) => {};
-    (@built_in [$own:ident] $name:ident, $($variant:ident $(($type:ty))?),+) => {
-        impl<$own> $name<$own> {
-            /// Returns the built-in kind.
-            ///
-            /// # Errors
-            /// Returns the plug-in, if it is one.
-            pub fn built_in(self) -> Result<$name<core::convert::Infallible>, $own> {
-                match self {
-                    $($crate::kinded::kinds!(@bind $variant, table $(, $type)?) => {
-                        Ok($crate::kinded::kinds!(@make $name, $variant, table $(, $type)?))
-                    })+
-                    Self::Plugin(plugin) => Err(plugin),
-                }
-            }
-        }
-    };
-    (@make $name:ident, $variant:ident, $table:ident) => { $name::$variant };
-    (@make $name:ident, $variant:ident, $table:ident, $type:ty) => { $name::$variant($table) };
     (@method [] [$($plugins:ident)?] $($rest:tt)*) => {};
     (@method [$method:ident] [] $($word:literal => $variant:ident $(($type:ty))?),+) => {
         /// Returns the name used in a file.

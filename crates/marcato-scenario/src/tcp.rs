@@ -13,81 +13,100 @@ use marcato_document::{Keyed, Keys, Pairs, WriteKeyed as _, keyed, quote};
 use marcato_units::{Bytes, Duration, Layer, Priority, words};
 
 use crate::chosen::{Kind, tagged_of};
-use crate::kinded::{kind_of, kinds};
+use crate::kinded::{defaults, kind_of, kinds};
 use crate::plugin::Plugin;
 
 /// Length of IPv4 and TCP headers without options.
 const HEADERS: u64 = 40;
 
-/// Configuration of one end of a TCP connection.
+/// Configuration of one end of a TCP connection, in a file and in the simulator.
 ///
-/// The defaults follow a current Linux host where that matters to a measurement. They are the simulator's, except the
-/// congestion control: CUBIC here, Reno in `marcato_sim::TcpConfig`.
+/// The defaults that affect measurements are those of a current Linux host, with a payload of 1448
+/// bytes (Ethernet, timestamps on).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// Congestion control.
     pub congestion: Congestion,
     /// Largest payload of a segment, in bytes.
     pub mss: u32,
-    /// Initial window, in segments.
+    /// Initial window, in segments. RFC 6928: 10.
     pub initial_window: u32,
-    /// Initial slow-start threshold, in segments; `None` for no threshold.
+    /// Initial slow start threshold, in segments; `None` is unbounded (RFC 5681 §3.1). BBR ignores
+    /// it.
     pub initial_ssthresh: Option<u32>,
-    /// Growth of the window of Reno, CUBIC and DCTCP per acknowledgement.
+    /// Growth rule of the window under Reno, CUBIC and DCTCP.
     pub growth: Growth,
-    /// Capacity for bytes written by the application and not yet acknowledged.
+    /// Capacity for bytes that the application has written and that are not yet acknowledged.
     pub send_buffer: Bytes,
-    /// Capacity for bytes received and not yet read by the application.
+    /// Capacity for bytes that the application has not read; bounds the offered window.
     pub receive_buffer: Bytes,
-    /// Initial receive buffer, which then grows up to `receive_buffer`; `None` uses
-    /// `receive_buffer` from the start.
+    /// Initial size of the receive buffer, which then grows with the sender's window up to
+    /// `receive_buffer`. This is dynamic right-sizing as in Linux, which begins with 128 KiB, half
+    /// of which is window. `None` starts with the full buffer.
     pub receive_buffer_from: Option<Bytes>,
-    /// Unsent bytes below which the endpoint is writable; `None` makes it writable while the send
-    /// buffer has room.
+    /// Bound on unsent bytes below which the endpoint is writable, like the socket option
+    /// `TCP_NOTSENT_LOWAT`. `None`: it is writable while the send buffer has room.
     pub notsent_lowat: Option<Bytes>,
-    /// Timing of acknowledgements.
+    /// Rule for delayed acknowledgements.
     pub delayed_ack: DelayedAck,
-    /// Smallest retransmission timeout.
+    /// Smallest retransmission timeout. RFC 6298 §2.4 asks for one second; Linux uses 200 ms. Linux
+    /// bounds only the variance's share, so its timeout is never below SRTT + 200 ms; here, as in
+    /// the RFC, the bound applies to the sum.
     pub min_rto: Duration,
-    /// Minimum of the timeout beyond the smoothed round trip.
+    /// Minimum of the timeout beyond the smoothed round trip. RFC 6298 has none; Linux adds 200 ms at
+    /// least.
     pub rto_margin: Duration,
-    /// Largest retransmission timeout.
+    /// Largest retransmission timeout. RFC 6298 §2.5: at least 60 s.
     pub max_rto: Duration,
-    /// Retransmission timeout of the SYN, and of all segments until a round trip has been measured.
+    /// Retransmission timeout of the SYN, and of data until a round trip has been measured; for
+    /// data within `min_rto` and `max_rto`. RFC 6298 §2.1: one second.
     pub initial_rto: Duration,
-    /// Timestamps option (RFC 7323).
+    /// Timestamps option. RFC 7323.
     pub timestamps: bool,
-    /// Selective acknowledgements (RFC 2018), if both ends enable them.
+    /// Selective acknowledgements (RFC 2018), if both ends enable them. Without SACK, one loss is
+    /// repaired per round trip (RFC 6582), and [`LossDetection::DupThresh`] is required.
     pub sack: bool,
-    /// Explicit congestion notification (RFC 3168).
+    /// Explicit congestion notification. RFC 3168.
     pub ecn: bool,
-    /// Form of the option with a data segment's priority; `None` sends no option.
+    /// Form of the option that carries the priority in data segments; `None` sends no option. CATS
+    /// §II-D2.
     pub priority_option: Option<PriorityOption>,
-    /// Algorithm of loss detection.
+    /// Loss detection algorithm.
     pub loss_detection: LossDetection,
-    /// Undoes reductions of the window that prove spurious, as Linux does.
+    /// Undoes reductions of the window that prove spurious, as Linux does: by echoed timestamps
+    /// (Eifel, RFC 3522 and 4015), by duplicates that the other end reports for all retransmissions
+    /// (RFC 2883), and after a timeout by F-RTO (RFC 5682, with SACK).
+    /// [`LossDetection::DupThresh`] then adapts its threshold to reordering.
     pub undo: bool,
     /// Rule by which small segments wait.
     pub nagle: Nagle,
     /// Slow start of Reno, CUBIC and DCTCP.
     pub slow_start: SlowStart,
-    /// Paces segments where the congestion control sets no rate.
+    /// Paces segments at a rate derived from the window, where the congestion control has no rate.
     pub pacing: bool,
-    /// Number of first segments of a connection that are not paced.
+    /// Number of first segments of a connection that are not paced, 10 in Linux.
     pub unpaced_segments: u32,
-    /// Largest burst, as from a network card that cuts segments; `None` sends each segment
-    /// separately.
+    /// Largest burst of new data, as with segmentation by the network card (TSO, 64 kB in Linux).
+    /// `None`: each segment leaves as soon as it may.
+    ///
+    /// A burst is what the pacing rate sends in a millisecond: at least two segments, and at most a
+    /// third of the window. New data waits until a whole burst may leave, but not longer than half
+    /// a round trip, and not while losses are being repaired.
     pub segmentation_offload: Option<Bytes>,
-    /// Returns to the initial window after the connection was idle for a retransmission timeout.
+    /// Returns to the initial window after an idle time of one retransmission timeout. RFC 5681
+    /// §4.1.
     pub slow_start_after_idle: bool,
-    /// Instead of returning to it, halves the window for each such timeout, as Linux does (RFC 2861).
+    /// Instead of returning to it, halves the window for each timeout of idle time, as Linux does.
+    /// RFC 2861 §3.
     pub idle_decay: bool,
-    /// Reduces the window by its own size at a loss, even if less of it is in flight, as Linux does.
+    /// Reduces the window by its own size at a loss, as Linux does. Otherwise by what is in flight, if
+    /// that is less. RFC 5681 eq. 4; RFC 9438 §4.6.
     pub reduce_window: bool,
-    /// Lets the window of a recovery grow only by acknowledgements that show progress and no further
-    /// loss, as Linux does.
+    /// Lets the window of a recovery grow only by acknowledgements that move SND.UNA and show no
+    /// further loss, as Linux does. Otherwise by all.
     pub safe_ack: bool,
-    /// Judges the use of the window by the most that was in flight in a round trip, as Linux does.
+    /// Counts what was in flight at its most in a round trip as the used part of the window, as
+    /// Linux does. Otherwise what is in flight at each acknowledgement counts.
     pub usage_by_round: bool,
     /// Second layer, which the network serves after the first (PLT); `None` for one layer. Both
     /// ends need it.
@@ -95,40 +114,9 @@ pub struct Tcp {
 }
 
 impl Default for Tcp {
+    /// Returns the defaults of all keys.
     fn default() -> Self {
-        Self {
-            congestion: Congestion::CUBIC,
-            mss: 1448,
-            initial_window: 10,
-            initial_ssthresh: None,
-            growth: Growth::default(),
-            send_buffer: Bytes::new(4 << 20),
-            receive_buffer: Bytes::new(6 << 20),
-            receive_buffer_from: None,
-            notsent_lowat: None,
-            delayed_ack: DelayedAck::default(),
-            min_rto: Duration::from_millis(200),
-            rto_margin: Duration::ZERO,
-            max_rto: Duration::from_secs(60),
-            initial_rto: Duration::from_secs(1),
-            timestamps: true,
-            sack: true,
-            ecn: false,
-            priority_option: None,
-            loss_detection: LossDetection::Rack,
-            undo: true,
-            nagle: Nagle::Off,
-            slow_start: SlowStart::Standard,
-            pacing: false,
-            unpaced_segments: 0,
-            segmentation_offload: None,
-            slow_start_after_idle: true,
-            idle_decay: false,
-            reduce_window: false,
-            safe_ack: false,
-            usage_by_round: false,
-            low_layer: None,
-        }
+        defaults().expect("each key of a tcp has a default")
     }
 }
 
@@ -211,29 +199,10 @@ keyed! {
 /// Largest window that window scaling can offer. RFC 7323 §2.3.
 const MOST_RECEIVE_BUFFER: Bytes = Bytes::new(1 << 30);
 
-/// Checks the limits that the simulator's TCP would refuse, and reports them at their place.
+/// Reports what cannot work, and settings without effect, at their keys.
 fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
-    let mss = Bytes::from(tcp.mss);
-    for (key, buffer) in [("send-buffer", tcp.send_buffer), ("receive-buffer", tcp.receive_buffer)] {
-        if buffer < mss {
-            keys.fault(key, format!("`{key}` is smaller than a segment of {}: raise it", size(mss)));
-        }
-    }
-    if tcp.receive_buffer > MOST_RECEIVE_BUFFER {
-        keys.fault("receive-buffer", "`receive-buffer` is at most 1 GiB, all that window scaling can offer");
-    }
-    if tcp.receive_buffer_from.is_some_and(|from| from < mss || from > tcp.receive_buffer) {
-        keys.fault(
-            "receive-buffer-from",
-            "`receive-buffer-from` is at least `mss` and at most `receive-buffer`",
-        );
-    }
-    if tcp.min_rto > tcp.max_rto {
-        keys.fault("min-rto", "`min-rto` is above `max-rto`: lower it");
-    }
-    // RFC 8985 §4: a connection MUST use SACK for RACK-TLP.
-    if !tcp.sack && tcp.loss_detection == LossDetection::Rack {
-        keys.fault("sack", "rack requires selective acknowledgements: set loss-detection = \"dup-thresh\" as well as sack = false");
+    for error in tcp.errors() {
+        keys.fault(error.key(), error.to_string());
     }
     if tcp.initial_ssthresh.is_some() && tcp.congestion == Congestion::Bbr {
         keys.fault("initial-ssthresh", "bbr has no slow start threshold: leave it out");
@@ -244,12 +213,6 @@ fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
         keys.fault(
             "slow-start",
             format!("`{}` has a slow start of its own: leave it out", tcp.congestion.name()),
-        );
-    }
-    if tcp.congestion == Congestion::Dctcp && !tcp.ecn {
-        keys.fault(
-            "congestion",
-            "dctcp requires marks: set ecn = true in the flow's `tcp`, or choose another congestion control",
         );
     }
 }
@@ -274,7 +237,101 @@ impl Single<()> for Mss {
     }
 }
 
+/// Error of a [`Tcp`] that cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TcpError {
+    /// A number that must be above 0 is not.
+    #[error("`{key}` is 0: set it to at least 1")]
+    Zero {
+        /// Its key.
+        key: &'static str,
+    },
+    /// A buffer is smaller than a segment.
+    #[error("`{key}` is smaller than a segment of {}: raise it", size(*mss))]
+    BufferBelowSegment {
+        /// Key of the buffer.
+        key: &'static str,
+        /// Payload of a segment.
+        mss: Bytes,
+    },
+    /// `receive_buffer` exceeds the largest window that RFC 7323 can express.
+    #[error("`receive-buffer` is at most 1 GiB, all that window scaling can offer")]
+    ReceiveBufferBeyondScale,
+    /// `receive_buffer_from` is smaller than a segment or above `receive_buffer`.
+    #[error("`receive-buffer-from` is at least `mss` and at most `receive-buffer`")]
+    ReceiveBufferFrom,
+    /// `min_rto` is above `max_rto`.
+    #[error("`min-rto` is above `max-rto`: lower it")]
+    RtoBounds,
+    /// RACK requires SACK. RFC 8985 §4.
+    #[error(
+        "rack requires selective acknowledgements: set loss-detection = \"dup-thresh\" as well as sack = false"
+    )]
+    RackWithoutSack,
+    /// DCTCP requires ECN, as it responds to marks.
+    #[error("dctcp requires marks: set ecn = true in the flow's `tcp`, or choose another congestion control")]
+    DctcpWithoutEcn,
+}
+
+impl TcpError {
+    /// Returns the key at fault.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::Zero { key } | Self::BufferBelowSegment { key, .. } => key,
+            Self::ReceiveBufferBeyondScale => "receive-buffer",
+            Self::ReceiveBufferFrom => "receive-buffer-from",
+            Self::RtoBounds => "min-rto",
+            Self::RackWithoutSack => "sack",
+            Self::DctcpWithoutEcn => "congestion",
+        }
+    }
+}
+
 impl Tcp {
+    /// Creates a configuration with this congestion control, and defaults otherwise.
+    pub fn with(congestion: Congestion) -> Self {
+        Self { congestion, ..Self::default() }
+    }
+
+    /// Returns each error of this configuration.
+    pub fn errors(&self) -> impl Iterator<Item = TcpError> {
+        let mss = Bytes::from(self.mss);
+        let zeros = [
+            ("mss", self.mss == 0),
+            ("initial-window", self.initial_window == 0),
+            ("min-rto", self.min_rto.is_zero()),
+            ("initial-rto", self.initial_rto.is_zero()),
+            ("initial-ssthresh", self.initial_ssthresh == Some(0)),
+            ("growth", self.growth == (Growth::Bytes { limit: 0 })),
+            ("delayed-ack", self.delayed_ack.every == 0),
+        ];
+        let zeros = zeros.into_iter().filter(|(_, zero)| *zero).map(|(key, _)| TcpError::Zero { key });
+        let buffers = [("send-buffer", self.send_buffer), ("receive-buffer", self.receive_buffer)];
+        let small = buffers.into_iter().filter(move |(_, buffer)| *buffer < mss);
+        let from = self.receive_buffer_from;
+        let rest = [
+            (self.receive_buffer > MOST_RECEIVE_BUFFER, TcpError::ReceiveBufferBeyondScale),
+            (from.is_some_and(|from| from < mss || from > self.receive_buffer), TcpError::ReceiveBufferFrom),
+            (self.min_rto > self.max_rto, TcpError::RtoBounds),
+            (!self.sack && self.loss_detection == LossDetection::Rack, TcpError::RackWithoutSack),
+            (self.congestion == Congestion::Dctcp && !self.ecn, TcpError::DctcpWithoutEcn),
+        ];
+        zeros
+            .chain(small.map(move |(key, _)| TcpError::BufferBelowSegment { key, mss }))
+            .chain(rest.into_iter().filter_map(|(wrong, error)| wrong.then_some(error)))
+    }
+
+    /// Returns the initial window in bytes, for a congestion control.
+    pub fn initial_cwnd(&self) -> u64 {
+        u64::from(self.mss) * u64::from(self.initial_window)
+    }
+
+    /// Returns the initial slow start threshold in bytes, for a congestion control; [`u64::MAX`] is
+    /// none.
+    pub fn initial_threshold(&self) -> u64 {
+        self.initial_ssthresh.map_or(u64::MAX, |segments| u64::from(self.mss) * u64::from(segments))
+    }
+
     /// Returns the length of a full segment's IPv4 packet.
     ///
     /// Its headers have 20 B (RFC 791), 20 B (RFC 9293), and the padded options of a data segment.
@@ -368,10 +425,9 @@ impl Single<()> for GrowthKind {
 }
 
 kinds! {
-    /// Congestion control of a sender. `P` stands for those of other crates: [`Plugin`] in a
-    /// scenario, [`Infallible`](core::convert::Infallible) where there are none.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Congestion<P = Plugin>, (), fn name, plain "a congestion control", plugins Congestion(P),
+    /// Congestion control of a sender.
+    #[derive(Clone, Debug, PartialEq)]
+    pub enum Congestion, (), fn name, plain "a congestion control", plugins Congestion(Plugin),
     states is_random:
     /// Reno (RFC 5681) with byte counting (RFC 3465).
     "reno" => Reno: not random,
@@ -387,7 +443,7 @@ kinds! {
     "ledbat++" => LedbatPlusPlus: not random,
 }
 
-impl<P> Congestion<P> {
+impl Congestion {
     /// CUBIC with the options that Linux enables.
     pub const CUBIC: Self = Self::Cubic(Cubic::LINUX);
 }

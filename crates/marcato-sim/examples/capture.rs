@@ -2,7 +2,7 @@
 //! `cargo run -p marcato-sim --example capture [snaplen] > transfer.pcap`.
 
 use marcato_sim::{
-    Arrivals, Bulk, Distribution, LinkConfig, Loss, Network, PriorityOption, Tap, TapPoint, TcpConfig,
+    Arrivals, Bulk, Congestion, Distribution, LinkConfig, Loss, Network, PriorityOption, Tap, TapPoint, Tcp,
     TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
     let (there, _) = net.link(client, server, link().loss(Loss::Every(40)), link());
     net.tap(there, Tap::default().point(TapPoint::Entry).snaplen(snaplen));
-    let config = TcpConfig { priority_option: Some(PriorityOption::Rfc6994), ..TcpConfig::default() };
+    let config = Tcp { priority_option: Some(PriorityOption::Rfc6994), ..Tcp::with(Congestion::Reno) };
     let app = Bulk::new(Bytes::kb(200)).priority(Priority::P1);
     net.tcp(TcpFlow::new(client, server, config, app))?;
     let spans = Distribution::exponential(Duration::from_millis(100))?;

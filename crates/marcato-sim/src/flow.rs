@@ -10,7 +10,7 @@ use crate::packet::{IPV4_HEADER, UDP_HEADER};
 use crate::process::Spawned;
 use crate::record::Watch;
 use crate::route::{AddRouteError, Path};
-use crate::tcp::{Connection, SynOptions, TcpConfig, TcpConfigError};
+use crate::tcp::{Connection, SynOptions, TcpConfigError, TcpEnd};
 use crate::topology::{NodeId, RouteError};
 
 /// Error returned for a flow that cannot be added.
@@ -45,9 +45,9 @@ pub struct TcpFlow {
     /// Time at which the client opens the connection.
     pub start: Time,
     /// TCP configuration of the client.
-    pub client_config: TcpConfig,
+    pub client_config: TcpEnd,
     /// TCP configuration of the server.
-    pub server_config: TcpConfig,
+    pub server_config: TcpEnd,
     /// Application at the client.
     pub client_app: Box<dyn App>,
     /// Application at the server.
@@ -59,7 +59,8 @@ pub struct TcpFlow {
 impl TcpFlow {
     /// Flow whose client runs `app` from time zero and whose server reads everything. Both ends
     /// have the same configuration.
-    pub fn new(client: NodeId, server: NodeId, config: TcpConfig, app: impl App) -> Self {
+    pub fn new(client: NodeId, server: NodeId, config: impl Into<TcpEnd>, app: impl App) -> Self {
+        let config = config.into();
         Self {
             client,
             server,
@@ -86,8 +87,8 @@ impl TcpFlow {
 
     /// Sets the server's TCP configuration.
     #[must_use]
-    pub fn server_config(self, config: TcpConfig) -> Self {
-        Self { server_config: config, ..self }
+    pub fn server_config(self, config: impl Into<TcpEnd>) -> Self {
+        Self { server_config: config.into(), ..self }
     }
 }
 

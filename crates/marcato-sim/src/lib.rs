@@ -8,9 +8,9 @@
 //! - [`Network`]: nodes, links and flows; [`Network::run_until`] advances time.
 //! - [`LinkConfig`]: rate or [`Trace`], delay and [`Jitter`], framing, MTU, [`Loss`], and a queue
 //!   from [`marcato_queue`].
-//! - [`TcpFlow`] and [`TcpConfig`]: TCP with the congestion controls of [`tcp::congestion`];
+//! - [`TcpFlow`] and [`Tcp`]: TCP with the congestion controls of [`tcp::congestion`];
 //!   [`UdpFlow`].
-//! - [`PltConfig`], in a [`TcpConfig`]: a low layer under TCP, for priority-layered transport.
+//! - [`PltConfig`], in a [`TcpEnd`]: a low layer under TCP, for priority-layered transport.
 //! - [`DatagramFlow`]: two [`Host`]s that exchange real datagrams over several [`Route`]s.
 //! - [`scenario`]: builds a network from an experiment's file, and returns its results.
 //! - [`FlowProcess`]: TCP flows that come and go; [`Distribution`]: distribution of their sizes,
@@ -76,7 +76,7 @@ pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteSta
 pub use sojourn::QueueDelays;
 pub use tally::FlowTally;
 pub use tcp::{
-    Congestion, CongestionFactory, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, TcpConfig,
-    TcpConfigError, TcpStats,
+    Congestion, CongestionFactory, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, Tcp,
+    TcpConfigError, TcpEnd, TcpError, TcpStats,
 };
 pub use topology::{LinkId, NodeId, RouteError};

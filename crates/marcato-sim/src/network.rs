@@ -66,14 +66,14 @@ pub enum ConservationError {
 /// Hosts, links and flows in virtual time.
 ///
 /// ```
-/// use marcato_sim::{Bulk, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+/// use marcato_sim::{Bulk, LinkConfig, Network, Side, Tcp, TcpFlow};
 /// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 ///
 /// let mut net = Network::new(Seed::new(1));
 /// let (client, server) = (net.node("client"), net.node("server"));
 /// let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
 /// net.link(client, server, link(), link());
-/// let flow = net.tcp(TcpFlow::new(client, server, TcpConfig::default(), Bulk::new(Bytes::kb(500))))?;
+/// let flow = net.tcp(TcpFlow::new(client, server, Tcp::default(), Bulk::new(Bytes::kb(500))))?;
 /// net.run_until(Time::from_secs(5));
 /// assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(500));
 /// # Ok::<(), marcato_sim::FlowError>(())

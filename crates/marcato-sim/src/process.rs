@@ -6,7 +6,7 @@ use crate::distribution::{Distribution, DistributionError};
 use crate::flow::Reception;
 use crate::packet::Side;
 use crate::tally::FlowTally;
-use crate::tcp::{TcpConfig, TcpConfigError, TcpStats};
+use crate::tcp::{TcpConfigError, TcpEnd, TcpStats};
 use crate::topology::{NodeId, RouteError};
 
 /// Identifier of a process in a [`Network`](crate::Network).
@@ -45,7 +45,7 @@ pub enum FlowArrivals {
 /// is abandoned, or on a reset.
 ///
 /// ```
-/// use marcato_sim::{Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, TcpConfig};
+/// use marcato_sim::{Distribution, FlowArrivals, FlowProcess, LinkConfig, Network, Tcp};
 /// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 ///
 /// let mut net = Network::new(Seed::new(1));
@@ -55,7 +55,7 @@ pub enum FlowArrivals {
 /// let sizes = Distribution::truncated_pareto(1.2, Bytes::kb(25), Bytes::kb(1_000))?;
 /// // Half of what the link carries.
 /// let arrivals = FlowArrivals::Offering(Rate::from_mbps(5));
-/// let web = net.spawn(FlowProcess::new(client, server, TcpConfig::default(), sizes, arrivals))?;
+/// let web = net.spawn(FlowProcess::new(client, server, Tcp::default(), sizes, arrivals))?;
 /// net.run_until(Time::from_secs(20));
 /// let stats = net.process_stats(web);
 /// assert_eq!(stats.spawned, stats.completed + stats.open);
@@ -69,9 +69,9 @@ pub struct FlowProcess {
     /// Node of the servers.
     pub server: NodeId,
     /// TCP configuration of the clients.
-    pub client_config: TcpConfig,
+    pub client_config: TcpEnd,
     /// TCP configuration of the servers.
-    pub server_config: TcpConfig,
+    pub server_config: TcpEnd,
     /// End that sends the data. A server begins when its half of the handshake is done.
     pub sender: Side,
     /// Transfer size of each flow; 0 counts as 1 byte.
@@ -100,10 +100,11 @@ impl FlowProcess {
     pub fn new(
         client: NodeId,
         server: NodeId,
-        config: TcpConfig,
+        config: impl Into<TcpEnd>,
         sizes: Distribution<Bytes>,
         arrivals: FlowArrivals,
     ) -> Self {
+        let config = config.into();
         Self {
             client,
             server,

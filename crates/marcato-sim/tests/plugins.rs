@@ -5,12 +5,12 @@
 use std::sync::{Arc, Mutex};
 
 use marcato_scenario::Reader;
-use marcato_scenario::plugin::{Parameters, PluginNameError};
+use marcato_scenario::plugin::{Parameters, Plugin, PluginNameError};
 use marcato_sim::scenario::{
     BuildError, FlowOutcome, PluginError, Plugins, Release, Traces, Workload, build, build_with,
 };
 use marcato_sim::tcp::congestion::CongestionFactory;
-use marcato_sim::{Bulk, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+use marcato_sim::{Bulk, Congestion, FlowError, LinkConfig, Network, Side, Tcp, TcpConfigError, TcpEnd, TcpFlow};
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Stream, Time};
 
 #[allow(dead_code, reason = "main() prints what the test checks")]
@@ -298,7 +298,7 @@ fn a_connection_takes_its_own_congestion_control() {
         let (client, server) = (net.node("client"), net.node("server"));
         let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50));
         net.link(client, server, link(), link());
-        let config = TcpConfig { own_congestion, ..TcpConfig::default() };
+        let config = TcpEnd { own_congestion, ..Tcp::with(Congestion::Reno).into() };
         let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
         net.run_until(Time::from_secs(5));
         Rate::from_bytes_over(net.reception(flow, Side::Server).bytes, Duration::from_secs(5)).as_bps()
@@ -309,6 +309,17 @@ fn a_connection_takes_its_own_congestion_control() {
     let own = rate(Some(constant)) as f64;
     assert!((1.05e6..1.16e6).contains(&own), "{own}");
     assert!(rate(None) > 10_000_000);
+}
+
+#[test]
+fn a_plugin_of_a_file_runs_only_with_its_factory() {
+    let mut net = Network::new(Seed::new(1));
+    let (client, server) = (net.node("client"), net.node("server"));
+    let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50));
+    net.link(client, server, link(), link());
+    let config = Tcp::with(Congestion::Plugin(Plugin::new("constant")));
+    let refused = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap_err();
+    assert_eq!(refused, FlowError::Config(TcpConfigError::NoFactory));
 }
 
 /// Window that never changes.

@@ -14,7 +14,7 @@ use marcato_scenario::flow::FlowKind;
 use marcato_scenario::tcp::{Congestion, DelayedAck, Nagle, Tcp};
 use marcato_scenario::traffic::Coupling;
 use marcato_sim::scenario::BuildError;
-use marcato_sim::{FlowError, TcpConfig};
+use marcato_sim::{FlowError, TcpEnd};
 use marcato_units::{Bytes, Duration, Layer};
 use socket2::Socket;
 
@@ -75,7 +75,7 @@ fn set(lab: &Lab, host: &str, setting: &'static str, value: &'static str) -> Res
 }
 
 /// Applies the options of one end to its socket, before it is connected or listens.
-pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> io::Result<()> {
+pub(crate) fn prepare_socket(socket: &Socket, tcp: &Tcp, layer: Layer) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(tcp.nagle == Nagle::Off)?;
     socket.set_tos_v4(tos(layer))?;
@@ -84,7 +84,7 @@ pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> 
     if let Some(lowat) = tcp.notsent_lowat {
         socket.set_tcp_notsent_lowat(u32::try_from(lowat.get()).unwrap_or(u32::MAX))?;
     }
-    let default = TcpConfig::default();
+    let default = Tcp::default();
     let size = |bytes: Bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX).min(i32::MAX as usize / 2);
     // The kernel's own buffers grow to these defaults.
     if tcp.send_buffer != default.send_buffer {
@@ -93,14 +93,8 @@ pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> 
     if tcp.receive_buffer != default.receive_buffer {
         socket.set_recv_buffer_size(size(tcp.receive_buffer))?;
     }
-    let name = match tcp.congestion {
-        Congestion::Reno => "reno",
-        Congestion::Cubic(_) => "cubic",
-        Congestion::Dctcp => "dctcp",
-        Congestion::Bbr => "bbr",
-        Congestion::LedbatPlusPlus => "ledbat++",
-        Congestion::Plugin(never) => match never {},
-    };
+    // Scenarios name a congestion control as the kernel does.
+    let name = tcp.congestion.name();
     socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
         io::Error::new(
             error.kind(),
@@ -110,19 +104,19 @@ pub(crate) fn prepare_socket(socket: &Socket, tcp: &TcpConfig, layer: Layer) -> 
 }
 
 /// Returns an error for options that would change the meaning of a flow if the kernel ignored them.
-pub(crate) fn check(tcp: &TcpConfig) -> Result<(), FlowError> {
+pub(crate) fn check(end: &TcpEnd) -> Result<(), FlowError> {
     let refused = |what: &str| {
         Err(FlowError::Refused(format!(
             "the kernel's TCP has no {what}: remove it, or simulate the scenario"
         )))
     };
-    if tcp.plt.is_some() {
+    if end.plt.is_some() {
         return refused("low layer");
     }
-    if tcp.priority_option.is_some() {
+    if end.tcp.priority_option.is_some() {
         return refused("option with a priority");
     }
-    if tcp.own_congestion.is_some() {
+    if end.own_congestion.is_some() {
         return refused("congestion control that is a plug-in");
     }
     Ok(())

@@ -13,8 +13,8 @@ use marcato_sim::scenario::{Advance, Fabric};
 use marcato_sim::{
     App, Bulk, DatagramFlow, FlowArrival, FlowError, FlowId, FlowOutcome, FlowProcess, FlowRecord,
     FlowSummary, FlowTally, Host, HostPair, LinkCounters, LinkId, Load, NodeId, PltStats, Process, ProcessId,
-    ProcessStats, QueueDelays, Reception, RouteId, RouteStats, Side, Sink, SpawnError, Tap, TcpConfig,
-    TcpFlow, TcpStats, UdpFlow, UdpSource, UdpStats,
+    ProcessStats, QueueDelays, Reception, RouteId, RouteStats, Side, Sink, SpawnError, Tap, Tcp, TcpFlow,
+    TcpStats, UdpFlow, UdpSource, UdpStats,
 };
 use marcato_units::{Bytes, Duration, Layer, Seed, Time};
 use marcato_wire::FlowTuple;
@@ -60,7 +60,7 @@ struct Entry {
 /// Listener of a flow or of a process.
 struct Listener {
     socket: Socket,
-    config: TcpConfig,
+    config: Tcp,
     layer: Layer,
 }
 
@@ -198,7 +198,7 @@ impl SocketFabric {
     }
 
     /// Opens a TCP socket at a node, bound to its address.
-    fn tcp_socket(&self, node: NodeId, tcp: &TcpConfig, layer: Layer) -> io::Result<Socket> {
+    fn tcp_socket(&self, node: NodeId, tcp: &Tcp, layer: Layer) -> io::Result<Socket> {
         let at = SocketAddr::new(self.ip(node)?, 0);
         // The option of a congestion control is set outside, as the configuration stays there.
         let socket = self.at(node, move || {
@@ -228,7 +228,7 @@ impl SocketFabric {
     }
 
     /// Opens a listener at a node.
-    fn listen(&mut self, node: NodeId, config: &TcpConfig, layer: Layer) -> io::Result<usize> {
+    fn listen(&mut self, node: NodeId, config: &Tcp, layer: Layer) -> io::Result<usize> {
         let socket = self.tcp_socket(node, config, layer)?;
         socket.listen(BACKLOG)?;
         let number = self.listeners.len();
@@ -243,7 +243,7 @@ impl SocketFabric {
         flow: usize,
         listener: usize,
         client: NodeId,
-        config: &TcpConfig,
+        config: &Tcp,
         layer: Layer,
     ) -> io::Result<()> {
         let socket = self.tcp_socket(client, config, layer)?;
@@ -268,12 +268,12 @@ impl SocketFabric {
 
     fn add_tcp(&mut self, flow: TcpFlow) -> io::Result<usize> {
         let name = self.name("flow/", flow.client, flow.server);
-        let listener = self.listen(flow.server, &flow.server_config, flow.layer)?;
-        let lowats = [flow.client_config.notsent_lowat, flow.server_config.notsent_lowat];
+        let listener = self.listen(flow.server, &flow.server_config.tcp, flow.layer)?;
+        let lowats = [flow.client_config.tcp.notsent_lowat, flow.server_config.tcp.notsent_lowat];
         let apps = [flow.client_app, flow.server_app];
         let pair = TcpPair::new(apps, lowats, (&name, self.seed), flow.start, None);
         let number = self.push(Flow::Tcp(Box::new(pair)), flow.start);
-        self.open_client(number, listener, flow.client, &flow.client_config, flow.layer)?;
+        self.open_client(number, listener, flow.client, &flow.client_config.tcp, flow.layer)?;
         self.agenda.enter(flow.start, Event::Start(number));
         Ok(number)
     }
@@ -333,7 +333,8 @@ impl SocketFabric {
         }
         let name = self.name("process/", config.client, config.server);
         let (server, layer) = (config.server, config.layer);
-        let listener = self.listen(server, &config.server_config, layer).map_err(|error| refused(&error))?;
+        let listener =
+            self.listen(server, &config.server_config.tcp, layer).map_err(|error| refused(&error))?;
         let mut process = Process::new(config, name, self.seed)?;
         let number = self.processes.len();
         self.agenda.enter(process.first(Time::ZERO), Event::Spawn(number));
@@ -355,8 +356,8 @@ impl SocketFabric {
             Side::Client => [bulk, sink],
             Side::Server => [sink, bulk],
         };
-        let lowats = [config.client_config.notsent_lowat, config.server_config.notsent_lowat];
-        let (client, tcp, layer) = (config.client, config.client_config.clone(), config.layer);
+        let lowats = [config.client_config.tcp.notsent_lowat, config.server_config.tcp.notsent_lowat];
+        let (client, tcp, layer) = (config.client, config.client_config.tcp.clone(), config.layer);
         let name = format!("process/{number}/{index}");
         let spawned = Spawned { process: number, number: index, size };
         let pair = TcpPair::new(apps, lowats, (&name, self.seed), at, Some(spawned));

@@ -5,7 +5,7 @@ use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_report::chart::{Axis, BarChart, Bars};
 use marcato_report::{Figure, Row, Unit};
 use marcato_sched::{Config, Debt};
-use marcato_sim::{App, Bulk, Congestion, LinkConfig, Network, Planned, Side, Sink, TcpConfig, TcpFlow};
+use marcato_sim::{App, Bulk, Congestion, LinkConfig, Network, Planned, Side, Sink, Tcp, TcpFlow};
 use marcato_units::{Bytes, Duration, Layer, Priority, Seed, Time};
 
 use super::Answer;
@@ -77,7 +77,7 @@ impl Goodput {
         let mut flows = Vec::new();
         for (index, (client, server)) in hosts.into_iter().enumerate() {
             let long = index == 0;
-            let (client_app, client_config): (Box<dyn App>, TcpConfig) = match sender {
+            let (client_app, client_config): (Box<dyn App>, Tcp) = match sender {
                 Sender::Conducted(feeding) if long => {
                     // More of each level than the bottleneck carries during the run.
                     let plan =
@@ -95,8 +95,8 @@ impl Goodput {
                 client,
                 server,
                 start: Time::from_millis(starts.below(1_000)),
-                client_config,
-                server_config: path.tcp.clone(),
+                client_config: client_config.into(),
+                server_config: path.tcp.clone().into(),
                 client_app,
                 server_app: Box::new(Sink),
                 layer: Layer::High,
@@ -126,7 +126,7 @@ pub(super) fn fairness(seed: u64, quick: bool) -> Result<Answer, SimulationError
     for (cc, control, congestion) in [("reno", "Reno", Congestion::Reno), ("bbr", "BBR", Congestion::Bbr)] {
         let mut plain = None;
         for ((id, name, sender), values) in SENDERS.into_iter().zip(&mut bars) {
-            let goodput = Goodput::run(sender, congestion, until, seed)?;
+            let goodput = Goodput::run(sender, congestion.clone(), until, seed)?;
             let plain = *plain.get_or_insert(goodput);
             for (metric, what, value, before) in [
                 ("long", "goodput of the long flow", goodput.long, plain.long),

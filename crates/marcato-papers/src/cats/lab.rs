@@ -54,7 +54,7 @@ pub(super) fn title(number: usize) -> String {
 pub(super) fn answer(number: usize, seed: u64) -> Result<Answer, SimulationError> {
     let (_, question) = QUESTIONS[number % QUESTIONS.len()];
     let stack = &STACKS[number / QUESTIONS.len()];
-    let path = Path::authors().with_tcp(|tcp| tcp.congestion = stack.congestion);
+    let path = Path::authors().with_tcp(|tcp| tcp.congestion = stack.congestion.clone());
     let simulated = question(&path, seed)?;
     let real = question(&path.in_lab(), seed)?;
     let virtual_of = |row: &Row| {

@@ -7,7 +7,7 @@ use marcato_report::World;
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
     App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowId, LinkConfig, LinkId, Loss, Network,
-    NodeId, Packet, Planned, PriorityOption, Side, Tag, TcpConfig, TcpFlow, Writers,
+    NodeId, Packet, Planned, PriorityOption, Side, Tag, Tcp, TcpFlow, Writers,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -27,7 +27,7 @@ pub(super) struct Path {
     pub(super) queue: DropTail<Packet>,
     /// Loss on the bottleneck, in both directions.
     pub(super) loss: Loss,
-    pub(super) tcp: TcpConfig,
+    pub(super) tcp: Tcp,
     /// World in which the path is built.
     pub(super) world: World,
 }
@@ -45,7 +45,7 @@ impl Path {
             framing: Bytes::new(2),
             queue: DropTail::default(),
             loss: Loss::None,
-            tcp: TcpConfig {
+            tcp: Tcp {
                 mss: 1000,
                 send_buffer: Bytes::new(131_072),
                 receive_buffer: Bytes::new(131_072),
@@ -61,7 +61,7 @@ impl Path {
                 // ns-3 undoes nothing.
                 undo: false,
                 congestion: Congestion::Bbr,
-                ..TcpConfig::default()
+                ..Tcp::default()
             },
             world: World::Virtual,
         }
@@ -80,7 +80,7 @@ impl Path {
     }
 
     /// Applies `change` to the TCP configuration.
-    pub(super) fn with_tcp(mut self, change: impl FnOnce(&mut TcpConfig)) -> Self {
+    pub(super) fn with_tcp(mut self, change: impl FnOnce(&mut Tcp)) -> Self {
         change(&mut self.tcp);
         self
     }
@@ -174,12 +174,12 @@ impl Path {
     }
 
     /// TCP configuration of a sender with this feeding.
-    pub(super) fn tcp_for(&self, feeding: Feeding) -> TcpConfig {
+    pub(super) fn tcp_for(&self, feeding: Feeding) -> Tcp {
         let notsent_lowat = match feeding {
             Feeding::Greedy => None,
             Feeding::Lean => Some(self.chunk()),
         };
-        TcpConfig { notsent_lowat, ..self.tcp.clone() }
+        Tcp { notsent_lowat, ..self.tcp.clone() }
     }
 
     /// Creates an application that sends `plan` by `scheme`.
@@ -241,8 +241,8 @@ impl Path {
             client: sender,
             server: receiver,
             start,
-            client_config: self.tcp_for(feeding),
-            server_config: self.tcp.clone(),
+            client_config: self.tcp_for(feeding).into(),
+            server_config: self.tcp.clone().into(),
             client_app: app,
             server_app: Box::new(Collector::logging()),
             layer: marcato_units::Layer::High,

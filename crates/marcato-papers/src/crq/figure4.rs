@@ -250,10 +250,10 @@ pub(super) fn senders(plan: &mut Plan) -> Ask {
                     continue;
                 }
                 for both in [false, true] {
-                    let by = match (congestion, both) {
+                    let by = match (congestion.clone(), both) {
                         (Congestion::Cubic(_), false) => Responder::Stack(Stack::OneWay(Control::Cubic)),
                         (Congestion::Cubic(_), true) => Responder::Stack(Stack::BothWays(Control::Cubic)),
-                        _ => Responder::Tcp(congestion, both),
+                        _ => Responder::Tcp(congestion.clone(), both),
                     };
                     let ticket = plan.add(queue.alone(plan, rtt, by));
                     cells.push((queue, rtt, name, if both { "b" } else { "u" }, ticket));

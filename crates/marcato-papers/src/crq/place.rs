@@ -127,7 +127,7 @@ pub(super) fn flows(plan: &mut Plan) -> Ask {
             let setup = Setup::new(LINK, RTT, Bottleneck::Crq(crowd(rules)), true);
             let setup = setup.flood(Unresponsive::udp(Rate::from_mbps(150), Duration::from_millis(500), 1));
             let by = Responder::Tcp(Congestion::CUBIC, false);
-            let setup = (0..count).fold(setup, |setup, _| setup.transfer(by, Bytes::MAX, 0));
+            let setup = (0..count).fold(setup, |setup, _| setup.transfer(by.clone(), Bytes::MAX, 0));
             cells.push((rules, count, plan.add(Setup { at_most: span, seeds: 1, ..setup })));
         }
     }

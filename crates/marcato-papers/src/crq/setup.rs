@@ -12,7 +12,7 @@ use marcato_sched::LcmConfig;
 use marcato_sim::quic::QuicHost;
 use marcato_sim::{
     Arrivals, Bulk, Congestion, DatagramFlow, FlowId, LinkConfig, LinkId, LinkQueue, Mirror, Network, NodeId,
-    Packet, PltConfig, Route, RouteId, Side, Sink, TcpConfig, TcpFlow, UdpFlow,
+    Packet, PltConfig, Route, RouteId, Side, Sink, Tcp, TcpEnd, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -41,7 +41,7 @@ const DATAGRAM: u64 = 1448;
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Responsive sender: one of the paper's stacks, or another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Responder {
     /// A stack of the paper.
     Stack(Stack),
@@ -54,7 +54,7 @@ pub(super) enum Responder {
 }
 
 /// A transfer from a server to the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Transfer {
     pub(super) by: Responder,
     pub(super) bytes: Bytes,
@@ -398,11 +398,11 @@ fn queue<P: Queueable + 'static>(
 }
 
 /// Linux's TCP. Without a testbed, its buffers limit nothing.
-fn tcp(congestion: Congestion, setup: &Setup) -> TcpConfig {
-    let config = TcpConfig { congestion, ecn: setup.ecn, ..TcpConfig::default() };
+fn tcp(congestion: Congestion, setup: &Setup) -> Tcp {
+    let config = Tcp { congestion, ecn: setup.ecn, ..Tcp::default() };
     match setup.testbed {
-        None => TcpConfig { send_buffer: UNBOUNDED, receive_buffer: UNBOUNDED, ..config },
-        Some(testbed) => TcpConfig {
+        None => Tcp { send_buffer: UNBOUNDED, receive_buffer: UNBOUNDED, ..config },
+        Some(testbed) => Tcp {
             send_buffer: testbed.send_buffer,
             receive_buffer: testbed.receive_window,
             segmentation_offload: Some(testbed.offload),
@@ -482,7 +482,7 @@ impl Stage {
         let mut stage =
             Self { net, down, transfers: Vec::new(), floods: Vec::new(), guest: None, skipped: 0 };
         for (place, transfer) in setup.transfers.iter().enumerate() {
-            stage.begin(setup, seed, place, *transfer, [client, servers[transfer.server]])?;
+            stage.begin(setup, seed, place, transfer, [client, servers[transfer.server]])?;
         }
         for flood in &setup.floods {
             stage.flood(setup.testbed.is_some(), *flood, [client, servers[flood.server]])?;
@@ -491,9 +491,8 @@ impl Stage {
         stage.guest = match setup.guest {
             None => None,
             Some(Guest::Call) => {
-                let config =
-                    TcpConfig { notsent_lowat: Some(Bytes::kb(64)), ..tcp(Congestion::CUBIC, setup) };
-                let config = TcpConfig { send_buffer: Bytes::kb(256), ..config };
+                let config = Tcp { notsent_lowat: Some(Bytes::kb(64)), ..tcp(Congestion::CUBIC, setup) };
+                let config = Tcp { send_buffer: Bytes::kb(256), ..config };
                 let flow = TcpFlow::new(client, server, config, Viewer::default());
                 Some(stage.net.tcp(flow.server_app(Call::new()))?)
             }
@@ -532,14 +531,15 @@ impl Stage {
         setup: &Setup,
         seed: u64,
         place: usize,
-        Transfer { by, bytes, .. }: Transfer,
+        transfer: &Transfer,
         [client, server]: [NodeId; 2],
     ) -> Result<(), SimulationError> {
         let congestion = |control| match control {
             Control::Cubic => Congestion::CUBIC,
             Control::Bbr => Congestion::Bbr,
         };
-        let by = match by {
+        let bytes = transfer.bytes;
+        let by = match transfer.by.clone() {
             Responder::Drawn => {
                 let draw = Seed::new(seed).stream(&format!("crq/mix/{place}")).below(Stack::ALL.len() as u64);
                 Responder::Stack(Stack::ALL[usize::try_from(draw).unwrap_or(0)])
@@ -566,7 +566,7 @@ impl Stage {
                 (Congestion::Reno, false)
             }
         };
-        let config = TcpConfig { plt, ..tcp(congestion, setup) };
+        let config = TcpEnd { plt, ..tcp(congestion, setup).into() };
         let flow = if both {
             TcpFlow::new(client, server, config, Mirror::half())
         } else {

@@ -23,7 +23,10 @@ pub(super) fn controllers(plan: &mut Plan) -> Ask {
     for (name, congestion) in CONTROLS {
         for (loss, id) in LOSSES {
             for (who, config) in [("tcp", None), ("plt", Some(plt()))] {
-                let setup = Single { congestion, ..Single::paper(loss, SMALL_BUFFER, config, span) };
+                let setup = Single {
+                    congestion: congestion.clone(),
+                    ..Single::paper(loss, SMALL_BUFFER, config, span)
+                };
                 let what = if who == "plt" { "with a low layer" } else { "alone" };
                 cells.push((
                     format!("plt.hcm.{name}.{id}.{who}"),

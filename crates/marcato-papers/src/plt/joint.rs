@@ -5,7 +5,7 @@ use marcato_report::{Row, Unit};
 use marcato_sched::{Conductor, Config, Debt, Feeder, LcmConfig};
 use marcato_sim::{
     Collector, Conducted, Congestion, DelayedAck, LinkConfig, Network, Planned, PltConfig, PriorityOption,
-    Side, Tag, TcpConfig, TcpFlow,
+    Side, Tag, Tcp, TcpEnd, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ struct Load {
 const MSS: u32 = 1000;
 
 impl Page {
-    fn tcp(&self) -> TcpConfig {
+    fn tcp(&self) -> TcpEnd {
         let plt = self.low.map(|Low { initial_window, parted }| {
             // Packets on the wire: 1000 bytes, 40 of headers, timestamps. The path's
             // bandwidth-delay product is 30 kB; the window may grow to the buffers of both ends.
@@ -69,7 +69,7 @@ impl Page {
             let lcm = LcmConfig { initial_window, packet, max_window, ..LcmConfig::paper() };
             PltConfig { high_for: parted.then_some(Priority::P1), ..PltConfig::new(lcm) }
         });
-        TcpConfig {
+        let tcp = Tcp {
             mss: MSS,
             send_buffer: Bytes::new(131_072),
             receive_buffer: Bytes::new(131_072),
@@ -86,10 +86,10 @@ impl Page {
             priority_option: Some(PriorityOption::Authors),
             // As in the CATS experiment that it continues: ns-3 undoes nothing.
             undo: false,
-            congestion: self.congestion,
-            plt,
-            ..TcpConfig::default()
-        }
+            congestion: self.congestion.clone(),
+            ..Tcp::default()
+        };
+        TcpEnd { plt, ..tcp.into() }
     }
 }
 
@@ -170,7 +170,11 @@ impl Case {
         loss: f64,
     ) -> Self {
         let parts = if loss > 0.0 { 20 } else { 1 };
-        let mut add = |low| (0..parts).map(|part| plan.add(Page { congestion, low, loss, part })).collect();
+        let mut add = |low| {
+            (0..parts)
+                .map(|part| plan.add(Page { congestion: congestion.clone(), low, loss, part }))
+                .collect()
+        };
         let claimed = control == "bbr" && window == BDP_KB && loss == 0.0 && parted;
         let mut suffix = String::new();
         if control != "bbr" {
@@ -247,11 +251,11 @@ const BDP_KB: u64 = 30;
 pub(super) fn joint(plan: &mut Plan) -> Ask {
     let (bbr, reno) = (("bbr", Congestion::Bbr), ("reno", Congestion::Reno));
     let cases = [
-        Case::plan(plan, bbr, BDP_KB, true, 0.0),
-        Case::plan(plan, bbr, 100, true, 0.0),
-        Case::plan(plan, bbr, 300, true, 0.0),
-        Case::plan(plan, reno, BDP_KB, true, 0.0),
-        Case::plan(plan, bbr, BDP_KB, false, 0.0),
+        Case::plan(plan, bbr.clone(), BDP_KB, true, 0.0),
+        Case::plan(plan, bbr.clone(), 100, true, 0.0),
+        Case::plan(plan, bbr.clone(), 300, true, 0.0),
+        Case::plan(plan, reno.clone(), BDP_KB, true, 0.0),
+        Case::plan(plan, bbr.clone(), BDP_KB, false, 0.0),
         Case::plan(plan, bbr, BDP_KB, true, 0.01),
         Case::plan(plan, reno, BDP_KB, true, 0.01),
     ];

@@ -4,7 +4,6 @@ use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{
     Congestion, Distribution, FlowArrivals, FlowProcess, FlowRecord, LinkConfig, Network, PltConfig,
-    TcpConfig,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
@@ -87,8 +86,8 @@ impl Setup for Short {
             Bytes::new(MAX_PACKETS * payload),
         )?;
         let arrivals = FlowArrivals::PerSecond(FLOWS_PER_SECOND * f64::from(self.load) / 10.0);
-        let config =
-            TcpConfig { initial_window: self.initial_window, ..world::tcp(self.plt, Congestion::Reno) };
+        let mut config = world::tcp(self.plt, Congestion::Reno);
+        config.tcp.initial_window = self.initial_window;
         let flows = FlowProcess::new(client, server, config, sizes, arrivals);
         let flows = net.spawn(flows.stop(self.span.until()).most_at_once(1_000_000))?;
         net.run_until(self.span.from());

@@ -78,7 +78,7 @@ impl Setup for Single {
         let (client, server) = (net.node("client"), net.node("server"));
         let there = bottleneck(RTT / 2, self.buffer, self.loss)?;
         net.link(client, server, there, LinkConfig::delay_only(RTT / 2));
-        let config = world::tcp(self.plt, self.congestion);
+        let config = world::tcp(self.plt, self.congestion.clone());
         let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless()))?;
         let sender = |net: &Network| net.plt_stats(flow, Side::Client).unwrap_or_default();
 

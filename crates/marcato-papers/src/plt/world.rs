@@ -3,8 +3,8 @@
 use marcato_queue::{DropTail, DropTailConfig, Limit, LimitError, Strict, StrictConfig, StrictError};
 use marcato_sched::LcmConfig;
 use marcato_sim::{
-    Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, Packet, PltConfig, Side,
-    TcpConfig,
+    Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, Packet, PltConfig, Side, Tcp,
+    TcpEnd,
 };
 use marcato_units::{Bytes, Duration};
 
@@ -19,8 +19,8 @@ pub(super) const INITIAL_WINDOW: u32 = 2;
 
 /// TCP as in §4.1, with or without a low layer. Packets of 1000 bytes are each acknowledged, losses
 /// are found by duplicate acknowledgements (with SACK), and the receiver window is 3·BW·RTT.
-pub(super) fn tcp(plt: Option<PltConfig>, congestion: Congestion) -> TcpConfig {
-    TcpConfig {
+pub(super) fn tcp(plt: Option<PltConfig>, congestion: Congestion) -> TcpEnd {
+    let tcp = Tcp {
         mss: PAYLOAD,
         timestamps: false,
         initial_window: INITIAL_WINDOW,
@@ -32,9 +32,9 @@ pub(super) fn tcp(plt: Option<PltConfig>, congestion: Congestion) -> TcpConfig {
         // ns-2's SACK undoes nothing.
         undo: false,
         congestion,
-        plt,
-        ..TcpConfig::default()
-    }
+        ..Tcp::default()
+    };
+    TcpEnd { plt, ..tcp.into() }
 }
 
 /// PLT as in §4.1. Parameters that the paper leaves open are those of [`LcmConfig::paper`] and

@@ -2,7 +2,7 @@
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_report::{Row, Samples, Unit};
-use marcato_sim::{Congestion, LinkConfig, Side, TcpConfig, TcpStats};
+use marcato_sim::{Congestion, LinkConfig, Side, Tcp, TcpStats};
 use marcato_units::{Bytes, Rate, Seed, Time};
 
 use super::path::{OneFlow, seconds};
@@ -25,11 +25,11 @@ const MARGIN: f64 = 0.99;
 fn flow(mbps: u64, rtt: f64, buffer: Bytes, seed: Seed) -> Result<OneFlow, SimulationError> {
     let link = || LinkConfig::new(Rate::from_mbps(mbps), seconds(rtt / 2.0));
     let queue = DropTail::new(DropTailConfig { limit: Limit::Bytes(buffer) })?;
-    let config = TcpConfig {
+    let config = Tcp {
         congestion: Congestion::Bbr,
         send_buffer: Bytes::new(1 << 28),
         receive_buffer: Bytes::new(1 << 28),
-        ..TcpConfig::default()
+        ..Tcp::default()
     };
     OneFlow::new(seed, link().queue(queue), link(), config)
 }

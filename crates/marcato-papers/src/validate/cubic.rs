@@ -2,7 +2,7 @@
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
-use marcato_sim::{Bulk, Congestion, Cubic, LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow};
+use marcato_sim::{Bulk, Congestion, Cubic, LinkConfig, Loss, Network, Side, Tcp, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::formula::{
@@ -35,7 +35,7 @@ fn flow(
     // A SYN and an acknowledgement precede the data.
     let first = u64::from(half) + 1;
     let losses = Loss::Script((0..=more).map(|k| first + k * every).collect());
-    let config = TcpConfig {
+    let config = Tcp {
         initial_window: half,
         congestion: Congestion::Cubic(Cubic { hystart: false, fast_convergence, early_growth: false }),
         ..plain()
@@ -106,12 +106,12 @@ const TRANSFER: Bytes = Bytes::new(200_000_000);
 /// Time in ms until [`TRANSFER`] has arrived over 1 Gbit/s, 100 ms and a buffer of 8000 packets,
 /// sent as by a Linux host.
 fn start(hystart: bool, pacing: bool) -> Result<Values, SimulationError> {
-    let config = TcpConfig {
+    let config = Tcp {
         congestion: Congestion::Cubic(Cubic { hystart, ..Cubic::default() }),
         pacing,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(1 << 30),
-        ..TcpConfig::default()
+        ..Tcp::default()
     };
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
@@ -132,7 +132,7 @@ fn start(hystart: bool, pacing: bool) -> Result<Values, SimulationError> {
 
 /// Expected result of [`start`], where each round doubles the window until the path is full, in ms.
 fn start_in_theory() -> f64 {
-    let config = TcpConfig::default();
+    let config = Tcp::with(Congestion::Reno);
     let packets = (TRANSFER.get() as f64 / f64::from(config.mss)).ceil();
     // The headers of IPv4 and TCP and the timestamps make a packet of 1500 bytes.
     let packet = Rate::from_mbps(1000).transmission_time(Bytes::new(1500)).as_secs_f64();

@@ -2,7 +2,7 @@
 
 use marcato_queue::{Limit, StepMark, StepMarkConfig, StepThreshold};
 use marcato_report::{Row, Unit};
-use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, Network, TcpConfig, TcpFlow};
+use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, Network, Tcp, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::formula::DctcpSawtooth;
@@ -28,13 +28,8 @@ fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, SimulationError> {
     let delay = Duration::from_micros(500);
     let there = LinkConfig::new(Rate::from_mbps(1000), delay).queue(queue);
     let (link, _) = net.link(client, server, there, LinkConfig::delay_only(delay));
-    let config = TcpConfig {
-        mss: 1460,
-        congestion: Congestion::Dctcp,
-        ecn: true,
-        delayed_ack: DelayedAck::NONE,
-        ..plain()
-    };
+    let config =
+        Tcp { mss: 1460, congestion: Congestion::Dctcp, ecn: true, delayed_ack: DelayedAck::NONE, ..plain() };
     let mut stream = seed.stream("validate/dctcp");
     for _ in 0..flows {
         let start = Time::from_nanos(stream.below(10_000_000));

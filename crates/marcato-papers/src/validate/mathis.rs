@@ -2,7 +2,7 @@
 
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Mean, Row, Unit};
-use marcato_sim::{DelayedAck, Loss, TcpConfig};
+use marcato_sim::{DelayedAck, Loss, Tcp};
 use marcato_units::{Seed, Time};
 
 use super::aimd::Aimd;
@@ -22,7 +22,7 @@ fn rate(window: f64) -> f64 {
 
 /// Goodput in Mbit/s over about `losses` losses. Twenty more before them let the end of slow start
 /// be forgotten.
-fn reno(p: f64, loss: Loss, losses: f64, config: TcpConfig, seed: Seed) -> Result<Values, SimulationError> {
+fn reno(p: f64, loss: Loss, losses: f64, config: Tcp, seed: Seed) -> Result<Values, SimulationError> {
     let cycle = RTT / (p * mathis_window(p));
     let mut one = OneFlow::new(seed, wide(ONE_WAY)?.loss(loss), wide(ONE_WAY)?, config)?;
     let warm = Time::ZERO + seconds(20.0 * cycle);
@@ -60,7 +60,7 @@ pub(super) fn mathis(plan: &mut Plan) -> Ask {
             reno(p, regular.clone(), periodic_losses, plain(), Seed::new(1))
         });
         let delayed = plan.once(cost(periodic_losses), move || {
-            let config = TcpConfig { delayed_ack: DelayedAck::default(), ..plain() };
+            let config = Tcp { delayed_ack: DelayedAck::default(), ..plain() };
             reno(p, every.clone(), periodic_losses, config, Seed::new(1))
         });
         let counting = plan.once(cost(100.0), move || {

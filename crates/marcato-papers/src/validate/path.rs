@@ -3,7 +3,7 @@
 use crate::error::SimulationError;
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Bulk, DelayedAck, FlowId, LinkConfig, LossDetection, Network, Packet, Side, TcpConfig, TcpFlow,
+    Bulk, Congestion, DelayedAck, FlowId, LinkConfig, LossDetection, Network, Packet, Side, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -15,21 +15,21 @@ pub(super) const ONE_WAY: Duration = Duration::from_millis(40);
 pub(super) const RTT: f64 = 0.08;
 
 /// TCP as in the formulas: an acknowledgement per segment, and only the congestion window as limit.
-pub(super) fn plain() -> TcpConfig {
-    TcpConfig {
+pub(super) fn plain() -> Tcp {
+    Tcp {
         mss: MSS,
         timestamps: false,
         delayed_ack: DelayedAck::NONE,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(1 << 30),
         undo: false,
-        ..TcpConfig::default()
+        ..Tcp::with(Congestion::Reno)
     }
 }
 
 /// The plain TCP with textbook loss detection, which repairs tail losses by timeout only.
-pub(super) fn textbook() -> TcpConfig {
-    TcpConfig { loss_detection: LossDetection::DupThresh, ..plain() }
+pub(super) fn textbook() -> Tcp {
+    Tcp { loss_detection: LossDetection::DupThresh, ..plain() }
 }
 
 /// FIFO queue with room for `packets`.
@@ -53,7 +53,7 @@ impl OneFlow {
         seed: Seed,
         there: LinkConfig,
         back: LinkConfig,
-        config: TcpConfig,
+        config: Tcp,
     ) -> Result<Self, SimulationError> {
         let mut net = Network::new(seed);
         let (client, server) = (net.node("client"), net.node("server"));

@@ -3,7 +3,7 @@
 use marcato_queue::{Backlog, Counters, Discipline, Verdict};
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
-use marcato_sim::{Loss, Packet, Side, TcpConfig};
+use marcato_sim::{Loss, Packet, Side, Tcp};
 use marcato_units::{Duration, Seed, Stream, Time};
 
 use super::formula::{mathis_window, pftk_approximate, pftk_full};
@@ -75,7 +75,7 @@ fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, Simulati
         there = there.loss(Loss::Random(p));
     }
     // With timestamps, the acknowledgement of a retransmission ends the back-off, as in the model.
-    let config = TcpConfig { min_rto: T0, timestamps: true, ..textbook() };
+    let config = Tcp { min_rto: T0, timestamps: true, ..textbook() };
     let mut one = OneFlow::new(seed, there, wide(ONE_WAY)?, config)?;
     let cycle = RTT / (p * pftk_full(p, 1.0, T0.as_secs_f64() / RTT));
     let (warm, span) = (Time::ZERO + seconds(20.0 * cycle), seconds(losses * cycle));

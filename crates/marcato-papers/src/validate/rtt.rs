@@ -2,7 +2,7 @@
 
 use marcato_report::{Row, Unit};
 use marcato_sim::{
-    Arrivals, Bulk, Congestion, FlowId, LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow, UdpFlow,
+    Arrivals, Bulk, Congestion, FlowId, LinkConfig, Loss, Network, Side, Tcp, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -26,7 +26,7 @@ fn two(
     let mut net = Network::new(seed);
     let (router, server) = (net.node("router"), net.node("server"));
     net.link(router, server, shared, wide(Duration::ZERO)?);
-    let config = TcpConfig { congestion, ..plain() };
+    let config = Tcp { congestion, ..plain() };
     let mut stream = seed.stream("validate/rtt");
     let mut flows: Vec<FlowId> = Vec::new();
     for (name, rtt) in ["near", "far"].into_iter().zip(round_trips) {
@@ -71,7 +71,7 @@ pub(super) fn rtt(plan: &mut Plan) -> Ask {
     let span = plan.pick(1200, 200);
     let equal = [("reno", Congestion::Reno), ("cubic", Congestion::CUBIC)].map(|(name, congestion)| {
         let ticket = plan.each(span * 3, move |seed| {
-            Ok(vec![jain(&droptail(100, [0.08, 0.08], congestion, span, seed)?)])
+            Ok(vec![jain(&droptail(100, [0.08, 0.08], congestion.clone(), span, seed)?)])
         });
         (name, ticket)
     });

@@ -3,7 +3,7 @@
 
 use marcato_report::{Row, Unit};
 use marcato_sim::{
-    App, Bulk, DelayedAck, FlowId, LinkConfig, Loss, Network, Side, Socket, Tag, TcpConfig, TcpFlow,
+    App, Bulk, DelayedAck, FlowId, LinkConfig, Loss, Network, Side, Socket, Tag, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -44,7 +44,7 @@ fn slow_start(n: u32) -> Duration {
     start + tx(DATA) * left + ONE_WAY
 }
 
-fn transfer(client: impl App, config: TcpConfig) -> Result<(Network, FlowId), SimulationError> {
+fn transfer(client: impl App, config: Tcp) -> Result<(Network, FlowId), SimulationError> {
     let mut net = Network::new(Seed::new(1));
     let (from, to) = (net.node("client"), net.node("server"));
     let link = || Ok::<_, SimulationError>(LinkConfig::new(RATE, ONE_WAY).queue(fifo(100_000)?));
@@ -80,7 +80,7 @@ impl App for Noting {
 fn acknowledged(segments: u32) -> Result<Values, SimulationError> {
     let total = Bytes::from(segments * MSS);
     let app = Noting { left: total, total, acked_at: None };
-    let (net, flow) = transfer(app, TcpConfig { delayed_ack: DelayedAck::default(), ..plain() })?;
+    let (net, flow) = transfer(app, Tcp { delayed_ack: DelayedAck::default(), ..plain() })?;
     let app = net.app::<Noting>(flow, Side::Client).ok_or(SimulationError::Missing("application"))?;
     Ok(vec![app.acked_at.ok_or(SimulationError::Missing("acknowledgement"))?.as_millis_f64()])
 }
@@ -90,7 +90,7 @@ fn retries(from: u64, until: u64) -> Result<Values, SimulationError> {
     let (queue, seen) = Watched::new(fifo(10)?, true);
     let delay = Duration::from_millis(50);
     let there = LinkConfig::delay_only(delay).queue(queue).loss(Loss::Script((from..from + 100).collect()));
-    let config = TcpConfig { initial_window: 1, ..textbook() };
+    let config = Tcp { initial_window: 1, ..textbook() };
     let mut one = OneFlow::new(Seed::new(1), there, LinkConfig::delay_only(delay), config)?;
     one.net.run_until(Time::from_secs(until));
     let seen = seen.borrow();

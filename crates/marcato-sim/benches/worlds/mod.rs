@@ -2,17 +2,17 @@
 #![allow(dead_code, reason = "each measurement takes its part")]
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
-use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, LinkId, Loss, Network, TcpConfig, TcpFlow};
+use marcato_sim::{Bulk, Congestion, DelayedAck, LinkConfig, LinkId, Loss, Network, Tcp, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 /// Configuration with buffers and windows that limit a flow only to `window` packets of `mss`
 /// bytes.
-fn wide(mss: u32, window: u64) -> TcpConfig {
-    TcpConfig {
+fn wide(mss: u32, window: u64) -> Tcp {
+    Tcp {
         mss,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(window.saturating_mul(mss.into()).min(1 << 30)),
-        ..TcpConfig::default()
+        ..Tcp::with(Congestion::Reno)
     }
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn one_flow(buffer: u64, window: u64, loss: Loss) -> (Network, LinkId
     let (client, server) = (net.node("client"), net.node("server"));
     let link = || link(Rate::from_mbps(250), Duration::from_millis(40), buffer);
     let (bottleneck, _) = net.link(client, server, link().loss(loss), link());
-    let config = TcpConfig { timestamps: false, delayed_ack: DelayedAck::NONE, ..wide(960, window) };
+    let config = Tcp { timestamps: false, delayed_ack: DelayedAck::NONE, ..wide(960, window) };
     net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).expect("a route");
     (net, bottleneck)
 }
@@ -46,7 +46,7 @@ pub(crate) fn cubic(flows: u32) -> (Network, LinkId) {
     let (client, server) = (net.node("client"), net.node("server"));
     let link = || link(Rate::from_mbps(1000), Duration::from_millis(25), 4000);
     let (bottleneck, _) = net.link(client, server, link(), link());
-    let config = TcpConfig { congestion: Congestion::CUBIC, ..wide(1448, u64::MAX) };
+    let config = Tcp { congestion: Congestion::CUBIC, ..wide(1448, u64::MAX) };
     for n in 0..flows {
         let flow = TcpFlow::new(client, server, config.clone(), Bulk::endless());
         let start = Time::from_nanos(1_000_000_000 / u64::from(flows) * u64::from(n));
@@ -62,7 +62,7 @@ pub(crate) fn waiting(flows: u32) -> Network {
     let link = || link(Rate::from_mbps(1000), Duration::from_millis(25), 4000);
     net.link(client, server, link(), link());
     for _ in 0..flows {
-        let flow = TcpFlow::new(client, server, TcpConfig::default(), Bulk::endless());
+        let flow = TcpFlow::new(client, server, Tcp::with(Congestion::Reno), Bulk::endless());
         net.tcp(flow.start(Time::from_secs(1_000_000))).expect("a route");
     }
     net

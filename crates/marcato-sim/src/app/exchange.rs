@@ -13,7 +13,7 @@ use crate::distribution::Distribution;
 /// need not be transferred. A size of 0 counts as 1, since an empty request could not be detected.
 ///
 /// ```
-/// use marcato_sim::{Distribution, LinkConfig, Network, RequestResponse, Requester, Side, TcpConfig, TcpFlow};
+/// use marcato_sim::{Congestion, Distribution, LinkConfig, Network, RequestResponse, Requester, Side, Tcp, TcpFlow};
 /// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 ///
 /// let mut net = Network::new(Seed::new(1));
@@ -26,7 +26,7 @@ use crate::distribution::Distribution;
 ///     Distribution::constant(Duration::from_millis(500)),
 /// )
 /// .exchanges(10);
-/// let ends = TcpFlow::new(client, server, TcpConfig::default(), pages.client()).server_app(pages.server());
+/// let ends = TcpFlow::new(client, server, Tcp::default(), pages.client()).server_app(pages.server());
 /// let flow = net.tcp(ends)?;
 /// net.run_until(Time::from_secs(20));
 /// let asked = net.app::<Requester>(flow, Side::Client).map_or(&[][..], |client| client.exchanges());
@@ -295,7 +295,7 @@ impl App for Responder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LinkConfig, Loss, Network, Side, TcpConfig, TcpFlow};
+    use crate::{Congestion, LinkConfig, Loss, Network, Side, Tcp, TcpFlow};
     use marcato_units::{Rate, Seed};
 
     fn run(loss: Loss, seed: u64) -> Vec<Exchange> {
@@ -303,7 +303,7 @@ mod tests {
         let (client, server) = (net.node("client"), net.node("server"));
         let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
         net.link(client, server, link(), link().loss(loss));
-        let config = TcpConfig { send_buffer: Bytes::kb(20), ..TcpConfig::default() };
+        let config = Tcp { send_buffer: Bytes::kb(20), ..Tcp::with(Congestion::Reno) };
         let pages = RequestResponse::new(
             Distribution::exponential(Bytes::kb(10)).unwrap(),
             Distribution::truncated_pareto(1.2, Bytes::kb(40), Bytes::kb(1_000)).unwrap(),

@@ -54,7 +54,7 @@ impl App for Mirror {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bulk, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+    use crate::{Bulk, Congestion, LinkConfig, Network, Side, Tcp, TcpFlow};
     use marcato_units::{Duration, Rate, Seed, Time};
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         // The reverse direction is the slower one.
         let link = |mbps| LinkConfig::new(Rate::from_mbps(mbps), Duration::from_millis(10));
         net.link(client, server, link(2), link(20));
-        let config = TcpConfig { send_buffer: Bytes::kb(20), ..TcpConfig::default() };
+        let config = Tcp { send_buffer: Bytes::kb(20), ..Tcp::with(Congestion::Reno) };
         let flow = net
             .tcp(TcpFlow::new(client, server, config, Mirror::half()).server_app(Bulk::new(Bytes::kb(1000))))
             .unwrap();

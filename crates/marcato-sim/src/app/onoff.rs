@@ -13,11 +13,11 @@ const PIECE: Bytes = Bytes::new(16 << 10);
 /// and never closes.
 ///
 /// Data in the send buffer at the end of a span still leaves. If the edges matter, give the flow a
-/// [`notsent_lowat`](crate::TcpConfig::notsent_lowat) of a few segments. The unsent data is then at
+/// [`notsent_lowat`](crate::Tcp::notsent_lowat) of a few segments. The unsent data is then at
 /// most 16 KiB more than that. Spans are drawn from a stream that is named after the flow.
 ///
 /// ```
-/// use marcato_sim::{Distribution, LinkConfig, Network, OnOff, Side, TcpConfig, TcpFlow};
+/// use marcato_sim::{Congestion, Distribution, LinkConfig, Network, OnOff, Side, Tcp, TcpFlow};
 /// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 ///
 /// let mut net = Network::new(Seed::new(1));
@@ -26,7 +26,7 @@ const PIECE: Bytes = Bytes::new(16 << 10);
 /// net.link(client, server, link(), link());
 /// let on = Distribution::constant(Duration::from_secs(1));
 /// let off = Distribution::exponential(Duration::from_secs(1))?;
-/// let config = TcpConfig { notsent_lowat: Some(Bytes::kb(6)), ..TcpConfig::default() };
+/// let config = Tcp { notsent_lowat: Some(Bytes::kb(6)), ..Tcp::default() };
 /// let flow = net.tcp(TcpFlow::new(client, server, config, OnOff::new(on, off)))?;
 /// net.run_until(Time::from_secs(20));
 /// let spans = net.app::<OnOff>(flow, Side::Client).map(OnOff::spans);
@@ -108,7 +108,7 @@ impl App for OnOff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Collector, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+    use crate::{Collector, Congestion, LinkConfig, Network, Side, Tcp, TcpFlow};
     use marcato_queue::{DropTail, DropTailConfig, Limit};
     use marcato_units::{Rate, Seed, Time};
 
@@ -122,7 +122,7 @@ mod tests {
         };
         net.link(client, server, link(), link());
         let second = Distribution::constant(Duration::from_secs(1));
-        let config = TcpConfig { notsent_lowat: Some(Bytes::kb(6)), ..TcpConfig::default() };
+        let config = Tcp { notsent_lowat: Some(Bytes::kb(6)), ..Tcp::with(Congestion::Reno) };
         let app = OnOff::new(second, second);
         let flow =
             net.tcp(TcpFlow::new(client, server, config, app).server_app(Collector::logging())).unwrap();

@@ -71,7 +71,7 @@ impl PlannedApp for Writers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Collector, LinkConfig, Network, Side, TcpConfig, TcpFlow};
+    use crate::{Collector, Congestion, LinkConfig, Network, Side, Tcp, TcpFlow};
     use marcato_units::{Duration, Rate, Seed, Time};
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         let (client, server) = (net.node("client"), net.node("server"));
         let link = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(10));
         net.link(client, server, link(), link());
-        let config = TcpConfig { send_buffer: Bytes::new(65_536), ..TcpConfig::default() };
+        let config = Tcp { send_buffer: Bytes::new(65_536), ..Tcp::with(Congestion::Reno) };
         let plan = vec![
             Planned::now(Bytes::kb(5_000), Priority::P4),
             Planned::now(Bytes::new(200), Priority::P0).after(Duration::from_secs(5)),

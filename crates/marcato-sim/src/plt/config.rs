@@ -4,7 +4,7 @@ use marcato_sched::lowprio::{Lcm, LcmConfig, LcmConfigError};
 use marcato_units::{Bytes, Duration, Layer, Priority};
 
 use super::ack::MOST_RANGES;
-use crate::tcp::TcpConfig;
+use crate::tcp::Tcp;
 
 /// Configuration of the low layer that PLT adds to an end of TCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,7 +88,7 @@ impl PltConfig {
         }
     }
 
-    pub(crate) fn check(&self, tcp: &TcpConfig) -> Result<(), PltConfigError> {
+    pub(crate) fn check(&self, tcp: &Tcp) -> Result<(), PltConfigError> {
         Lcm::new(self.lcm)?;
         if !(1..=MOST_RANGES).contains(&self.ack_every) {
             return Err(PltConfigError::AckEvery(self.ack_every));

@@ -35,7 +35,7 @@ pub(crate) use manager::Manager;
 pub(crate) use module::{LowModule, Shift};
 pub(crate) use reassembly::Reassembly;
 
-use crate::tcp::TcpConfig;
+use crate::tcp::Tcp;
 
 /// Number of 64 bits with the alignment of 32 bits, which keeps packets as small as without PLT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub(crate) struct Plt {
 }
 
 impl Plt {
-    pub(crate) fn new(config: PltConfig, tcp: &TcpConfig) -> Result<Self, PltConfigError> {
+    pub(crate) fn new(config: PltConfig, tcp: &Tcp) -> Result<Self, PltConfigError> {
         config.check(tcp)?;
         Ok(Self {
             manager: Manager::new(u64::from(tcp.mss), config.reassembly, config.high_for),

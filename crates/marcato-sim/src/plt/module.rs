@@ -11,7 +11,7 @@ use super::{LowAck, LowData, PltConfig, PltStats, Wide};
 use crate::packet::IPV4_HEADER;
 use crate::ranges::Ranges;
 use crate::tcp::rto::RtoEstimator;
-use crate::tcp::{TCP_HEADER, TIMESTAMPS, TcpConfig};
+use crate::tcp::{TCP_HEADER, TIMESTAMPS, Tcp};
 
 /// Low packet that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub(crate) struct LowModule {
 }
 
 impl LowModule {
-    pub(crate) fn new(config: &PltConfig, tcp: &TcpConfig) -> Result<Self, PltConfigError> {
+    pub(crate) fn new(config: &PltConfig, tcp: &Tcp) -> Result<Self, PltConfigError> {
         Ok(Self {
             lcm: Lcm::new(config.lcm)?,
             sent: VecDeque::new(),

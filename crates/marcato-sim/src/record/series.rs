@@ -93,14 +93,14 @@ const LANE_COLUMNS: [&str; 3] = ["cwnd_bytes", "in_flight_bytes", "srtt_seconds"
 /// ([`f64::NAN`]).
 ///
 /// ```
-/// use marcato_sim::{Bulk, LinkConfig, Network, Series, Side, TcpConfig, TcpFlow};
+/// use marcato_sim::{Bulk, LinkConfig, Network, Series, Side, Tcp, TcpFlow};
 /// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 ///
 /// let mut net = Network::new(Seed::new(1));
 /// let (client, server) = (net.node("client"), net.node("server"));
 /// let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
 /// let (bottleneck, _) = net.link(client, server, link(), link());
-/// let flow = net.tcp(TcpFlow::new(client, server, TcpConfig::default(), Bulk::endless()))?;
+/// let flow = net.tcp(TcpFlow::new(client, server, Tcp::default(), Bulk::endless()))?;
 ///
 /// let mut series = Series::new(Duration::from_millis(100));
 /// series.tcp("bulk", flow, Side::Client)?;

@@ -35,7 +35,7 @@ pub enum TapPoint {
 /// ports of an earlier one. Packets of the low layer have the DSCP LE.
 ///
 /// ```
-/// use marcato_sim::{Bulk, LinkConfig, Network, Tap, TcpConfig, TcpFlow};
+/// use marcato_sim::{Bulk, LinkConfig, Network, Tap, Tcp, TcpFlow};
 /// use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 ///
 /// let mut net = Network::new(Seed::new(1));
@@ -43,7 +43,7 @@ pub enum TapPoint {
 /// let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
 /// let (there, _) = net.link(client, server, link(), link());
 /// net.tap(there, Tap::default());
-/// net.tcp(TcpFlow::new(client, server, TcpConfig::default(), Bulk::new(Bytes::kb(100))))?;
+/// net.tcp(TcpFlow::new(client, server, Tcp::default(), Bulk::new(Bytes::kb(100))))?;
 /// let mut file = Vec::new();
 /// for s in 1..=3 {
 ///     net.run_until(Time::from_secs(s));

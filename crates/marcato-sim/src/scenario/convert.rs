@@ -3,102 +3,23 @@
 use marcato_queue::Discipline;
 use marcato_scenario::plugin::Plugin;
 use marcato_scenario::queue::{QueueError, Site};
-use marcato_scenario::{link, queue, tcp, traffic};
+use marcato_scenario::{link, queue, traffic};
 use marcato_sched::conductor::{self, Debt};
-use marcato_sched::lowprio::{Adaptive, Epoch, Fraction, LcmConfig, Target};
 use marcato_units::{Bytes, Duration, Stream};
 
 use super::Traces;
 use super::error::BuildError;
 use super::plugins::{Plugins, QueueSite};
 use crate::packet::Packet;
-use crate::{
-    Congestion, CongestionFactory, Distribution, DistributionError, LinkConfig, Loss, PltConfig, TcpConfig,
-};
+use crate::{Congestion, Distribution, DistributionError, LinkConfig, Loss, Tcp, TcpEnd};
 
 /// Returns the configuration of one end of the TCP flow `flow`.
-pub(super) fn tcp(flow: &str, tcp: &tcp::Tcp, plugins: &Plugins) -> Result<TcpConfig, BuildError> {
-    let (congestion, own_congestion) = congestion(flow, &tcp.congestion, plugins)?;
-    Ok(TcpConfig {
-        mss: tcp.mss,
-        initial_window: tcp.initial_window,
-        initial_ssthresh: tcp.initial_ssthresh,
-        growth: tcp.growth,
-        send_buffer: tcp.send_buffer,
-        receive_buffer: tcp.receive_buffer,
-        receive_buffer_from: tcp.receive_buffer_from,
-        notsent_lowat: tcp.notsent_lowat,
-        delayed_ack: tcp.delayed_ack,
-        min_rto: tcp.min_rto,
-        rto_margin: tcp.rto_margin,
-        max_rto: tcp.max_rto,
-        initial_rto: tcp.initial_rto,
-        timestamps: tcp.timestamps,
-        sack: tcp.sack,
-        ecn: tcp.ecn,
-        priority_option: tcp.priority_option,
-        loss_detection: tcp.loss_detection,
-        undo: tcp.undo,
-        nagle: tcp.nagle,
-        slow_start: tcp.slow_start,
-        congestion,
-        own_congestion,
-        pacing: tcp.pacing,
-        unpaced_segments: tcp.unpaced_segments,
-        segmentation_offload: tcp.segmentation_offload,
-        slow_start_after_idle: tcp.slow_start_after_idle,
-        idle_decay: tcp.idle_decay,
-        reduce_window: tcp.reduce_window,
-        safe_ack: tcp.safe_ack,
-        usage_by_round: tcp.usage_by_round,
-        initial_sequence: None,
-        plt: tcp.low_layer.map(|low| low_layer(&low, tcp.packet())),
-    })
-}
-
-/// Returns the congestion control of the flow `flow`, and the plug-in in its place, if any.
-fn congestion(
-    flow: &str,
-    of: &tcp::Congestion,
-    plugins: &Plugins,
-) -> Result<(Congestion, Option<CongestionFactory>), BuildError> {
-    match of.clone().built_in() {
-        Ok(built_in) => Ok((built_in, None)),
-        Err(plugin) => Ok((TcpConfig::default().congestion, Some(plugins.make_congestion(flow, &plugin)?))),
-    }
-}
-
-/// Returns the low layer of a TCP whose full packets have this length.
-fn low_layer(low: &tcp::LowLayer, packet: Bytes) -> PltConfig {
-    let lcm = LcmConfig {
-        target: low
-            .target
-            .map_or(Target::Adaptive(Adaptive::new()), |target| Target::Fixed(fraction(target))),
-        epoch: low.epoch.map_or(Epoch::RoundTrip, Epoch::Fixed),
-        initial_window: packet * u64::from(low.initial_window),
-        max_window: packet * u64::from(low.most_window),
-        packet,
-        ..LcmConfig::paper()
+pub(super) fn tcp(flow: &str, tcp: &Tcp, plugins: &Plugins) -> Result<TcpEnd, BuildError> {
+    let own_congestion = match &tcp.congestion {
+        Congestion::Plugin(plugin) => Some(plugins.make_congestion(flow, plugin)?),
+        _ => None,
     };
-    PltConfig {
-        low_retransmissions: low.retransmissions,
-        ack_layer: low.ack_layer,
-        ack_every: low.ack_every,
-        min_rto: low.min_rto,
-        first_rto: low.first_rto,
-        high_for: low.high_for,
-        ..PltConfig::new(lcm)
-    }
-}
-
-/// Converts to a fraction with a precision of one millionth.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "what is below 1 was read from a file"
-)]
-fn fraction(of: f64) -> Fraction {
-    Fraction::ppm((of * 1e6).round() as u32)
+    Ok(TcpEnd { own_congestion, ..tcp.clone().into() })
 }
 
 pub(super) const fn debt(preset: traffic::Preset) -> Debt {

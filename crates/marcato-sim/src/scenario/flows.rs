@@ -334,7 +334,7 @@ impl Instance<'_> {
                 if messages.feeder == Feeder::Conductor {
                     // A lean feeder leaves a chunk unsent. Without a watermark, the socket would ask for the
                     // next one only at the next acknowledgement.
-                    flow.client_config.notsent_lowat.get_or_insert(messages.messaging.chunk);
+                    flow.client_config.tcp.notsent_lowat.get_or_insert(messages.messaging.chunk);
                 }
                 What::Messages(net.tcp(flow).map_err(refused)?)
             }

@@ -2,7 +2,7 @@
 //!
 //! | part | trait | without scenarios | example in `crates/marcato-sim/examples/` |
 //! |---|---|---|---|
-//! | congestion control | `marcato_sim::tcp::congestion::CongestionControl` | `TcpConfig::own_congestion` | `own_congestion_control.rs` |
+//! | congestion control | `marcato_sim::tcp::congestion::CongestionControl` | `TcpEnd::own_congestion` | `own_congestion_control.rs` |
 //! | queue | `marcato_queue::Discipline` | `LinkConfig::queue` | `own_queue.rs` |
 //! | lane scheduler | `marcato_sched::schedule::LaneScheduler` | `SessionConfig::own_scheduler` | `own_lane_scheduler.rs` |
 //! | workload | `marcato_sim::scenario::Workload` | | `own_workload.rs` |

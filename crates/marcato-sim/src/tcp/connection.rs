@@ -1,10 +1,11 @@
 //! End of a TCP connection: its sender, its receiver and its state.
 
+use marcato_scenario::tcp::PriorityOption;
 use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
-use super::config::{PriorityOption, TcpConfig, TcpConfigError};
+use super::config::{TcpConfigError, TcpEnd};
 use super::congestion::LossState;
 use super::receiver::Receiver;
 use super::segment::{Flags, MAX_SACK_BLOCKS, SackBlocks, Segment, TCP_HEADER, TIMESTAMPS};
@@ -93,7 +94,7 @@ pub(crate) struct Delivered {
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    config: TcpConfig,
+    config: TcpEnd,
     state: State,
     sender: Sender,
     receiver: Receiver,
@@ -128,17 +129,17 @@ const SYN_TRIES: u32 = 7;
 
 impl Connection {
     /// End that has not begun. Its random streams are named after `name`.
-    pub(crate) fn new(config: TcpConfig, seed: Seed, name: &str) -> Result<Self, TcpConfigError> {
+    pub(crate) fn new(config: TcpEnd, seed: Seed, name: &str) -> Result<Self, TcpConfigError> {
         config.check()?;
         let isn = config.initial_sequence.unwrap_or_else(|| {
             u32::try_from(seed.stream(&format!("{name}/isn")).below(1 << 32)).unwrap_or(0)
         });
         let stream = seed.stream(&format!("{name}/congestion"));
-        let plt = config.plt.map(|plt| Plt::new(plt, &config)).transpose()?.map(Box::new);
+        let plt = config.plt.map(|plt| Plt::new(plt, &config.tcp)).transpose()?.map(Box::new);
         Ok(Self {
-            sender: Sender::new(&config, stream),
-            receiver: Receiver::new(&config),
-            timestamps: config.timestamps,
+            sender: Sender::new(&config, stream)?,
+            receiver: Receiver::new(&config.tcp),
+            timestamps: config.tcp.timestamps,
             config,
             state: State::Listen,
             isn,
@@ -308,15 +309,15 @@ impl Connection {
 
     /// Returns the form in which segments carry their priority.
     pub(crate) fn priority_option(&self) -> PriorityOption {
-        self.config.priority_option.unwrap_or(PriorityOption::Rfc6994)
+        self.config.tcp.priority_option.unwrap_or(PriorityOption::Rfc6994)
     }
 
     /// Returns the options of this end's SYN: the MSS with room for options, and the window scale.
     pub(crate) fn syn_options(&self) -> SynOptions {
-        let form = self.config.priority_option;
+        let form = self.config.tcp.priority_option;
         let options =
-            if self.config.timestamps { TIMESTAMPS } else { 0 } + form.map_or(0, PriorityOption::bytes);
-        let mss = self.config.mss.saturating_add(options.next_multiple_of(4));
+            if self.config.tcp.timestamps { TIMESTAMPS } else { 0 } + form.map_or(0, PriorityOption::bytes);
+        let mss = self.config.tcp.mss.saturating_add(options.next_multiple_of(4));
         SynOptions {
             mss: u16::try_from(mss).unwrap_or(u16::MAX),
             scale: u8::try_from(self.receiver.scale).unwrap_or(14),
@@ -466,14 +467,14 @@ impl Connection {
                 self.timestamps &= segment.timestamps.is_some();
                 // RFC 3168 §6.1.1: ECE and CWR in the SYN offer ECN; ECE alone in the SYN-ACK
                 // accepts it.
-                self.ecn = self.config.ecn && peer_offers_ecn && segment.flags.cwr;
+                self.ecn = self.config.tcp.ecn && peer_offers_ecn && segment.flags.cwr;
                 self.syn_due = true;
             }
             State::SynSent if segment.flags.ack && segment.ack == self.isn.wrapping_add(1) => {
                 self.peer_isn = segment.seq;
                 self.receiver.on_syn();
                 self.sender.sack &= segment.sack_permitted;
-                self.ecn = self.config.ecn && peer_offers_ecn && !segment.flags.cwr;
+                self.ecn = self.config.tcp.ecn && peer_offers_ecn && !segment.flags.cwr;
                 self.timestamps &= segment.timestamps.is_some();
                 if let Some((value, _)) = segment.timestamps {
                     self.ts_recent = value;
@@ -672,13 +673,13 @@ impl Connection {
     fn syn(&mut self, now: Time) -> Segment {
         let answer = self.state == State::SynReceived;
         self.syn_sent_at = now;
-        self.syn_at = Some(now + self.config.initial_rto.saturating_mul(1 << self.syn_tries.min(6)));
+        self.syn_at = Some(now + self.config.tcp.initial_rto.saturating_mul(1 << self.syn_tries.min(6)));
         self.syn_tries += 1;
         let flags = Flags {
             syn: true,
             ack: answer,
-            ece: if answer { self.ecn } else { self.config.ecn },
-            cwr: !answer && self.config.ecn,
+            ece: if answer { self.ecn } else { self.config.tcp.ecn },
+            cwr: !answer && self.config.tcp.ecn,
             ..Flags::default()
         };
         Segment {
@@ -713,14 +714,14 @@ impl Connection {
         segment.seq = wire(self.isn, outgoing.seq);
         segment.payload = outgoing.payload;
         segment.flags.fin = outgoing.fin;
-        if self.config.priority_option.is_some() && outgoing.payload > 0 {
+        if self.config.tcp.priority_option.is_some() && outgoing.payload > 0 {
             segment.priority = outgoing.priority;
             segment.fit_sack(self.priority_option());
         }
         // A full segment with options must not exceed the path's packet size, for which the MSS
         // leaves room. SACK blocks that do not fit go on a separate acknowledgement, if one is due.
         // (RFC 6691 §3 would shorten the payload instead.)
-        if outgoing.payload + segment.sack_len() > self.config.mss {
+        if outgoing.payload + segment.sack_len() > self.config.tcp.mss {
             segment.sack = SackBlocks::default();
             if !self.receiver.ack_now {
                 self.receiver.on_ack_sent();

@@ -31,12 +31,13 @@ mod tlp;
 mod undo;
 mod usage;
 
-pub use config::{
-    Cubic, DelayedAck, Growth, LossDetection, Nagle, PriorityOption, SlowStart, TcpConfig, TcpConfigError,
-};
-pub use congestion::{Congestion, CongestionFactory};
+pub use config::{TcpConfigError, TcpEnd};
+pub use congestion::CongestionFactory;
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered, SynOptions};
+pub use marcato_scenario::tcp::{
+    Congestion, Cubic, DelayedAck, Growth, LossDetection, Nagle, PriorityOption, SlowStart, Tcp, TcpError,
+};
 pub use rate::RateSample;
 pub use segment::{Flags, SackBlocks, Segment};
 pub(crate) use segment::{TCP_HEADER, TIMESTAMPS};

@@ -2,7 +2,7 @@
 
 use marcato_wire::{CatsOption, MAX_OPTIONS, SackBlock, SackBlocks, TcpOption, emit_options};
 
-use super::config::PriorityOption;
+use super::PriorityOption;
 use super::connection::SynOptions;
 use super::segment::Segment;
 

@@ -2,9 +2,9 @@
 
 use marcato_units::{Duration, Priority, PrioritySet, Time};
 
-use super::config::{DelayedAck, TcpConfig};
 use super::right_sizing::RightSizing;
 use super::segment::{MAX_SACK_BLOCKS, SackBlocks};
+use super::{DelayedAck, Tcp};
 use crate::ranges::Ranges;
 
 /// Received data and pending acknowledgements. Sequence numbers have 64 bits and start at 0 with
@@ -52,7 +52,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(config: &TcpConfig) -> Self {
+    pub(crate) fn new(config: &Tcp) -> Self {
         let limit = config.receive_buffer.get();
         let buffer = config.receive_buffer_from.map_or(limit, |from| from.get());
         // RFC 7323 §2.3: least shift with which the buffer fits 16 bits, at most 14.
@@ -308,13 +308,14 @@ impl Receiver {
 #[expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 mod tests {
     use super::*;
+    use crate::tcp::Congestion;
     use marcato_units::{Bytes, Duration};
 
     fn receiver(every: u32) -> Receiver {
-        let mut receiver = Receiver::new(&TcpConfig {
+        let mut receiver = Receiver::new(&Tcp {
             receive_buffer: Bytes::new(60_000),
             delayed_ack: DelayedAck { every, first_at_once: false, ..DelayedAck::default() },
-            ..TcpConfig::default()
+            ..Tcp::with(Congestion::Reno)
         });
         receiver.on_syn();
         receiver

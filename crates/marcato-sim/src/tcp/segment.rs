@@ -2,7 +2,7 @@
 
 use marcato_units::Priority;
 
-use super::config::PriorityOption;
+use super::PriorityOption;
 
 /// Length of a TCP header without options, in bytes.
 pub(crate) const TCP_HEADER: u32 = 20;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use marcato_units::{Bytes, Duration, Priority, Rate, Stream, Time};
 
-use super::config::{LossDetection, Nagle, TcpConfig};
+use super::config::TcpEnd;
 use super::congestion::{self, AckEvent, CongestionControl, LossState, Signal};
 use super::prr::Prr;
 use super::rack::{Rack, RackState};
@@ -14,6 +14,7 @@ use super::scoreboard::{DUP_THRESH, Scoreboard, Sent};
 use super::tlp::Tlp;
 use super::undo::{Reordering, Undo};
 use super::usage::Usage;
+use super::{LossDetection, Nagle, TcpConfigError};
 
 /// Recovery state of the sender; it ends when `snd_una` reaches `point`.
 #[derive(Clone, Debug)]
@@ -173,8 +174,9 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(config: &TcpConfig, stream: Stream) -> Self {
-        Self {
+    pub(crate) fn new(end: &TcpEnd, stream: Stream) -> Result<Self, TcpConfigError> {
+        let config = &end.tcp;
+        Ok(Self {
             mss: u64::from(config.mss),
             send_buffer: config.send_buffer.get(),
             is_full: false,
@@ -216,7 +218,7 @@ impl Sender {
                 .then_some(Reordering::new(DUP_THRESH)),
             nagle: config.nagle,
             small_end: 0,
-            congestion: congestion::build(config, stream),
+            congestion: congestion::build(end, stream)?,
             rate: RateEstimator::default(),
             delivered: 0,
             min_rtt: None,
@@ -227,7 +229,7 @@ impl Sender {
             announce_cwr: false,
             ecn_point: 0,
             counters: SenderCounters::default(),
-        }
+        })
     }
 
     /// Completes the handshake. `rtt` is its round trip, if its segments were sent once, `echo_rtt`

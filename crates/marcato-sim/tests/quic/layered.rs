@@ -9,7 +9,7 @@ use marcato_quic::{
 };
 use marcato_sched::schedule::{CwrConfig, LayeredConfig};
 use marcato_sim::{
-    Bulk, Congestion, FlowId, LinkConfig, Loss, Network, NodeId, Packet, Route, Side, TcpConfig, TcpFlow,
+    Bulk, Congestion, FlowId, LinkConfig, Loss, Network, NodeId, Packet, Route, Side, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -149,7 +149,7 @@ impl World {
     /// Adds a transfer that shares the bottleneck.
     fn bystander(&mut self, congestion: Congestion, start: Time) -> FlowId {
         let [source, other] = self.others;
-        let config = TcpConfig { congestion, ..TcpConfig::default() };
+        let config = Tcp::with(congestion);
         self.pair.net.tcp(TcpFlow::new(source, other, config, Bulk::endless()).start(start)).unwrap()
     }
 
@@ -336,11 +336,7 @@ fn a_concurrent_transfer_keeps_its_goodput() {
         let setting = Setting { lossy_access: 1e-3, ..Setting::new(Queueing::Strict, lanes) };
         let mut world = setting.filled(secs(30));
         let [source, other] = world.others;
-        let config = TcpConfig {
-            receive_buffer: Bytes::kb(250),
-            congestion: Congestion::CUBIC,
-            ..TcpConfig::default()
-        };
+        let config = Tcp { receive_buffer: Bytes::kb(250), congestion: Congestion::CUBIC, ..Tcp::default() };
         let flow =
             world.pair.net.tcp(TcpFlow::new(source, other, config, Bulk::endless()).start(secs(5))).unwrap();
         let own = world.goodput(secs(7), secs(30));

@@ -2,8 +2,7 @@
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, Network, NodeId, Side, Socket, Tag, TcpConfig,
-    TcpFlow,
+    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, Network, NodeId, Side, Socket, Tag, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -13,8 +12,8 @@ const MSS: u64 = 1448;
 /// 20 Mbit/s and 40 ms: 100 kB, 69 segments.
 const BDP: u64 = 100_000;
 
-fn config() -> TcpConfig {
-    TcpConfig { congestion: Congestion::Bbr, ..TcpConfig::default() }
+fn config() -> Tcp {
+    Tcp::with(Congestion::Bbr)
 }
 
 fn path(buffer: u64, loss: Loss) -> (Network, NodeId, NodeId, LinkId) {
@@ -123,7 +122,7 @@ impl App for FastThenSlow {
 #[test]
 fn application_limited_sending_does_not_lower_the_pacing_rate() {
     let (mut net, client, server, _) = path(2 * BDP, Loss::None);
-    let lean = TcpConfig { notsent_lowat: Some(Bytes::kb(20)), ..config() };
+    let lean = Tcp { notsent_lowat: Some(Bytes::kb(20)), ..config() };
     let flow = net.tcp(TcpFlow::new(client, server, lean, FastThenSlow)).unwrap();
     net.run_until(Time::from_millis(4_900));
     let fast = net.tcp_stats(flow, Side::Client).unwrap().pacing_rate.unwrap();

@@ -5,23 +5,23 @@ use marcato_sched::coupled::{CoupledConfig, Mode, Transition};
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
     Collector, Conducted, Congestion, Coupled, DelayedAck, FlowId, LinkConfig, Network, Planned,
-    PriorityOption, Side, Tag, TcpConfig, TcpFlow,
+    PriorityOption, Side, Tag, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 const CHUNK: Bytes = Bytes::new(1000);
 
-fn tcp() -> TcpConfig {
-    TcpConfig {
+fn tcp() -> Tcp {
+    Tcp {
         mss: 1000,
         notsent_lowat: Some(CHUNK),
         priority_option: Some(PriorityOption::Short),
-        ..TcpConfig::default()
+        ..Tcp::with(Congestion::Reno)
     }
 }
 
 /// Sender with this plan over 2 Mbit/s and 25 ms one way.
-fn network(tcp: TcpConfig, feeder: Feeder, plan: Vec<Planned>) -> (Network, FlowId) {
+fn network(tcp: Tcp, feeder: Feeder, plan: Vec<Planned>) -> (Network, FlowId) {
     let mut net = Network::new(Seed::new(1));
     let (sender, receiver) = (net.node("sender"), net.node("receiver"));
     let link = || LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(25));
@@ -107,7 +107,7 @@ fn a_greedy_feeder_delays_an_urgent_message_by_its_whole_buffer() {
     let delay = |feeder: Feeder, lowat: Option<Bytes>| {
         // BBR, because no feeder can overtake the queue that Reno builds at the bottleneck.
         let congestion = Congestion::Bbr;
-        let tcp = TcpConfig { notsent_lowat: lowat, send_buffer: Bytes::new(131_072), congestion, ..tcp() };
+        let tcp = Tcp { notsent_lowat: lowat, send_buffer: Bytes::new(131_072), congestion, ..tcp() };
         let (mut net, flow) = network(tcp, feeder, urgent_beside_bulk());
         net.run_until(Time::from_secs(10));
         let collector: &Collector = net.app(flow, Side::Server).unwrap();
@@ -124,7 +124,7 @@ fn a_greedy_feeder_delays_an_urgent_message_by_its_whole_buffer() {
 fn a_receiver_may_acknowledge_urgent_segments_without_delay() {
     let finished = |urgent_at_once: bool, priority: Priority| {
         let delayed_ack = DelayedAck { first_at_once: false, urgent_at_once, ..DelayedAck::default() };
-        let tcp = TcpConfig { delayed_ack, ..tcp() };
+        let tcp = Tcp { delayed_ack, ..tcp() };
         let (mut net, flow) =
             network(tcp, Feeder::lean(CHUNK), vec![Planned::now(Bytes::new(500), priority)]);
         let mut at = Duration::ZERO;

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit, Strict};
 use marcato_sim::{
-    AddRouteError, Bulk, DatagramFlow, Destination, Family, FlowError, FlowId, Host, HostContext, HostStats,
-    Incoming, LinkConfig, LinkId, Loss, LossDetection, MAX_ROUTES, Network, NodeId, Outgoing, Packet,
-    RebindError, Rebinding, Route, RouteError, RouteId, Side, TcpConfig, TcpFlow,
+    AddRouteError, Bulk, Congestion, DatagramFlow, Destination, Family, FlowError, FlowId, Host, HostContext,
+    HostStats, Incoming, LinkConfig, LinkId, Loss, LossDetection, MAX_ROUTES, Network, NodeId, Outgoing,
+    Packet, RebindError, Rebinding, Route, RouteError, RouteId, Side, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
@@ -177,7 +177,7 @@ fn tcp_and_the_routes_of_a_datagram_flow_compete_for_one_link() {
     // Under RFC 6675 the loss of a retransmission goes unnoticed and the timer expires, which is
     // when the low class gets through. A TCP that detects losses by time keeps the link busy, and
     // the low class starves.
-    let config = TcpConfig { loss_detection: LossDetection::DupThresh, ..TcpConfig::default() };
+    let config = Tcp { loss_detection: LossDetection::DupThresh, ..Tcp::with(Congestion::Reno) };
     net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).start(ms(1000))).unwrap();
     let mut plan: Vec<_> = every_ten_ms(high, 0, 4000).chain(every_ten_ms(low, 0, 4000)).collect();
     plan.sort_by_key(|&(at, ..)| at);
@@ -371,7 +371,9 @@ fn a_flow_that_cannot_be_is_refused() {
     assert_eq!(add(vec![wifi, apart]), Err(no_route.into()));
     let full = add(vec![wifi; MAX_ROUTES]).unwrap();
     assert_eq!(net.add_route(full, wifi), Err(AddRouteError::TooMany));
-    let tcp = net.tcp(TcpFlow::new(wifi.client, wifi.server, TcpConfig::default(), Bulk::endless())).unwrap();
+    let tcp = net
+        .tcp(TcpFlow::new(wifi.client, wifi.server, Tcp::with(Congestion::Reno), Bulk::endless()))
+        .unwrap();
     assert_eq!(net.add_route(tcp, wifi), Err(AddRouteError::NotDatagrams));
     assert_eq!(net.rebind(tcp, Side::Client, FIRST, Rebinding::Port), Err(RebindError::NoSuchRoute));
     assert_eq!(net.route_stats(tcp, Side::Client, FIRST), None);
@@ -482,7 +484,8 @@ fn datagram_and_other_flows_draw_independent_random_numbers() {
             let silent = DatagramFlow::new(Peer::default(), Peer::default(), vec![Route::new(a, b)]);
             net.datagrams(silent).unwrap();
         }
-        let tcp = tcp.then(|| net.tcp(TcpFlow::new(a, b, TcpConfig::default(), Bulk::endless())).unwrap());
+        let tcp =
+            tcp.then(|| net.tcp(TcpFlow::new(a, b, Tcp::with(Congestion::Reno), Bulk::endless())).unwrap());
         let datagrams = datagrams.then(|| {
             let client = Peer::sending([(Time::ZERO, Outgoing::over(FIRST), KILO)]);
             net.datagrams(DatagramFlow::new(client, Peer::echo(), routes.to_vec())).unwrap()
@@ -579,7 +582,8 @@ fn play(case: &Case) -> (Network, FlowId, String) {
     let flow = net.datagrams(DatagramFlow::new(client, server, routes)).unwrap();
     if case.tcp {
         let (client, server) = ends[0];
-        net.tcp(TcpFlow::new(client, server, TcpConfig::default(), Bulk::new(Bytes::kb(100)))).unwrap();
+        net.tcp(TcpFlow::new(client, server, Tcp::with(Congestion::Reno), Bulk::new(Bytes::kb(100))))
+            .unwrap();
     }
     if let Some((at, len, link)) = case.down {
         let link = links[link % links.len()];

@@ -4,7 +4,8 @@ use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sched::conductor::Message;
 use marcato_sched::{Conductor, Config, Feeder};
 use marcato_sim::{
-    Collector, Conducted, FlowId, Framed, LinkConfig, Loss, Network, Planned, Side, Tag, TcpConfig, TcpFlow,
+    Collector, Conducted, Congestion, FlowId, Framed, LinkConfig, Loss, Network, Planned, Side, Tag, Tcp,
+    TcpFlow,
 };
 use marcato_stream::{Limits, MissedReason, NotDelivered};
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
@@ -12,8 +13,8 @@ use proptest::prelude::*;
 
 const CHUNK: Bytes = Bytes::new(1448);
 
-fn tcp() -> TcpConfig {
-    TcpConfig { notsent_lowat: Some(CHUNK), ..TcpConfig::default() }
+fn tcp() -> Tcp {
+    Tcp { notsent_lowat: Some(CHUNK), ..Tcp::with(Congestion::Reno) }
 }
 
 fn link(loss: f64) -> LinkConfig {

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Bulk, DatagramFlow, FlowId, GilbertElliott, Host, HostContext, Incoming, Jitter, LinkChange, LinkConfig,
-    LinkId, LinkQueue, Loss, Network, NodeId, Outgoing, Route, RouteError, RouteId, Side, TcpConfig, TcpFlow,
-    Trace, UdpFlow,
+    Bulk, Congestion, DatagramFlow, FlowId, GilbertElliott, Host, HostContext, Incoming, Jitter, LinkChange,
+    LinkConfig, LinkId, LinkQueue, Loss, Network, NodeId, Outgoing, Route, RouteError, RouteId, Side, Tcp,
+    TcpFlow, Trace, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -311,7 +311,7 @@ fn tcp_comes_through_bursts_and_reordering() {
             .mtu(Bytes::new(1500))
     };
     net.link(a, b, link(), link());
-    let flow = net.tcp(TcpFlow::new(a, b, TcpConfig::default(), Bulk::new(Bytes::kb(2_000)))).unwrap();
+    let flow = net.tcp(TcpFlow::new(a, b, Tcp::with(Congestion::Reno), Bulk::new(Bytes::kb(2_000)))).unwrap();
     net.run_until(Time::from_secs(300));
     assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(2_000));
     assert!(net.is_finished(flow, Side::Client));
@@ -643,7 +643,7 @@ fn world(seed: u64, chain: &[[Spec; 2]], plan: &[(u64, usize)]) -> World {
     };
     let datagrams =
         net.datagrams(DatagramFlow::new(host(), host(), vec![Route::new(ends[0], ends[1])])).unwrap();
-    net.tcp(TcpFlow::new(ends[0], ends[1], TcpConfig::default(), Bulk::new(Bytes::kb(50)))).unwrap();
+    net.tcp(TcpFlow::new(ends[0], ends[1], Tcp::with(Congestion::Reno), Bulk::new(Bytes::kb(50)))).unwrap();
     let udp = UdpFlow::new(ends[1], ends[0], Rate::from_kbps(200), Bytes::new(400));
     net.udp(UdpFlow { stop: ms(1_000), ..udp }).unwrap();
     World { net, datagrams, links, ends }

@@ -11,7 +11,7 @@ use marcato_queue::{
 };
 use marcato_sim::{
     Bulk, Congestion, DatagramFlow, Host, HostContext, Incoming, LinkConfig, LinkId, Mirror, Network, NodeId,
-    Outgoing, Packet, Route, RouteId, Side, TcpConfig, TcpFlow, UdpFlow,
+    Outgoing, Packet, Route, RouteId, Side, Tcp, TcpEnd, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use marcato_wire::{QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
@@ -96,7 +96,7 @@ fn segments(notes: &[Note], own: bool) -> Vec<(Time, TcpSegment)> {
 fn a_queue_sees_tcp_headers_of_both_directions_as_on_the_wire() {
     let (queue, notes) = noting();
     let (mut net, [client, server], _) = path(LinkConfig::new(RATE, Duration::ZERO).queue(queue).observing());
-    let config = TcpConfig { initial_sequence: Some(u32::MAX - 100), ..TcpConfig::default() };
+    let config = TcpEnd { initial_sequence: Some(u32::MAX - 100), ..Tcp::with(Congestion::Reno).into() };
     let flow = TcpFlow::new(client, server, config, Mirror::half()).server_app(Bulk::new(Bytes::kb(50)));
     let flow = net.tcp(flow).unwrap();
     net.run_until(Time::from_secs(5));
@@ -202,7 +202,7 @@ fn crq_classes_cubic_as_responsive_and_keeps_a_flood_standard() {
     let queue = Crq::<Packet>::new(config).unwrap();
     let (mut net, [client, server], link) =
         path(LinkConfig::new(RATE, Duration::ZERO).queue(queue).observing());
-    let tcp = TcpConfig { congestion: Congestion::CUBIC, ..TcpConfig::default() };
+    let tcp = Tcp::with(Congestion::CUBIC);
     let flow = TcpFlow::new(client, server, tcp, Mirror::one_of(u64::MAX)).server_app(Bulk::endless());
     let flow = net.tcp(flow).unwrap();
     let flood = net.udp(UdpFlow::new(server, client, RATE, Bytes::new(1472))).unwrap();
@@ -228,7 +228,7 @@ fn marked(bleaching: [bool; 2]) -> (u64, u64, u64) {
     let bottleneck = LinkConfig::new(RATE, none).queue(queue);
     let (link, _) = net.link(router, access, bottleneck, LinkConfig::delay_only(none));
     net.link(access, client, behind, LinkConfig::delay_only(DELAY));
-    let tcp = TcpConfig { congestion: Congestion::CUBIC, ecn: true, ..TcpConfig::default() };
+    let tcp = Tcp { congestion: Congestion::CUBIC, ecn: true, ..Tcp::default() };
     let flow = TcpFlow::new(client, server, tcp, Mirror::one_of(u64::MAX)).server_app(Bulk::endless());
     let flow = net.tcp(flow).unwrap();
     net.run_until(Time::from_secs(10));

@@ -7,8 +7,8 @@ use marcato_queue::{
 use marcato_sched::lowprio::{Adaptive, LcmConfig, Target};
 use marcato_sim::{
     Bulk, Congestion, DelayedAck, Distribution, FlowArrivals, FlowId, FlowProcess, Jitter, LinkConfig,
-    LinkId, Loss, LossDetection, Network, NodeId, Packet, PltConfig, PltStats, Side, Tap, TcpConfig, TcpFlow,
-    UdpFlow,
+    LinkId, Loss, LossDetection, Network, NodeId, Packet, PltConfig, PltStats, Side, Tap, Tcp, TcpEnd,
+    TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
@@ -22,8 +22,8 @@ fn lcm() -> LcmConfig {
 
 /// Configuration of packets of 1000 bytes, each acknowledged, as in PLT §4.1; the high module is
 /// Reno.
-fn config(plt: Option<PltConfig>) -> TcpConfig {
-    TcpConfig {
+fn config() -> Tcp {
+    Tcp {
         mss: 960,
         timestamps: false,
         receive_buffer: Bytes::new(3 * BDP * 960),
@@ -31,9 +31,18 @@ fn config(plt: Option<PltConfig>) -> TcpConfig {
         send_buffer: Bytes::new(1 << 30),
         delayed_ack: DelayedAck::NONE,
         loss_detection: LossDetection::DupThresh,
-        plt,
-        ..TcpConfig::default()
+        ..Tcp::with(Congestion::Reno)
     }
+}
+
+/// TCP with this low layer, if any.
+fn layered(plt: Option<PltConfig>, tcp: Tcp) -> TcpEnd {
+    TcpEnd { plt, ..tcp.into() }
+}
+
+/// The usual configuration with this low layer, if any.
+fn usual(plt: Option<PltConfig>) -> TcpEnd {
+    layered(plt, config())
 }
 
 fn plt() -> Option<PltConfig> {
@@ -67,7 +76,7 @@ fn world(seed: u64, there: LinkConfig, back: LinkConfig) -> World {
 }
 
 impl World {
-    fn tcp(&mut self, config: TcpConfig, app: Bulk) -> FlowId {
+    fn tcp(&mut self, config: impl Into<TcpEnd>, app: Bulk) -> FlowId {
         self.net.tcp(TcpFlow::new(self.client, self.server, config, app)).unwrap()
     }
 
@@ -84,7 +93,7 @@ impl World {
 }
 
 /// Returns the share of the link that an endless flow's distinct packets fill, from 60 to 300 s.
-fn share(buffer: u64, loss: Loss, config: TcpConfig) -> f64 {
+fn share(buffer: u64, loss: Loss, config: TcpEnd) -> f64 {
     let mut world = world(1, link(buffer).loss(loss), link(buffer));
     let flow = world.tcp(config, Bulk::endless());
     world.net.run_until(Time::from_secs(60));
@@ -96,8 +105,7 @@ fn share(buffer: u64, loss: Loss, config: TcpConfig) -> f64 {
 
 #[test]
 fn with_a_small_buffer_and_no_loss_it_uses_what_reno_leaves() {
-    let (reno, both) =
-        (share(BDP / 10, Loss::None, config(None)), share(BDP / 10, Loss::None, config(plt())));
+    let (reno, both) = (share(BDP / 10, Loss::None, usual(None)), share(BDP / 10, Loss::None, usual(plt())));
     assert!((0.75..0.84).contains(&reno), "{reno}");
     assert!(both > 0.9 && both > reno + 0.1, "{both} instead of {reno}");
 }
@@ -105,10 +113,10 @@ fn with_a_small_buffer_and_no_loss_it_uses_what_reno_leaves() {
 #[test]
 fn plt_fills_nine_tenths_of_a_link_that_loses_one_in_a_thousand() {
     for buffer in [BDP, BDP / 10] {
-        let reno = share(buffer, Loss::Random(0.001), config(None));
+        let reno = share(buffer, Loss::Random(0.001), usual(None));
         assert!(reno < 0.2, "{reno}");
         for congestion in [Congestion::Reno, Congestion::CUBIC, Congestion::Bbr] {
-            let both = share(buffer, Loss::Random(0.001), TcpConfig { congestion, ..config(plt()) });
+            let both = share(buffer, Loss::Random(0.001), layered(plt(), Tcp { congestion: congestion.clone(), ..config() }));
             assert!(both > 0.9, "{both} with {congestion:?} and {buffer} packets");
         }
     }
@@ -116,7 +124,7 @@ fn plt_fills_nine_tenths_of_a_link_that_loses_one_in_a_thousand() {
 
 #[test]
 fn above_its_target_loss_rate_the_low_module_collapses() {
-    let both = share(BDP, Loss::Random(0.02), config(plt()));
+    let both = share(BDP, Loss::Random(0.02), usual(plt()));
     assert!(both < 0.5, "{both}");
 }
 
@@ -125,7 +133,7 @@ fn at_the_paper_s_rate(plt: PltConfig) -> (World, FlowId) {
     let link = || LinkConfig::new(Rate::from_mbps(250), Duration::from_millis(40)).queue(strict(2500));
     let mut world = world(1, link().loss(Loss::Random(0.001)), link());
     let receive_buffer = Bytes::new(7500 * 960);
-    let flow = world.tcp(TcpConfig { receive_buffer, ..config(Some(plt)) }, Bulk::endless());
+    let flow = world.tcp(layered(Some(plt), Tcp { receive_buffer, ..config() }), Bulk::endless());
     (world, flow)
 }
 
@@ -151,8 +159,8 @@ fn a_peer_without_a_low_layer_gives_plain_tcp_event_for_event() {
         for congestion in [Congestion::Reno, Congestion::CUBIC, Congestion::Bbr] {
             let run = |plt| {
                 let mut world = world(7, link(60).loss(loss.clone()), link(60).loss(loss.clone()));
-                let client = TcpConfig { congestion, ..config(plt) };
-                let server = TcpConfig { plt: None, ..client.clone() };
+                let server = Tcp { congestion: congestion.clone(), ..config() };
+                let client = layered(plt, server.clone());
                 let app = Bulk::new(Bytes::kb(20_000));
                 let flow = TcpFlow::new(world.client, world.server, client, app).server_config(server);
                 let flow = world.net.tcp(flow).unwrap();
@@ -190,8 +198,8 @@ fn a_target_found_at_run_time_has_no_cliff() {
     let target = Target::Adaptive(Adaptive::new());
     let adaptive = PltConfig::new(LcmConfig { target, ..lcm() });
     for loss in [0.01, 0.02] {
-        let fixed = share(BDP, Loss::Random(loss), config(plt()));
-        let found = share(BDP, Loss::Random(loss), config(Some(adaptive)));
+        let fixed = share(BDP, Loss::Random(loss), usual(plt()));
+        let found = share(BDP, Loss::Random(loss), usual(Some(adaptive)));
         assert!(fixed < 0.5 && found > 0.75, "{found} instead of {fixed}");
     }
 }
@@ -258,7 +266,7 @@ fn a_transfer_completes_even_if_the_low_layer_is_a_black_hole() {
     let run = |plt| {
         let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(BlackHole::new());
         let mut world = world(1, there, link(BDP));
-        let flow = world.tcp(config(plt), Bulk::new(Bytes::kb(10_000)));
+        let flow = world.tcp(usual(plt), Bulk::new(Bytes::kb(10_000)));
         world.net.run_until(Time::from_secs(100));
         assert_eq!(world.net.reception(flow, Side::Server).bytes, Bytes::kb(10_000));
         assert!(world.net.is_finished(flow, Side::Client));
@@ -281,7 +289,7 @@ fn a_transfer_completes_even_if_the_low_layer_is_a_black_hole() {
 fn a_low_layer_that_others_fill_keeps_no_transfer_from_ending() {
     let run = |plt| {
         let mut world = world(1, link(BDP), link(BDP));
-        let flow = world.tcp(config(plt), Bulk::new(Bytes::kb(10_000)));
+        let flow = world.tcp(usual(plt), Bulk::new(Bytes::kb(10_000)));
         let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(250), Bytes::new(972));
         world.net.udp(UdpFlow { layer: Layer::Low, ..all }).unwrap();
         world.net.run_until(Time::from_secs(30));
@@ -300,7 +308,7 @@ fn a_one_second_first_rto_avoids_repairs_of_delayed_low_packets() {
         let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(25), Bytes::new(972));
         world.net.udp(UdpFlow { stop: Time::from_millis(600), ..all }).unwrap();
         let plt = plt().map(|plt| PltConfig { first_rto, ..plt });
-        let flow = TcpFlow::new(world.client, world.server, config(plt), Bulk::new(Bytes::kb(96)));
+        let flow = TcpFlow::new(world.client, world.server, usual(plt), Bulk::new(Bytes::kb(96)));
         let flow = world.net.tcp(flow.start(Time::from_millis(50))).unwrap();
         world.net.run_until(Time::from_secs(10));
         assert_eq!(world.net.reception(flow, Side::Server).bytes, Bytes::kb(96));
@@ -317,7 +325,7 @@ fn a_one_second_first_rto_avoids_repairs_of_delayed_low_packets() {
 fn a_black_hole_is_probed_with_no_more_than_a_packet_per_epoch() {
     let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(BlackHole::new());
     let mut world = world(1, there, link(BDP));
-    let flow = world.tcp(config(plt()), Bulk::endless());
+    let flow = world.tcp(usual(plt()), Bulk::endless());
     world.net.run_until(Time::from_secs(60));
     let before = world.sender(flow).low_sent;
     world.net.run_until(Time::from_secs(120));
@@ -330,7 +338,7 @@ fn a_black_hole_is_probed_with_no_more_than_a_packet_per_epoch() {
 fn once_high_traffic_goes_the_low_module_comes_back() {
     let mut world = world(1, link(BDP), link(BDP));
     // At this loss, the high module alone would take minutes to fill the link.
-    let flow = world.tcp(config(plt()), Bulk::endless());
+    let flow = world.tcp(usual(plt()), Bulk::endless());
     let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(26), Bytes::new(972));
     let (start, stop) = (Time::from_secs(20), Time::from_secs(60));
     world.net.udp(UdpFlow { start, stop, ..all }).unwrap();
@@ -350,7 +358,7 @@ fn reordering_costs_repairs_but_no_byte() {
         let plt = PltConfig { low_retransmissions, ..PltConfig::new(lcm()) };
         let mut world =
             world(3, link(BDP).jitter(jitter).loss(Loss::Random(0.002)), link(BDP).jitter(jitter));
-        let flow = world.tcp(config(Some(plt)), Bulk::new(Bytes::kb(20_000)));
+        let flow = world.tcp(usual(Some(plt)), Bulk::new(Bytes::kb(20_000)));
         world.net.run_until(Time::from_secs(100));
         let (sender, receiver) = (world.sender(flow), world.net.plt_stats(flow, Side::Server).unwrap());
         assert_eq!(receiver.received, Bytes::kb(20_000));
@@ -364,7 +372,7 @@ fn reordering_costs_repairs_but_no_byte() {
 fn fewer_acknowledgements_and_high_ones_do_as_well() {
     for (ack_every, ack_layer) in [(1, Layer::High), (4, Layer::Low), (2, Layer::High)] {
         let plt = PltConfig { ack_every, ack_layer, ..PltConfig::new(lcm()) };
-        let both = share(BDP, Loss::Random(0.001), config(Some(plt)));
+        let both = share(BDP, Loss::Random(0.001), usual(Some(plt)));
         assert!(both > 0.9, "{both} with {ack_every} {ack_layer:?}");
     }
 }
@@ -374,7 +382,7 @@ fn one_seed_gives_the_same_bytes() {
     let run = || {
         let mut world = world(5, link(25).loss(Loss::Random(0.001)), link(25));
         let flow =
-            world.tcp(config(Some(PltConfig { log_epochs: true, ..PltConfig::new(lcm()) })), Bulk::endless());
+            world.tcp(usual(Some(PltConfig { log_epochs: true, ..PltConfig::new(lcm()) })), Bulk::endless());
         world.net.tap(world.there, Tap::default().snaplen(64));
         world.net.run_until(Time::from_secs(20));
         let mut file = Vec::new();
@@ -403,7 +411,7 @@ fn high_packets(file: &[u8]) -> Vec<&[u8]> {
 /// A bystander, short high flows and an endless PLT flow with or without its low layer share a
 /// link.
 fn beside(preemptive: bool, plt: Option<PltConfig>, loss: f64) -> (World, [FlowId; 2]) {
-    let config = |plt| TcpConfig { timestamps: true, ..config(plt) };
+    let config = |plt| layered(plt, Tcp { timestamps: true, ..config() });
     let link = || {
         let link = LinkConfig::new(RATE, Duration::from_millis(40)).loss(Loss::Random(loss));
         if preemptive {
@@ -465,7 +473,7 @@ fn short_flows_take_one_round_trip_where_tcp_takes_more() {
         let mut world = world(1, link(BDP), link(BDP));
         let sizes =
             Distribution::truncated_pareto(1.2, Bytes::new(25 * 960), Bytes::new(1_000 * 960)).unwrap();
-        let config = TcpConfig { initial_window: 2, ..config(plt) };
+        let config = layered(plt, Tcp { initial_window: 2, ..config() });
         let arrivals = FlowArrivals::PerSecond(60.0);
         let process = FlowProcess::new(world.client, world.server, config, sizes, arrivals);
         let process = world.net.spawn(process.stop(Time::from_secs(60))).unwrap();

@@ -2,8 +2,8 @@
 
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Bulk, Distribution, FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, FlowTally, LinkConfig, LinkId,
-    Loss, Network, NodeId, ProcessId, ProcessStats, Side, SpawnError, TcpConfig, TcpFlow,
+    Bulk, Congestion, Distribution, FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, FlowTally,
+    LinkConfig, LinkId, Loss, Network, NodeId, ProcessId, ProcessStats, Side, SpawnError, Tcp, TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn sizes() -> Distribution<Bytes> {
 }
 
 fn process(world: &World, arrivals: FlowArrivals) -> FlowProcess {
-    FlowProcess::new(world.client, world.server, TcpConfig::default(), sizes(), arrivals)
+    FlowProcess::new(world.client, world.server, Tcp::with(Congestion::Reno), sizes(), arrivals)
 }
 
 /// Checks the invariants of a process at any moment.
@@ -176,8 +176,8 @@ fn an_invalid_process_gives_its_reason() {
     }
     let flows = FlowProcess { server: alone, ..process(&world, FlowArrivals::PerSecond(1.0)) };
     assert!(matches!(world.net.spawn(flows), Err(SpawnError::Route(_))));
-    let config = TcpConfig { mss: 0, ..TcpConfig::default() };
-    let flows = FlowProcess { client_config: config, ..process(&world, FlowArrivals::PerSecond(1.0)) };
+    let config = Tcp { mss: 0, ..Tcp::with(Congestion::Reno) };
+    let flows = FlowProcess { client_config: config.into(), ..process(&world, FlowArrivals::PerSecond(1.0)) };
     assert!(matches!(world.net.spawn(flows), Err(SpawnError::Config(_))));
 }
 
@@ -216,12 +216,12 @@ proptest! {
                 let link = || LinkConfig::new(Rate::from_mbps(3), Duration::from_millis(7));
                 net.link(a, b, link(), link());
                 let arrivals = FlowArrivals::PerSecond(20.0);
-                net.spawn(FlowProcess::new(a, b, TcpConfig::default(), sizes(), arrivals)).unwrap();
+                net.spawn(FlowProcess::new(a, b, Tcp::with(Congestion::Reno), sizes(), arrivals)).unwrap();
             };
             if beside && before {
                 elsewhere(&mut world.net);
             }
-            let bulk = TcpFlow::new(world.client, world.server, TcpConfig::default(), Bulk::new(Bytes::kb(900)));
+            let bulk = TcpFlow::new(world.client, world.server, Tcp::with(Congestion::Reno), Bulk::new(Bytes::kb(900)));
             let bulk = world.net.tcp(bulk).unwrap();
             let id = world.net.spawn(process(&world, FlowArrivals::PerSecond(20.0))).unwrap();
             if beside && !before {

@@ -6,7 +6,7 @@ use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sched::lowprio::{Adaptive, LcmConfig, Target};
 use marcato_sim::{
     App, Arrivals, Congestion, DelayedAck, FlowId, LinkConfig, Loss, LossDetection, Network, PltConfig, Side,
-    Socket, Tag, TcpConfig, TcpFlow, UdpFlow,
+    Socket, Tag, Tcp, TcpEnd, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -76,7 +76,7 @@ struct Case {
     sizes: [u64; 2],
     piece: [u64; 2],
     pause_at: Option<u64>,
-    config: TcpConfig,
+    config: TcpEnd,
 }
 
 fn congestion() -> impl Strategy<Value = Congestion> {
@@ -121,8 +121,8 @@ prop_compose! {
         (by_threshold, grows) in any::<(bool, bool)>(),
         slow_rto in any::<bool>(), isn in prop::option::of(u32::MAX - 100_000..u32::MAX),
         plt in prop::option::of(plt_config()), offload in prop::option::of(1_000u64..70_000),
-    ) -> TcpConfig {
-        TcpConfig {
+    ) -> TcpEnd {
+        let tcp = Tcp {
             mss,
             initial_window,
             send_buffer: Bytes::new(send_buffer),
@@ -138,10 +138,9 @@ prop_compose! {
             pacing,
             segmentation_offload: offload.map(Bytes::new),
             slow_start_after_idle: idle,
-            initial_sequence: isn,
-            plt,
-            ..TcpConfig::default()
-        }
+            ..Tcp::default()
+        };
+        TcpEnd { initial_sequence: isn, plt, ..tcp.into() }
     }
 }
 
@@ -176,7 +175,7 @@ fn build_in(net: &mut Network, case: &Case) -> FlowId {
             let limit = Limit::Packets(case.buffer);
             let link = if case.codel {
                 link.queue(
-                    Codel::new(CodelConfig { limit, ecn: case.config.ecn, ..CodelConfig::default() })
+                    Codel::new(CodelConfig { limit, ecn: case.config.tcp.ecn, ..CodelConfig::default() })
                         .unwrap(),
                 )
             } else {
@@ -221,7 +220,7 @@ proptest! {
                 let stats = net.tcp_stats(flow, side).unwrap();
                 // In recovery the window in force is that of proportional reduction, which is 0 at
                 // times.
-                prop_assert!(stats.ssthresh.get() >= 2 * u64::from(case.config.mss));
+                prop_assert!(stats.ssthresh.get() >= 2 * u64::from(case.config.tcp.mss));
             }
             finished = net.is_finished(flow, Side::Client) && net.is_finished(flow, Side::Server);
             if finished {
@@ -246,7 +245,7 @@ proptest! {
                 prop_assert!(plt.received_low <= plt.received);
                 // Even with repeated losses, data arrives twice at most as often as it was
                 // retransmitted.
-                let again = Bytes::new(plt.duplicates.get() / u64::from(case.config.mss));
+                let again = Bytes::new(plt.duplicates.get() / u64::from(case.config.tcp.mss));
                 let peer = net.plt_stats(flow, side.peer()).unwrap();
                 let resent = peer.repairs + peer.low_resent + net.tcp_stats(flow, side.peer()).unwrap().retransmissions;
                 let doubled = case.duplication != [0.0; 2];

@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 
 use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
 use marcato_sim::{
-    Arrivals, Bulk, DatagramFlow, Distribution, Family, FlowId, Host, HostContext, Incoming, LinkConfig,
-    LinkId, Loss, LossDetection, Network, NodeId, Outgoing, PriorityOption, Route, RouteId, Series,
-    SeriesError, Side, Tap, TapError, TapPoint, TcpConfig, TcpFlow, UdpFlow,
+    Arrivals, Bulk, Congestion, DatagramFlow, Distribution, Family, FlowId, Host, HostContext, Incoming,
+    LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Outgoing, PriorityOption, Route, RouteId,
+    Series, SeriesError, Side, Tap, TapError, TapPoint, Tcp, TcpEnd, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::{SackBlocks, TcpOption, TcpOptions};
@@ -32,7 +32,7 @@ fn world(loss: Loss) -> World {
     World { net, client, server, there, back }
 }
 
-fn bulk(world: &mut World, config: TcpConfig, kb: u64) -> FlowId {
+fn bulk(world: &mut World, config: impl Into<TcpEnd>, kb: u64) -> FlowId {
     let flow =
         TcpFlow::new(world.client, world.server, config, Bulk::new(Bytes::kb(kb)).priority(Priority::P1));
     world.net.tcp(flow).unwrap()
@@ -41,7 +41,7 @@ fn bulk(world: &mut World, config: TcpConfig, kb: u64) -> FlowId {
 #[test]
 fn a_summary_gives_the_outcome_of_a_transfer() {
     let mut world = world(Loss::Every(100));
-    let flow = bulk(&mut world, TcpConfig::default(), 2_000);
+    let flow = bulk(&mut world, Tcp::with(Congestion::Reno), 2_000);
     world.net.watch(flow);
     world.net.run_until(Time::from_secs(20));
     let sent = world.net.summary(flow, Side::Client);
@@ -78,7 +78,7 @@ fn marks_are_counted_where_they_arrive() {
     let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
     let codel = Codel::new(CodelConfig { ecn: true, ..CodelConfig::default() }).unwrap();
     let (there, _) = net.link(client, server, link().queue(codel), link());
-    let config = TcpConfig { ecn: true, ..TcpConfig::default() };
+    let config = Tcp { ecn: true, ..Tcp::with(Congestion::Reno) };
     let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
     net.watch(flow);
     net.run_until(Time::from_secs(20));
@@ -91,7 +91,7 @@ fn marks_are_counted_where_they_arrive() {
 #[test]
 fn a_flow_that_is_not_watched_has_no_round_trips() {
     let mut world = world(Loss::None);
-    let flow = bulk(&mut world, TcpConfig::default(), 100);
+    let flow = bulk(&mut world, Tcp::with(Congestion::Reno), 100);
     world.net.run_until(Time::from_secs(5));
     let summary = world.net.summary(flow, Side::Client);
     assert_eq!((summary.rtt, summary.delay), (None, None));
@@ -161,7 +161,7 @@ fn on_and_off_spans_that_are_drawn_have_their_share() {
 #[test]
 fn a_series_shows_a_bottleneck_fill() {
     let mut world = world(Loss::None);
-    let flow = bulk(&mut world, TcpConfig { pacing: true, ..TcpConfig::default() }, 100_000);
+    let flow = bulk(&mut world, Tcp { pacing: true, ..Tcp::with(Congestion::Reno) }, 100_000);
     let mut series = Series::new(Duration::from_millis(50));
     series.tcp("bulk", flow, Side::Client).unwrap();
     series.link("bottleneck", world.there).unwrap();
@@ -200,7 +200,7 @@ fn a_series_shows_a_bottleneck_fill() {
 fn a_series_changes_nothing() {
     let run = |sampled: bool| {
         let mut world = world(Loss::Random(0.01));
-        let flow = bulk(&mut world, TcpConfig::default(), 5_000);
+        let flow = bulk(&mut world, Tcp::with(Congestion::Reno), 5_000);
         if sampled {
             let mut series = Series::new(Duration::from_millis(1));
             series.tcp("bulk", flow, Side::Client).unwrap();
@@ -216,7 +216,7 @@ fn a_series_changes_nothing() {
 #[test]
 fn a_series_that_cannot_go_on_says_what_to_change() {
     let mut world = world(Loss::None);
-    let flow = bulk(&mut world, TcpConfig::default(), 10);
+    let flow = bulk(&mut world, Tcp::with(Congestion::Reno), 10);
     let mut series = Series::new(Duration::from_millis(10)).most_samples(3);
     series.tcp("bulk", flow, Side::Client).unwrap();
     let taken = series.tcp("bulk", flow, Side::Server);
@@ -345,11 +345,8 @@ fn the_first_packets_of_a_connection_are_as_they_always_were() {
     let mut world = world(Loss::None);
     world.net.tap(world.there, Tap::default().point(TapPoint::Entry));
     world.net.tap(world.back, Tap::default());
-    let config = TcpConfig {
-        initial_sequence: Some(0xffff_ff00),
-        priority_option: Some(PriorityOption::Rfc6994),
-        ..TcpConfig::default()
-    };
+    let tcp = Tcp { priority_option: Some(PriorityOption::Rfc6994), ..Tcp::with(Congestion::Reno) };
+    let config = TcpEnd { initial_sequence: Some(0xffff_ff00), ..tcp.into() };
     bulk(&mut world, config, 100);
     world.net.run_until(Time::from_secs(3));
     let hex = |packet: &Read| {
@@ -382,7 +379,7 @@ fn packets_of_a_tap_add_up_to_the_transfer() {
     let mut world = world(Loss::Every(50));
     world.net.tap(world.there, Tap::default().snaplen(u32::MAX));
     world.net.tap(world.back, Tap::default());
-    let config = TcpConfig { priority_option: Some(PriorityOption::Authors), ..TcpConfig::default() };
+    let config = Tcp { priority_option: Some(PriorityOption::Authors), ..Tcp::with(Congestion::Reno) };
     let flow = bulk(&mut world, config, 1_000);
     let mut files = [Vec::new(), Vec::new()];
     for ms in (0..20_000).step_by(700) {
@@ -442,7 +439,7 @@ fn each_duplicate_gets_a_dsack_and_nothing_is_retransmitted() {
         let (there, back) = net.link(client, server, link(), link());
         net.tap(there, Tap::default());
         net.tap(back, Tap::default());
-        let config = TcpConfig { loss_detection, ..TcpConfig::default() };
+        let config = Tcp { loss_detection, ..Tcp::with(Congestion::Reno) };
         let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::new(Bytes::kb(300)))).unwrap();
         net.run_until(Time::from_secs(10));
         assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::kb(300));
@@ -521,7 +518,7 @@ fn common_taps_hold_the_packets_of_separate_taps_in_time_order() {
                 false => world.net.tap(link, tap),
             }
         }
-        bulk(&mut world, TcpConfig::default(), 300);
+        bulk(&mut world, Tcp::with(Congestion::Reno), 300);
         let mut files = [Vec::new(), Vec::new()];
         // Beyond 2^32 ns, where the upper half of timestamps is not 0.
         for ms in (0..10_000).step_by(700) {
@@ -642,12 +639,12 @@ proptest! {
             if tapped {
                 world.net.tap(link, Tap::default());
             }
-            let config = TcpConfig {
+            let tcp = Tcp {
                 mss, timestamps, ecn, priority_option: form,
                 receive_buffer: Bytes::kb(receive_kb),
-                initial_sequence: Some(isn),
-                ..TcpConfig::default()
+                ..Tcp::with(Congestion::Reno)
             };
+            let config = TcpEnd { initial_sequence: Some(isn), ..tcp.into() };
             let flow = bulk(&mut world, config, 300);
             if tapped {
                 world.net.watch(flow);

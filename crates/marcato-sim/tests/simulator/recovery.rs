@@ -5,13 +5,13 @@ use marcato_queue::{
 };
 use marcato_sim::{
     App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Packet, Side,
-    Sink, Socket, TcpConfig, TcpFlow, TcpStats,
+    Sink, Socket, Tcp, TcpEnd, TcpFlow, TcpStats,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 /// Transfer of `segments` segments of 1000 bytes over 10 Mbit/s and 100 ms, with these packets lost
 /// in each direction. The client's packets are SYN (0), acknowledgement (1), then data.
-fn transfer(segments: u64, there: &[u64], back: &[u64], config: TcpConfig) -> (Network, FlowId) {
+fn transfer(segments: u64, there: &[u64], back: &[u64], config: Tcp) -> (Network, FlowId) {
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));
     let link = |lost: &[u64]| {
@@ -19,6 +19,8 @@ fn transfer(segments: u64, there: &[u64], back: &[u64], config: TcpConfig) -> (N
     };
     net.link(client, server, link(there), link(back));
     let app = Bulk::new(Bytes::new(1000 * segments));
+    // The sequence numbers wrap on the way.
+    let config = TcpEnd { initial_sequence: Some(u32::MAX - 10_000), ..config.into() };
     let flow = net.tcp(TcpFlow::new(client, server, config, app)).unwrap();
     net.run_until(Time::from_secs(300));
     assert_eq!(net.reception(flow, Side::Server).bytes, Bytes::new(1000 * segments));
@@ -29,8 +31,8 @@ fn transfer(segments: u64, there: &[u64], back: &[u64], config: TcpConfig) -> (N
     (net, flow)
 }
 
-fn config() -> TcpConfig {
-    TcpConfig { mss: 1000, initial_sequence: Some(u32::MAX - 10_000), ..TcpConfig::default() }
+fn config() -> Tcp {
+    Tcp { mss: 1000, ..Tcp::with(Congestion::Reno) }
 }
 
 fn stats(net: &Network, flow: FlowId) -> TcpStats {
@@ -97,8 +99,8 @@ fn losses_amid_a_transfer_are_repaired_by_sack_alone() {
     }
 }
 
-fn by_threshold() -> TcpConfig {
-    TcpConfig { loss_detection: LossDetection::DupThresh, ..config() }
+fn by_threshold() -> Tcp {
+    Tcp { loss_detection: LossDetection::DupThresh, ..config() }
 }
 
 /// Under RFC 6675 a lost tail waits for the timer; a tail loss probe avoids this. RFC 8985 §7.
@@ -172,7 +174,7 @@ fn a_lost_window_update_is_found_out_by_probing() {
         let (client, server) = (net.node("client"), net.node("server"));
         let link = || LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
         let (_, back) = net.link(client, server, link(), link().loss(Loss::Script(lost)));
-        let config = TcpConfig { receive_buffer: Bytes::kb(20), ..config() };
+        let config = Tcp { receive_buffer: Bytes::kb(20), ..config() };
         let app = Bulk::new(Bytes::kb(100));
         let flow = net.tcp(TcpFlow::new(client, server, config, app).server_app(Sleeper)).unwrap();
         net.run_until(Time::from_millis(9_999));
@@ -197,7 +199,7 @@ fn bottleneck(ecn: bool, congestion: Congestion) -> (Network, FlowId, LinkId) {
     let link = || LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(20));
     let queue = Codel::new(CodelConfig { ecn: true, ..CodelConfig::default() }).unwrap();
     let (there, _) = net.link(client, server, link().queue(queue), link());
-    let config = TcpConfig { ecn, congestion, ..TcpConfig::default() };
+    let config = Tcp { ecn, congestion, ..Tcp::default() };
     let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless()).server_app(Sink)).unwrap();
     net.run_until(Time::from_secs(60));
     (net, flow, there)
@@ -288,12 +290,12 @@ fn a_receive_buffer_that_grows_does_not_hold_a_fast_sender_back() {
         let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
         let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50));
         net.link(client, server, link().queue(queue), link());
-        let config = TcpConfig {
+        let config = Tcp {
             mss: 1000,
             timestamps,
             receive_buffer: limit,
             receive_buffer_from: from,
-            ..TcpConfig::default()
+            ..Tcp::with(Congestion::Reno)
         };
         let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
         net.run_until(Time::from_secs(10));
@@ -357,7 +359,7 @@ fn dctcp_fills_a_link_that_marks_from_a_fifth_of_its_product_on() {
         let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
         let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
         net.link(client, server, link().queue(Step { queue, k: 25 }), link());
-        let config = TcpConfig { mss: 948, ecn: true, congestion, ..TcpConfig::default() };
+        let config = Tcp { mss: 948, ecn: true, congestion, ..Tcp::default() };
         let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
         net.run_until(Time::from_secs(5));
         let before = net.reception(flow, Side::Server).bytes;

@@ -19,7 +19,7 @@ use marcato_scenario::traffic::{
 };
 use marcato_sim::scenario::{BuildError, Outcome, Traces, Warning, Watcher, build};
 use marcato_sim::{
-    LinkChange, LinkConfig, LinkId, Network, Side, TcpConfig, TcpFlow as Transfer, UdpFlow as Packets,
+    LinkChange, LinkConfig, LinkId, Network, Side, TcpFlow as Transfer, UdpFlow as Packets,
 };
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
@@ -63,7 +63,7 @@ fn flow(name: &str, ends: [&str; 2], kind: FlowKind) -> Flow {
 }
 
 fn tcp(congestion: Congestion, size: Option<Bytes>) -> FlowKind {
-    let tcp = Tcp { congestion, ..Tcp::default() };
+    let tcp = Tcp::with(congestion);
     FlowKind::Tcp(TcpFlow {
         tcp: TcpEnds { from: tcp.clone(), to: tcp },
         size,
@@ -147,7 +147,7 @@ fn a_scenario_is_the_same_network_as_one_built_by_hand() {
         net.set_link_up_at(id, Time::from_secs(12), false);
         net.set_link_up_at(id, Time::from_secs(13), true);
     }
-    let config = TcpConfig { congestion: marcato_sim::Congestion::CUBIC, ..TcpConfig::default() };
+    let config = Tcp::with(Congestion::CUBIC);
     let bulk =
         || Transfer::new(client, server, config.clone(), marcato_sim::Bulk::endless()).start(Time::ZERO);
     let one = net.tcp(bulk()).unwrap();
@@ -224,7 +224,7 @@ fn delay_loss_and_queue_change_at_the_set_time_and_direction() {
     net.change_link_at(back, at(6), LinkChange::Delay { delay: 40 * MS, reorder: true });
     net.change_link_at(back, at(9), LinkChange::Loss(marcato_sim::Loss::Every(100)));
     net.change_link_at(back, at(12), LinkChange::Delay { delay: 5 * MS, reorder: false });
-    let config = TcpConfig { congestion: marcato_sim::Congestion::CUBIC, ..TcpConfig::default() };
+    let config = Tcp::with(Congestion::CUBIC);
     net.tcp(Transfer::new(client, server, config, marcato_sim::Bulk::endless())).unwrap();
     net.run_until(at(5));
     let before = [there, back].map(|link| net.link_counters(link));

@@ -6,8 +6,8 @@
 
 use marcato_queue::{DropTail, DropTailConfig, Limit, Strict, StrictConfig};
 use marcato_sim::{
-    Arrivals, Bulk, Congestion, Cubic, DelayedAck, FlowId, LinkConfig, LinkId, Loss, Network, Side,
-    TcpConfig, TcpFlow, UdpFlow,
+    Arrivals, Bulk, Congestion, Cubic, DelayedAck, FlowId, LinkConfig, LinkId, Loss, Network, Side, Tcp,
+    TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
@@ -22,25 +22,20 @@ fn packets(limit: u64) -> DropTail<marcato_sim::Packet> {
 
 /// TCP as the formulas assume: an acknowledgement per segment, limited only by the congestion
 /// window.
-fn plain() -> TcpConfig {
-    TcpConfig {
+fn plain() -> Tcp {
+    Tcp {
         mss: MSS,
         timestamps: false,
         delayed_ack: DelayedAck::NONE,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(1 << 30),
         undo: false,
-        ..TcpConfig::default()
+        ..Tcp::with(Congestion::Reno)
     }
 }
 
 /// One bulk flow over one link.
-fn one_flow(
-    seed: u64,
-    forward: LinkConfig,
-    back: LinkConfig,
-    config: TcpConfig,
-) -> (Network, FlowId, LinkId) {
+fn one_flow(seed: u64, forward: LinkConfig, back: LinkConfig, config: Tcp) -> (Network, FlowId, LinkId) {
     let mut net = Network::new(Seed::new(seed));
     let (client, server) = (net.node("client"), net.node("server"));
     let (link, _) = net.link(client, server, forward, back);
@@ -85,7 +80,7 @@ fn reno_under_periodic_loss_follows_mathis_within_five_percent() {
 #[test]
 fn reno_counts_bytes_so_delayed_acknowledgements_do_not_slow_it() {
     let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY).queue(packets(100_000));
-    let config = TcpConfig { delayed_ack: DelayedAck::default(), ..plain() };
+    let config = Tcp { delayed_ack: DelayedAck::default(), ..plain() };
     let (mut net, flow, _) = one_flow(1, link().loss(Loss::Every(1000)), link(), config);
     let measured = goodput(&mut net, flow, Time::from_secs(20), Time::from_secs(320));
     let theory = 1.5f64.sqrt() * f64::from(MSS) / RTT * 1000f64.sqrt();
@@ -132,7 +127,7 @@ fn the_link_is_as_busy_as_its_buffer_allows() {
 fn cubic_window(cubic: Cubic, loss: Loss, seed: u64, seconds: u64) -> f64 {
     let one_way = Duration::from_millis(50);
     let link = || LinkConfig::new(Rate::from_mbps(10_000), one_way).queue(packets(100_000));
-    let config = TcpConfig { congestion: Congestion::Cubic(cubic), ..plain() };
+    let config = Tcp { congestion: Congestion::Cubic(cubic), ..plain() };
     let (mut net, flow, _) = one_flow(seed, link().loss(loss), link(), config);
     let warm = Time::from_secs(60);
     goodput(&mut net, flow, warm, warm + Duration::from_secs(seconds)) * 0.1 / f64::from(MSS)
@@ -203,7 +198,7 @@ fn a_cubic_flow_uses_as_much_of_the_link_as_its_function_says() {
             ((3.0 + b) * (1.0 - b) / 8.0 + b * (1.0 + b / 2.0)) / ((1.0 - b) / 2.0 + b * (1.0 + b / 2.0));
         for (fast_convergence, least) in [(false, theory - 0.03), (true, reno)] {
             let cubic = Cubic { fast_convergence, ..Cubic::default() };
-            let config = TcpConfig { congestion: Congestion::Cubic(cubic), ..plain() };
+            let config = Tcp { congestion: Congestion::Cubic(cubic), ..plain() };
             let (mut net, flow, _) =
                 one_flow(1, link().queue(packets(buffer)), LinkConfig::delay_only(ONE_WAY), config);
             let measured = goodput(&mut net, flow, Time::from_secs(100), Time::from_secs(500));
@@ -224,7 +219,7 @@ fn slow_start_rounds_match_theory_for_each_initial_window() {
         let (client, server) = (net.node("client"), net.node("server"));
         let link = || LinkConfig::new(Rate::from_mbps(1000), ONE_WAY);
         net.link(client, server, link(), link());
-        let config = TcpConfig { initial_window, ..plain() };
+        let config = Tcp { initial_window, ..plain() };
         let app = Bulk::new(Bytes::new(25 * u64::from(MSS)));
         let flow = net.tcp(TcpFlow::new(client, server, config, app)).unwrap();
         net.run_until(Time::from_secs(5));
@@ -310,12 +305,12 @@ fn low_packets_delay_high_ones_by_at_most_one_low_packet() {
 /// for 800 more.
 fn short_transfer(hystart: bool, pacing: bool) -> f64 {
     let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(50)).queue(packets(800));
-    let config = TcpConfig {
+    let config = Tcp {
         congestion: Congestion::Cubic(Cubic { hystart, ..Cubic::default() }),
         pacing,
         send_buffer: Bytes::new(1 << 30),
         receive_buffer: Bytes::new(1 << 30),
-        ..TcpConfig::default()
+        ..Tcp::default()
     };
     let mut net = Network::new(Seed::new(1));
     let (client, server) = (net.node("client"), net.node("server"));

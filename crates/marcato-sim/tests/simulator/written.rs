@@ -1,7 +1,7 @@
 //! Tests of scenarios as a file has them, between two nodes `a` and `b` on one link.
 
 use marcato_sim::scenario::{FlowOutcome, Outcome};
-use marcato_sim::{Bulk, LinkConfig, Network, Side, SlowReader, TcpConfig, TcpFlow};
+use marcato_sim::{Bulk, Congestion, LinkConfig, Network, Side, SlowReader, Tcp, TcpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use crate::outcome::outcome;
@@ -204,7 +204,8 @@ fn a_stream_ends_when_a_slow_reader_has_read_all_of_it() {
     let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(10));
     net.link(a, b, link(), link());
     let reader = SlowReader::new(Some(Rate::from_mbps(1)), Duration::ZERO);
-    let flow = net.tcp(TcpFlow::new(a, b, TcpConfig::default(), Bulk::new(SIZE)).server_app(reader)).unwrap();
+    let flow =
+        net.tcp(TcpFlow::new(a, b, Tcp::with(Congestion::Reno), Bulk::new(SIZE)).server_app(reader)).unwrap();
     let mut early = 0;
     for ms in (10..1_000).step_by(10) {
         net.run_until(Time::from_millis(ms));

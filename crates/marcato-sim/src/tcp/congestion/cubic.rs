@@ -9,7 +9,8 @@ use marcato_units::{Duration, Time};
 use super::hystart::{HyStart, Spreading};
 use super::hystart_plus_plus::HyStartPlusPlus;
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
-use crate::tcp::config::{Cubic as CubicConfig, Growth, GrowthRule as _};
+use crate::tcp::config::GrowthRule as _;
+use crate::tcp::{Cubic as CubicConfig, Growth};
 
 /// C of RFC 9438 §5.1, in segments per cubic second.
 const C: f64 = 0.4;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use marcato_scenario::tcp::Tcp;
 use marcato_units::Stream;
 
-use super::{CongestionControl, TcpConfig};
+use super::CongestionControl;
 
-type Make = dyn Fn(&TcpConfig, Stream) -> Box<dyn CongestionControl> + Send + Sync;
+type Make = dyn Fn(&Tcp, Stream) -> Box<dyn CongestionControl> + Send + Sync;
 
 /// Constructor of a congestion control that another crate implements, with a name.
 ///
@@ -16,7 +17,7 @@ type Make = dyn Fn(&TcpConfig, Stream) -> Box<dyn CongestionControl> + Send + Sy
 ///
 /// ```
 /// use marcato_sim::tcp::congestion::{AckEvent, CongestionControl, CongestionFactory, Signal};
-/// use marcato_sim::TcpConfig;
+/// use marcato_sim::TcpEnd;
 /// use marcato_units::{Duration, Time};
 ///
 /// /// A window that never changes.
@@ -39,7 +40,7 @@ type Make = dyn Fn(&TcpConfig, Stream) -> Box<dyn CongestionControl> + Send + Sy
 /// }
 ///
 /// let constant = CongestionFactory::new("constant", |config, _| Box::new(Constant(config.initial_cwnd())));
-/// let config = TcpConfig { own_congestion: Some(constant), ..TcpConfig::default() };
+/// let config = TcpEnd { own_congestion: Some(constant), ..TcpEnd::default() };
 /// # let _ = config;
 /// ```
 #[derive(Clone)]
@@ -53,7 +54,7 @@ impl CongestionFactory {
     /// Creates a factory that calls `make` for each sender. `name` appears in debug output only.
     pub fn new(
         name: &str,
-        make: impl Fn(&TcpConfig, Stream) -> Box<dyn CongestionControl> + Send + Sync + 'static,
+        make: impl Fn(&Tcp, Stream) -> Box<dyn CongestionControl> + Send + Sync + 'static,
     ) -> Self {
         Self { name: name.into(), make: Arc::new(make), echoes_each_mark: false }
     }
@@ -72,7 +73,7 @@ impl CongestionFactory {
     }
 
     /// Builds a congestion control.
-    pub fn build(&self, config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
+    pub fn build(&self, config: &Tcp, stream: Stream) -> Box<dyn CongestionControl> {
         (self.make)(config, stream)
     }
 

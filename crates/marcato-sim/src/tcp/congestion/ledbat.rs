@@ -8,7 +8,8 @@
 use marcato_units::{Duration, Time};
 
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
-use crate::tcp::config::{Growth, GrowthRule as _};
+use crate::tcp::Growth;
+use crate::tcp::config::GrowthRule as _;
 
 /// Queueing delay that is aimed at.
 const TARGET: Duration = Duration::from_millis(60);

@@ -20,15 +20,15 @@ mod ledbat;
 mod max_filter;
 mod reno;
 
-use std::convert::Infallible;
 use std::fmt::Debug;
 
+use marcato_scenario::tcp::{Congestion, Growth, SlowStart};
 use marcato_units::{Duration, Rate, Stream, Time};
 
 pub use self::factory::CongestionFactory;
 use self::hystart::Spreading;
 use self::hystart_plus_plus::HyStartPlusPlus;
-use super::config::{Growth, SlowStart, TcpConfig};
+use super::config::{TcpConfigError, TcpEnd};
 use super::rate::RateSample;
 
 /// State of a sender's loss recovery.
@@ -115,7 +115,7 @@ pub trait CongestionControl: Debug {
     fn on_idle_restart(&mut self, now: Time, app_limited: bool, expired: bool);
     /// Handles an idle time of more than `timeouts` retransmission timeouts, after
     /// [`on_idle_restart`](Self::on_idle_restart) with `expired` false. Called with
-    /// [`TcpConfig::idle_decay`](crate::TcpConfig) only. A control with a window halves it so many times,
+    /// [`Tcp::idle_decay`](crate::Tcp::idle_decay) only. A control with a window halves it so many times,
     /// not below the initial one, and keeps three quarters of it as the slow start threshold. RFC 2861
     /// §3; Linux, `tcp_cwnd_restart`.
     fn on_idle_decay(&mut self, _timeouts: u32) {}
@@ -164,7 +164,7 @@ pub(crate) struct Start {
     /// Initial threshold in bytes; [`u64::MAX`] is none.
     pub(crate) ssthresh: u64,
     pub(crate) growth: Growth,
-    /// See [`TcpConfig::reduce_window`].
+    /// See [`Tcp::reduce_window`](crate::Tcp::reduce_window).
     pub(crate) reduce_window: bool,
     pub(crate) slow_start: SlowStart,
     /// True if segments are paced.
@@ -193,10 +193,6 @@ impl Start {
     }
 }
 
-/// Built-in congestion control of a sender. It has no plug-ins:
-/// [`TcpConfig::own_congestion`] holds them.
-pub type Congestion = marcato_scenario::tcp::Congestion<Infallible>;
-
 /// Window in segments after so many idle retransmission timeouts: halved for each, down to the initial one.
 fn decayed(cwnd: f64, initial_window: f64, timeouts: u32) -> f64 {
     // More halvings than this reach any initial window.
@@ -204,10 +200,11 @@ fn decayed(cwnd: f64, initial_window: f64, timeouts: u32) -> f64 {
     (cwnd * 0.5_f64.powi(halvings)).max(initial_window.min(cwnd))
 }
 
-/// Builds the congestion control of `config`, for a sender with a random stream of its own.
-pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionControl> {
-    if let Some(own) = &config.own_congestion {
-        return own.build(config, stream);
+/// Builds the congestion control of `end`, for a sender with a random stream of its own.
+pub(crate) fn build(end: &TcpEnd, stream: Stream) -> Result<Box<dyn CongestionControl>, TcpConfigError> {
+    let config = &end.tcp;
+    if let Some(own) = &end.own_congestion {
+        return Ok(own.build(config, stream));
     }
     let start = Start {
         smss: u64::from(config.mss),
@@ -218,7 +215,8 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
         slow_start: config.slow_start,
         paced: config.pacing,
     };
-    match config.congestion {
+    Ok(match config.congestion {
+        Congestion::Plugin(_) => return Err(TcpConfigError::NoFactory),
         Congestion::Reno => Box::new(reno::Reno::new(start)),
         Congestion::Cubic(options) => {
             let spreading = Spreading { paced: config.pacing, burst: config.segmentation_offload };
@@ -227,6 +225,5 @@ pub(crate) fn build(config: &TcpConfig, stream: Stream) -> Box<dyn CongestionCon
         Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(start.smss, start.window, stream)),
         Congestion::LedbatPlusPlus => Box::new(ledbat::LedbatPlusPlus::new(start)),
-        Congestion::Plugin(none) => match none {},
-    }
+    })
 }

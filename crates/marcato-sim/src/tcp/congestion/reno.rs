@@ -5,7 +5,8 @@ use marcato_units::{Duration, Time};
 
 use super::hystart_plus_plus::HyStartPlusPlus;
 use super::{AckEvent, CongestionControl, LossState, Signal, Start};
-use crate::tcp::config::{Growth, GrowthRule as _};
+use crate::tcp::Growth;
+use crate::tcp::config::GrowthRule as _;
 
 /// Reno's window. All quantities are bytes.
 #[derive(Clone, Debug)]

@@ -68,7 +68,7 @@ fn a_repeated_answer_is_acknowledged_again() {
 
 #[test]
 fn the_window_of_a_syn_is_not_scaled() {
-    let mut host = Host::new(TcpConfig { receive_buffer: Bytes::new(1 << 20), ..config() });
+    let mut host = Host::new(Tcp { receive_buffer: Bytes::new(1 << 20), ..config() });
     host.tcp.connect();
     host.poll();
     assert_eq!(host.out[0].1.window, 65_535);
@@ -79,7 +79,7 @@ fn the_window_of_a_syn_is_not_scaled() {
 #[test]
 fn timestamps_are_used_when_both_ends_offer_them() {
     for (ours, theirs) in [(true, true), (true, false), (false, true)] {
-        let mut host = Host::new(TcpConfig { timestamps: ours, ..config() });
+        let mut host = Host::new(Tcp { timestamps: ours, ..config() });
         host.tcp.connect();
         host.poll();
         assert_eq!(host.out[0].1.timestamps.is_some(), ours);
@@ -90,7 +90,7 @@ fn timestamps_are_used_when_both_ends_offer_them() {
 
 #[test]
 fn an_old_duplicate_is_known_by_its_timestamp() {
-    let mut host = Host::new(TcpConfig { timestamps: true, ..config() });
+    let mut host = Host::new(Tcp { timestamps: true, ..config() });
     host.get("syn seq 0 ts 100/0");
     assert_eq!(host.get("seq 1 len 1000 ack 1 ts 200/1").bytes, 1000);
     host.sent();
@@ -103,7 +103,7 @@ fn an_old_duplicate_is_known_by_its_timestamp() {
 #[test]
 fn of_several_segments_the_first_ones_timestamp_is_echoed() {
     let delayed_ack = DelayedAck { first_at_once: false, ..DelayedAck::default() };
-    let mut host = Host::new(TcpConfig { timestamps: true, delayed_ack, ..config() });
+    let mut host = Host::new(Tcp { timestamps: true, delayed_ack, ..config() });
     host.get("syn seq 0 ts 100/0");
     host.get("seq 1 len 1000 ack 1 ts 200/1");
     host.get("seq 1001 len 1000 ack 1 ts 210/1");
@@ -167,7 +167,7 @@ fn both_ends_may_send_at_once_and_acknowledge_with_data() {
 
 #[test]
 fn the_initial_rto_applies_to_the_syn_and_to_data_before_an_rtt() {
-    let config = TcpConfig { initial_rto: ms(300), ..config() };
+    let config = Tcp { initial_rto: ms(300), ..config() };
     let mut host = Host::new(config);
     host.tcp.connect();
     host.poll();

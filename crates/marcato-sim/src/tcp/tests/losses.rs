@@ -3,8 +3,11 @@
 use super::*;
 
 /// Sends the ten segments of the initial window.
-fn ten_out(config: TcpConfig) -> Host {
-    let mut host = Host::connected(config);
+fn ten_out(config: Tcp) -> Host {
+    sends_ten(Host::connected(config))
+}
+
+fn sends_ten(mut host: Host) -> Host {
     host.write(50_000);
     assert_eq!(host.sent().len(), 10);
     host.wait(100);
@@ -73,7 +76,7 @@ fn several_holes_are_filled_in_order_within_one_recovery() {
 #[test]
 fn a_recovery_may_grow_its_window_only_where_it_makes_progress() {
     for (safe_ack, sent_by_duplicates) in [(false, [2, 2]), (true, [1, 1])] {
-        let mut host = Host::connected(TcpConfig { safe_ack, initial_window: 20, ..config() });
+        let mut host = Host::connected(Tcp { safe_ack, initial_window: 20, ..config() });
         host.write(100_000);
         // The first fifteen are lost; five arrive, and the window is reduced to ten segments.
         for sacked in [16_001, 17_001, 18_001] {
@@ -95,7 +98,7 @@ fn a_recovery_may_grow_its_window_only_where_it_makes_progress() {
 fn a_window_is_reduced_by_what_is_in_flight_or_by_its_own_size() {
     for (reduce_window, [reno, cubic]) in [(false, [2.0, 2.8]), (true, [5.0, 7.0])] {
         for (congestion, expected) in [(Congestion::Reno, reno), (Congestion::CUBIC, cubic)] {
-            let mut host = Host::connected(TcpConfig { reduce_window, congestion, ..config() });
+            let mut host = Host::connected(Tcp { reduce_window, congestion: congestion.clone(), ..config() });
             // Four of ten segments are in flight; the first is lost.
             host.write(4000);
             host.wait(100);
@@ -158,7 +161,7 @@ fn each_timeout_doubles_the_rto_until_a_new_rtt_sample() {
 
 #[test]
 fn with_timestamps_a_retransmission_is_a_measurement_too() {
-    let mut host = Host::new(TcpConfig { timestamps: true, ..config() });
+    let mut host = Host::new(Tcp { timestamps: true, ..config() });
     host.tcp.connect();
     host.poll();
     host.wait(100);
@@ -191,7 +194,7 @@ fn the_first_holes_retransmission_restarts_the_timer() {
 #[test]
 fn a_timeout_retransmits_unsacked_data_from_a_window_of_one() {
     // Without F-RTO, which would send new data first.
-    let mut host = ten_out(TcpConfig { undo: false, ..config() });
+    let mut host = ten_out(Tcp { undo: false, ..config() });
     host.get("ack 1 sack 3001-5001");
     host.sent();
     host.wait(2_000);
@@ -207,7 +210,7 @@ fn a_timeout_retransmits_unsacked_data_from_a_window_of_one() {
 #[test]
 fn the_end_of_a_timeouts_recovery_does_not_open_the_window() {
     // Without undo, which would restore the window.
-    let mut host = ten_out(TcpConfig { undo: false, ..config() });
+    let mut host = ten_out(Tcp { undo: false, ..config() });
     host.wait(1_000);
     assert_eq!(host.tcp.stats().timeouts, 2);
     assert_eq!((host.cwnd(), host.ssthresh()), (1.0, 5.0));
@@ -239,7 +242,7 @@ fn a_loss_in_the_next_window_halves_again() {
 
 #[test]
 fn losses_are_repaired_across_the_wrap_of_the_sequence() {
-    let mut host = ten_out(TcpConfig { initial_sequence: Some(u32::MAX - 2_500), ..config() });
+    let mut host = sends_ten(Host::numbered(u32::MAX - 2_500, config()).connect());
     host.get("ack 1 sack 1001-4001");
     assert!(host.sent().contains(&"1+1000".to_owned()));
     host.get("ack 10001");
@@ -275,8 +278,8 @@ fn data_from_the_peer_does_not_inflate_the_window_in_recovery() {
     assert_eq!(host.tcp.stats().in_flight, in_flight);
 }
 
-fn without_sack() -> TcpConfig {
-    TcpConfig { sack: false, ..config() }
+fn without_sack() -> Tcp {
+    Tcp { sack: false, ..config() }
 }
 
 /// RFC 6582: the third duplicate triggers a retransmission of the hole, and each partial
@@ -336,7 +339,7 @@ fn without_sack_a_timeout_sends_everything_again() {
 
 #[test]
 fn sack_needs_both_ends() {
-    let syn = |config: TcpConfig, answer: &str| {
+    let syn = |config: Tcp, answer: &str| {
         let mut host = Host::new(config);
         host.tcp.connect();
         host.poll();

@@ -31,14 +31,13 @@ struct Host {
 
 /// Configuration with segments of 1000 bytes, no timestamps, an acknowledgement for each segment,
 /// and losses by RFC 6675. (RACK has scripts of its own.)
-fn config() -> TcpConfig {
-    TcpConfig {
+fn config() -> Tcp {
+    Tcp {
         mss: 1000,
         timestamps: false,
         delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::NONE },
         loss_detection: LossDetection::DupThresh,
-        initial_sequence: Some(70_000),
-        ..TcpConfig::default()
+        ..Tcp::with(Congestion::Reno)
     }
 }
 
@@ -47,21 +46,29 @@ fn ms(ms: u64) -> Duration {
 }
 
 impl Host {
-    fn new(config: TcpConfig) -> Self {
-        let isn = config.initial_sequence.unwrap();
-        let tcp = Connection::new(config, Seed::new(1), "test").unwrap();
+    fn new(config: Tcp) -> Self {
+        Self::numbered(70_000, config)
+    }
+
+    /// Connection with this initial sequence number.
+    fn numbered(isn: u32, config: Tcp) -> Self {
+        let end = TcpEnd { initial_sequence: Some(isn), ..config.into() };
+        let tcp = Connection::new(end, Seed::new(1), "test").unwrap();
         Self { tcp, isn, next: 0, now: Time::ZERO, out: Vec::new() }
     }
 
     /// Client whose handshake took 100 ms.
-    fn connected(config: TcpConfig) -> Self {
-        let mut host = Self::new(config);
-        host.tcp.connect();
-        host.poll();
-        host.wait(100);
-        host.get("syn seq 0 ack 1");
-        assert_eq!(host.sent(), ["syn 0", "ack 1"]);
-        host
+    fn connected(config: Tcp) -> Self {
+        Self::new(config).connect()
+    }
+
+    fn connect(mut self) -> Self {
+        self.tcp.connect();
+        self.poll();
+        self.wait(100);
+        self.get("syn seq 0 ack 1");
+        assert_eq!(self.sent(), ["syn 0", "ack 1"]);
+        self
     }
 
     /// Handles a segment from the other end: `syn nosack fin rst ece cwr ce seq N len N ack N win N

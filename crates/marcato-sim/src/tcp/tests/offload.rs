@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn offloading() -> TcpConfig {
-    TcpConfig { segmentation_offload: Some(Bytes::new(65_536)), ..config() }
+fn offloading() -> Tcp {
+    Tcp { segmentation_offload: Some(Bytes::new(65_536)), ..config() }
 }
 
 /// Sends ten segments.
-fn sending(config: TcpConfig) -> Host {
+fn sending(config: Tcp) -> Host {
     let mut host = Host::connected(config);
     host.write(100_000);
     assert_eq!(host.sent().len(), 10);

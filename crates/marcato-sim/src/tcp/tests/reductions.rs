@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn ecn() -> TcpConfig {
-    TcpConfig { ecn: true, ..config() }
+fn ecn() -> Tcp {
+    Tcp { ecn: true, ..config() }
 }
 
 /// Client that has agreed on ECN.
-fn connected(config: TcpConfig) -> Host {
+fn connected(config: Tcp) -> Host {
     let mut host = Host::new(config);
     host.tcp.connect();
     host.poll();
@@ -64,7 +64,7 @@ fn a_mark_is_echoed_until_the_sender_confirms_its_reduction() {
 /// RFC 3168 §6.1.2: the timeout has answered for the whole window.
 #[test]
 fn an_echo_of_the_window_of_a_timeout_reduces_nothing_more() {
-    let mut host = connected(TcpConfig { undo: false, ..ecn() });
+    let mut host = connected(Tcp { undo: false, ..ecn() });
     host.write(2_000);
     host.wait(400);
     assert_eq!((host.tcp.stats().timeouts, host.tcp.stats().reductions), (1, 0));
@@ -130,7 +130,7 @@ fn ecn_and_loss_in_one_window_cut_it_once_and_repair_the_loss() {
 
 #[test]
 fn bbr_pays_no_attention_to_ecn() {
-    let mut host = connected(TcpConfig { congestion: Congestion::Bbr, ..ecn() });
+    let mut host = connected(Tcp { congestion: Congestion::Bbr, ..ecn() });
     host.write(100_000);
     host.wait(200);
     let before = host.cwnd();

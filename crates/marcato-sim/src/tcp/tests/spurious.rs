@@ -3,7 +3,7 @@
 use super::*;
 
 /// Client with a full initial window of ten segments in flight, since 100 ms.
-fn sending(config: TcpConfig) -> Host {
+fn sending(config: Tcp) -> Host {
     let mut host = Host::connected(config);
     host.write(100_000);
     host.sent();
@@ -11,8 +11,8 @@ fn sending(config: TcpConfig) -> Host {
 }
 
 /// Client with timestamps whose first window left at 100 ms. Its clock shows 101 then.
-fn stamped(config: TcpConfig) -> Host {
-    let mut host = Host::new(TcpConfig { timestamps: true, ..config });
+fn stamped(config: Tcp) -> Host {
+    let mut host = Host::new(Tcp { timestamps: true, ..config });
     host.tcp.connect();
     host.poll();
     host.wait(100);
@@ -107,9 +107,9 @@ fn an_echo_from_before_a_retransmission_undoes_a_fast_recovery() {
     for (config, echo, times) in [
         (config(), 101, 1),
         (config(), 201, 0),
-        (TcpConfig { undo: false, ..config() }, 101, 0),
-        (TcpConfig { congestion: Congestion::CUBIC, ..config() }, 101, 1),
-        (TcpConfig { congestion: Congestion::LedbatPlusPlus, ..config() }, 101, 1),
+        (Tcp { undo: false, ..config() }, 101, 0),
+        (Tcp { congestion: Congestion::CUBIC, ..config() }, 101, 1),
+        (Tcp { congestion: Congestion::LedbatPlusPlus, ..config() }, 101, 1),
     ] {
         let what = format!("{:?} {} {echo}", config.congestion, config.undo);
         let mut host = stamped(config);
@@ -175,7 +175,7 @@ fn duplicates_of_older_data_undo_nothing() {
 
 #[test]
 fn a_mark_forbids_to_undo() {
-    let mut host = Host::new(TcpConfig { ecn: true, ..config() });
+    let mut host = Host::new(Tcp { ecn: true, ..config() });
     host.tcp.connect();
     host.poll();
     host.wait(100);
@@ -192,7 +192,7 @@ fn a_mark_forbids_to_undo() {
 fn the_threshold_of_duplicates_adapts_to_reordering() {
     // A segment that was sent once and overtaken by eight shows that four mean no loss.
     for (undo, reductions) in [(true, 0), (false, 1)] {
-        let mut host = Host::connected(TcpConfig { undo, initial_window: 20, ..config() });
+        let mut host = Host::connected(Tcp { undo, initial_window: 20, ..config() });
         host.write(20_000);
         host.wait(100);
         host.get("ack 1 sack 8001-9001");

@@ -1,11 +1,10 @@
 //! Tests of receive windows, delayed acknowledgements, pacing, and application-limited senders.
 
 use super::*;
-use crate::tcp::config::{Cubic, Growth, Nagle};
-use crate::tcp::congestion::Congestion;
+use crate::tcp::{Cubic, Growth, Nagle};
 
-fn delayed() -> TcpConfig {
-    TcpConfig { delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::default() }, ..config() }
+fn delayed() -> Tcp {
+    Tcp { delayed_ack: DelayedAck { first_at_once: false, ..DelayedAck::default() }, ..config() }
 }
 
 #[test]
@@ -22,7 +21,7 @@ fn every_second_segment_is_acknowledged_or_after_the_timeout() {
 
 #[test]
 fn the_first_segment_may_be_acknowledged_at_once() {
-    let mut host = Host::connected(TcpConfig { delayed_ack: DelayedAck::default(), ..config() });
+    let mut host = Host::connected(Tcp { delayed_ack: DelayedAck::default(), ..config() });
     host.get("seq 1 len 1000 ack 1");
     assert_eq!(host.sent(), ["ack 1001"]);
     host.get("seq 1001 len 1000 ack 1");
@@ -32,7 +31,7 @@ fn the_first_segment_may_be_acknowledged_at_once() {
 #[test]
 fn the_first_segments_after_a_pause_may_be_acknowledged_singly() {
     let delayed_ack = DelayedAck { quick: 2, ..DelayedAck::default() };
-    let mut host = Host::connected(TcpConfig { delayed_ack, ..config() });
+    let mut host = Host::connected(Tcp { delayed_ack, ..config() });
     let mut at = 1;
     let mut acknowledged = |host: &mut Host| {
         let mut next = || {
@@ -116,7 +115,7 @@ fn an_answer_that_leaves_the_window_closed_keeps_the_backoff() {
 fn a_tail_probe_stays_within_the_other_ends_window() {
     for (window, probe) in [(2_000, "1001+1000"), (3_000, "2001+1000")] {
         let mut host =
-            Host::connected(TcpConfig { loss_detection: LossDetection::Rack, initial_window: 2, ..config() });
+            Host::connected(Tcp { loss_detection: LossDetection::Rack, initial_window: 2, ..config() });
         host.get(&format!("ack 1 win {window}"));
         host.write(5_000);
         assert_eq!(host.sent(), ["1+1000", "1001+1000"]);
@@ -128,7 +127,7 @@ fn a_tail_probe_stays_within_the_other_ends_window() {
 #[test]
 fn the_last_segment_before_a_close_is_not_held_by_nagle() {
     for nagle in [Nagle::Standard, Nagle::Minshall] {
-        let mut host = Host::connected(TcpConfig { nagle, ..config() });
+        let mut host = Host::connected(Tcp { nagle, ..config() });
         host.write(100);
         host.write(500);
         assert_eq!(host.sent(), ["1+100"], "{nagle:?}");
@@ -160,7 +159,7 @@ fn an_older_segment_does_not_bring_back_an_older_window() {
 
 #[test]
 fn the_window_closes_when_reading_stops_and_reopens_on_a_read() {
-    let mut host = Host::connected(TcpConfig { receive_buffer: Bytes::new(3000), ..config() });
+    let mut host = Host::connected(Tcp { receive_buffer: Bytes::new(3000), ..config() });
     host.tcp.set_reading(false);
     for seq in [1, 1001, 2001] {
         assert_eq!(host.get(&format!("seq {seq} len 1000 ack 1")).bytes, 0);
@@ -198,7 +197,7 @@ fn the_use_of_a_window_is_judged_by_acknowledgement_or_round() {
     // was in flight at first is 18.
     for (usage_by_round, grown) in [(false, 13.0), (true, 18.0)] {
         for congestion in [Congestion::Reno, Congestion::CUBIC] {
-            let mut host = Host::connected(TcpConfig { usage_by_round, congestion, ..config() });
+            let mut host = Host::connected(Tcp { usage_by_round, congestion, ..config() });
             host.write(9_000);
             host.wait(100);
             for ack in (1001..=9001).step_by(1000) {
@@ -211,7 +210,7 @@ fn the_use_of_a_window_is_judged_by_acknowledgement_or_round() {
 
 #[test]
 fn a_window_less_than_half_used_in_a_round_trip_does_not_grow() {
-    let mut host = Host::connected(TcpConfig { usage_by_round: true, ..config() });
+    let mut host = Host::connected(Tcp { usage_by_round: true, ..config() });
     for burst in 0..20u32 {
         host.write(4_000);
         host.wait(100);
@@ -225,7 +224,7 @@ fn a_window_less_than_half_used_in_a_round_trip_does_not_grow() {
 #[test]
 fn an_idle_connection_restarts_at_its_initial_window_if_enabled() {
     for slow_start_after_idle in [true, false] {
-        let mut host = Host::connected(TcpConfig { slow_start_after_idle, ..config() });
+        let mut host = Host::connected(Tcp { slow_start_after_idle, ..config() });
         host.write(50_000);
         host.wait(100);
         for ack in (1001..=50_001).step_by(1000) {
@@ -246,7 +245,7 @@ fn an_idle_window_may_be_halved_for_each_timeout_instead() {
     // below 10 segments.
     for (idle, halvings) in [(150, 0), (350, 1), (550, 2), (5_000, 9)] {
         for congestion in [Congestion::Reno, Congestion::CUBIC] {
-            let mut host = Host::connected(TcpConfig { idle_decay: true, congestion, ..config() });
+            let mut host = Host::connected(Tcp { idle_decay: true, congestion, ..config() });
             host.write(50_000);
             host.wait(100);
             for ack in (1001..=50_001).step_by(1000) {
@@ -265,7 +264,7 @@ fn an_idle_window_may_be_halved_for_each_timeout_instead() {
 
 #[test]
 fn paced_reno_spaces_segments_at_two_windows_per_round_trip() {
-    let mut host = Host::connected(TcpConfig { pacing: true, ..config() });
+    let mut host = Host::connected(Tcp { pacing: true, ..config() });
     host.write(10_000);
     host.wait(99);
     let times: Vec<Time> = host.out.iter().map(|&(at, _, _)| at).collect();
@@ -276,7 +275,7 @@ fn paced_reno_spaces_segments_at_two_windows_per_round_trip() {
 
 #[test]
 fn the_first_segments_of_a_connection_need_not_be_paced() {
-    let mut host = Host::connected(TcpConfig { pacing: true, unpaced_segments: 4, ..config() });
+    let mut host = Host::connected(Tcp { pacing: true, unpaced_segments: 4, ..config() });
     host.write(10_000);
     host.wait(99);
     let times: Vec<Time> = host.out.iter().map(|&(at, _, _)| at).collect();
@@ -287,7 +286,7 @@ fn the_first_segments_of_a_connection_need_not_be_paced() {
 
 #[test]
 fn the_socket_asks_for_more_when_little_is_unsent() {
-    let mut host = Host::connected(TcpConfig { notsent_lowat: Some(Bytes::new(2000)), ..config() });
+    let mut host = Host::connected(Tcp { notsent_lowat: Some(Bytes::new(2000)), ..config() });
     let mut written = 0;
     while host.tcp.is_writable() {
         host.write(1000);
@@ -304,7 +303,7 @@ fn the_socket_asks_for_more_when_little_is_unsent() {
 #[test]
 fn a_full_send_buffer_with_bursts_takes_more_below_two_thirds() {
     let writable = |segmentation_offload| {
-        let config = TcpConfig { send_buffer: Bytes::new(9_000), segmentation_offload, ..config() };
+        let config = Tcp { send_buffer: Bytes::new(9_000), segmentation_offload, ..config() };
         let mut host = Host::connected(config);
         host.write(8_000);
         assert!(host.tcp.is_writable(), "not full yet");
@@ -325,7 +324,7 @@ fn a_full_send_buffer_with_bursts_takes_more_below_two_thirds() {
 #[test]
 fn under_bbr_a_short_segment_takes_the_place_of_a_full_one() {
     let window = |congestion| {
-        let mut host = Host::connected(TcpConfig { congestion, unpaced_segments: 30, ..config() });
+        let mut host = Host::connected(Tcp { congestion, unpaced_segments: 30, ..config() });
         for _ in 0..20 {
             host.write(100);
         }
@@ -339,7 +338,7 @@ fn under_bbr_a_short_segment_takes_the_place_of_a_full_one() {
 
 #[test]
 fn sack_blocks_make_room_for_the_priority_option() {
-    let config = TcpConfig { timestamps: true, priority_option: Some(PriorityOption::Rfc6994), ..config() };
+    let config = Tcp { timestamps: true, priority_option: Some(PriorityOption::Rfc6994), ..config() };
     let mut host = Host::new(config);
     host.get("syn seq 0 ts 1/0");
     host.get("seq 1 ack 1 ts 1/1");
@@ -372,7 +371,7 @@ fn a_full_segment_leaves_sack_blocks_to_an_acknowledgement() {
 }
 
 /// Returns window and threshold after ten segments, acknowledged two by two.
-fn grown(config: TcpConfig) -> (f64, f64) {
+fn grown(config: Tcp) -> (f64, f64) {
     let mut host = Host::connected(config);
     host.write(200_000);
     for ack in (2001..=10_001).step_by(2000) {
@@ -384,7 +383,7 @@ fn grown(config: TcpConfig) -> (f64, f64) {
 #[test]
 fn slow_start_counts_bytes_up_to_a_limit_or_acknowledgements() {
     for congestion in [Congestion::Reno, Congestion::Cubic(Cubic { hystart: false, ..Cubic::default() })] {
-        let of = |growth| grown(TcpConfig { congestion, growth, ..config() }).0;
+        let of = |growth| grown(Tcp { congestion: congestion.clone(), growth, ..config() }).0;
         // Five acknowledgements of two segments each.
         assert_eq!(of(Growth::default()), 20.0);
         assert_eq!(of(Growth::Bytes { limit: 1 }), 15.0);
@@ -396,7 +395,7 @@ fn slow_start_counts_bytes_up_to_a_limit_or_acknowledgements() {
 #[test]
 fn a_limit_of_one_segment_counts_for_acknowledgements_of_many() {
     let host = |limit| {
-        let mut host = Host::connected(TcpConfig { growth: Growth::Bytes { limit }, ..config() });
+        let mut host = Host::connected(Tcp { growth: Growth::Bytes { limit }, ..config() });
         host.write(200_000);
         host.get("ack 8001");
         host.cwnd()
@@ -407,7 +406,7 @@ fn a_limit_of_one_segment_counts_for_acknowledgements_of_many() {
 #[test]
 fn ack_counting_halves_congestion_avoidance_with_delayed_acks() {
     let of = |growth| {
-        let config = TcpConfig { initial_ssthresh: Some(10), growth, ..config() };
+        let config = Tcp { initial_ssthresh: Some(10), growth, ..config() };
         let mut host = Host::connected(config);
         host.write(200_000);
         let mut una = 1;
@@ -426,7 +425,7 @@ fn ack_counting_halves_congestion_avoidance_with_delayed_acks() {
 #[test]
 fn slow_start_ends_at_the_initial_threshold() {
     for congestion in [Congestion::Reno, Congestion::Cubic(Cubic { hystart: false, ..Cubic::default() })] {
-        let (window, threshold) = grown(TcpConfig { congestion, initial_ssthresh: Some(13), ..config() });
+        let (window, threshold) = grown(Tcp { congestion, initial_ssthresh: Some(13), ..config() });
         assert_eq!(threshold, 13.0);
         // Two acknowledgements of two segments reach the threshold; the other six segments are half
         // a round trip.

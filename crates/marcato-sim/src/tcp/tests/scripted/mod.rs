@@ -118,10 +118,9 @@ impl Script {
     }
 }
 
-fn set(config: &mut TcpConfig, name: &str, value: &str) {
+fn set(config: &mut Tcp, name: &str, value: &str) {
     let number = || value.parse::<u32>().expect("a number");
     match name {
-        "isn" => config.initial_sequence = Some(number()),
         "timestamps" => config.timestamps = number() == 1,
         "ecn" => config.ecn = number() == 1,
         "receive_buffer" => config.receive_buffer = Bytes::from(number()),
@@ -146,8 +145,8 @@ fn set(config: &mut TcpConfig, name: &str, value: &str) {
 }
 
 fn run(name: &str, script: &str) {
-    let mut config = TcpConfig { loss_detection: LossDetection::Rack, ..config() };
-    let mut open = true;
+    let mut config = Tcp { loss_detection: LossDetection::Rack, ..config() };
+    let (mut open, mut isn) = (true, 70_000);
     let mut current: Option<Script> = None;
     for (number, line) in (1..).zip(script.lines()) {
         let line = line.split('#').next().unwrap_or("").trim();
@@ -158,13 +157,14 @@ fn run(name: &str, script: &str) {
             assert!(current.is_none(), "{name}:{number}: settings come first");
             match setting.split_once(' ').expect("NAME VALUE") {
                 ("open", value) => open = value == "1",
+                ("isn", value) => isn = value.parse().expect("a number"),
                 (setting, value) => set(&mut config, setting, value),
             }
             continue;
         }
         let script = current.get_or_insert_with(|| {
-            let config = config.clone();
-            let host = if open { Host::connected(config) } else { Host::new(config) };
+            let host = Host::numbered(isn, config.clone());
+            let host = if open { host.connect() } else { host };
             Script { host, sent: VecDeque::new() }
         });
         let step = std::panic::AssertUnwindSafe(|| script.step(line));
