@@ -165,6 +165,20 @@ mod tests {
     use std::net::SocketAddr;
 
     #[test]
+    fn a_lane_that_waits_already_is_not_put_off_again() {
+        let to = SocketAddr::from(([192, 0, 2, 1], 4434));
+        let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10) };
+        let mut keeper = Keeper::default();
+        keeper.keep(LaneRequest::new(SocketId(1), to));
+        let again = Some(Time::from_secs(101));
+        assert_eq!(keeper.down(Time::from_secs(100), to, retry), again);
+        assert_eq!(keeper.down(Time::from_millis(100_900), to, retry), again);
+        assert_eq!(keeper.due(Time::from_secs(101)).unwrap().remote, to);
+        // It counted as one failure.
+        assert_eq!(keeper.down(Time::from_secs(200), to, retry), Some(Time::from_secs(202)));
+    }
+
+    #[test]
     fn lane_retry_intervals_grow_until_the_lane_stays_up_for_long() {
         let to = SocketAddr::from(([192, 0, 2, 1], 4434));
         let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10) };

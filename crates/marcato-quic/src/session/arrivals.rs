@@ -83,6 +83,14 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_one_address_push_out_no_other() {
+        let mut arrivals = Arrivals::default();
+        arrivals.arrived(Time::ZERO, addr(1), SocketId(1));
+        (0..100).for_each(|_| arrivals.arrived(Time::ZERO, addr(2), SocketId(0)));
+        assert_eq!(arrivals.socket_to(addr(1)), Some(SocketId(1)));
+    }
+
+    #[test]
     fn only_an_arrival_makes_addresses_change() {
         let mut arrivals = Arrivals::default();
         arrivals.remember(addr(1), SocketId(0));

@@ -11,10 +11,11 @@ use marcato_sched::lane::LaneId;
 use marcato_stream::CloseReason;
 use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{Ecn, EndReason, ErrorCode, Exchange, Fate, MessageNumber};
+use noq_proto::VarInt;
 
 use super::pair::{Pair, Who, body, message};
 use super::{Closed, MAX_NOTES, Message, SendError};
-use crate::config::{PathScheduler, SessionConfig, StreamUse};
+use crate::config::{Pacing, PathScheduler, SessionConfig, StreamUse};
 use crate::endpoint::{ResetKey, SocketId};
 use crate::event::{Event, LaneLoss};
 use crate::inbox::InboxLimits;
@@ -625,6 +626,79 @@ fn no_window_grows_while_the_socket_is_the_limit() {
 }
 
 #[test]
+fn a_socket_with_room_again_wakes_the_sessions_that_wait() {
+    let mut pair = pair(&[20], &SessionConfig { keep_alive: None, ..SessionConfig::default() });
+    // Reading would wake them as well.
+    pair.stop_reading(Client);
+    pair.set_room(0, 0);
+    pair.send(Client, message(Priority::P2, 1000));
+    pair.pass(Duration::from_millis(5));
+    assert_eq!(pair.passed.len(), 0);
+    pair.set_room(0, usize::MAX);
+    pair.pass(Duration::ZERO);
+    assert_eq!(pair.passed.len(), 1);
+}
+
+#[test]
+fn no_window_grows_while_the_cap_is_the_limit() {
+    let server = SessionConfig { stream_window: Bytes::new(60_000), ..SessionConfig::default() };
+    let initial_window = Some(Bytes::new(1_000_000));
+    let client = SessionConfig { coupled: Coupling::On, initial_window, ..SessionConfig::default() };
+    let mut pair = Pair::new(&[40], &client, &server);
+    let bulk = pair.send(Client, message(Priority::P3, 2_000_000));
+    delivery(&mut pair, bulk);
+    pair.pass(Duration::from_millis(100));
+    let window = |pair: &mut Pair| pair.session(Client).lanes().next().unwrap().0.cwnd;
+    let before = window(&mut pair);
+    let all: Vec<_> = (0..20).map(|_| pair.send(Client, message(Priority::P0, 50_000))).collect();
+    pair.run_until(|pair| all.iter().all(|id| pair.delivered(Client, *id).is_some()));
+    let after = window(&mut pair);
+    assert!(after.get() <= before.get() * 21 / 20, "{before} to {after}");
+}
+
+#[test]
+fn lost_data_takes_the_lane_that_the_scheduler_names() {
+    let (initial_window, pacing) = (Some(Bytes::new(20_000)), Pacing::Off);
+    let mut pair = pair(&[200, 20], &SessionConfig { initial_window, pacing, ..SessionConfig::default() });
+    // The quick lane is full, so part of the message leaves on the slow one, and is lost.
+    pair.line(0, Client).loss = 1.0;
+    let first = pair.send(Client, message(Priority::P2, 30_000));
+    pair.pass(Duration::ZERO);
+    pair.line(0, Client).loss = 0.0;
+    // What follows on the slow lane shows the loss, a round trip later.
+    pair.send(Client, message(Priority::P2, 30_000));
+    let sent = pair.now;
+    delivery(&mut pair, first);
+    let arrived = pair.received(Server).iter().map(|message| message.at.since(sent));
+    // The quick lane has room again, and takes half of its round trip of 20 ms.
+    assert_eq!(arrived.max(), Some(Duration::from_millis(210)));
+}
+
+#[test]
+fn a_stream_whose_copy_ended_early_is_reset() {
+    let (path_scheduler, streams) = (PathScheduler::Selective(Priority::P1), StreamUse::Reuse);
+    let stream_window = Bytes::new(60_000);
+    let config = SessionConfig { path_scheduler, streams, stream_window, ..SessionConfig::default() };
+    let mut pair = pair(&[20, 20], &config);
+    let first = pair.send(Client, message(Priority::P1, 300_000));
+    pair.pass(Duration::from_millis(5));
+    pair.kill(1);
+    delivery(&mut pair, first);
+    for who in [Client, Server] {
+        pair.line(1, who).loss = 0.0;
+    }
+    for _ in 0..20 {
+        let id = pair.send(Client, message(Priority::P1, 10_000));
+        delivery(&mut pair, id);
+        pair.pass(Duration::from_millis(100));
+    }
+    let received: Vec<_> = pair.received(Server).iter().map(|message| message.body.clone()).collect();
+    assert!(received[0] == body(300_000) && received[1..].iter().all(|again| *again == body(10_000)));
+    // One stream for each lane is used again and again. The third was that of the copy.
+    assert_eq!((pair.stats(Client).streams, pair.session(Server).inbox.load().streams), (3, 2));
+}
+
+#[test]
 fn a_listener_without_room_refuses_before_the_handshake() {
     let config = SessionConfig::default();
     let mut pair = Pair::begin(&[40], &config, &config, None);
@@ -870,6 +944,14 @@ fn places_of_reports_are_free_again_after_every_end() {
         let brief = message(Priority::P4, 1000).with_receipt().with_lifetime(Duration::from_millis(15));
         pair.send(Client, brief);
         pair.pass(Duration::from_millis(30));
+
+        // The peer stops reading it.
+        let declined = pair.send(Client, message(Priority::P2, 3_000_000).with_receipt());
+        pair.pass(Duration::from_millis(15));
+        let outbox = &pair.session(Client).outbox;
+        let carrier = outbox.find(declined).and_then(|key| outbox.get(key)).unwrap().carriers[0].stream;
+        pair.session(Server).conn.recv_stream(carrier).stop(VarInt::from_u32(7)).unwrap();
+        pair.run_until(|pair| pair.events(Client).any(|event| *event == Event::Declined(declined)));
 
         let taken = pair.send(Client, message(Priority::P2, 1000).with_receipt());
         pair.run_until(|pair| reported(pair).contains(&(Some(taken), Fate::Taken)));
