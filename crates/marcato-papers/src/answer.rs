@@ -2,7 +2,7 @@
 
 use marcato_report::{Config, Document, Report, Row, Section, Unit};
 
-use crate::{Experiment, RunOptions};
+use crate::RunOptions;
 
 /// Answer to one question: its rows, with their text and figures.
 pub(crate) struct Answer {
@@ -18,18 +18,17 @@ impl Answer {
     }
 }
 
-/// Joins `answers` into the report of `experiment`, in their order.
+/// Joins `answers` into the report of the experiment with this name and purpose, in their order.
 pub(crate) fn report(
-    experiment: &dyn Experiment,
+    (name, about): (&str, &str),
     config: Config,
     options: &RunOptions,
     answers: impl IntoIterator<Item = Answer>,
 ) -> Report {
     let (rows, sections): (Vec<_>, Vec<_>) =
         answers.into_iter().map(|answer| (answer.rows, answer.section)).unzip();
-    let document =
-        Document::new(experiment.name(), options).config(config).with_rows(rows.into_iter().flatten());
-    let report = Report::new(experiment.name().to_uppercase(), experiment.about(), document);
+    let document = Document::new(name, options).config(config).with_rows(rows.into_iter().flatten());
+    let report = Report::new(name.to_uppercase(), about, document);
     sections.into_iter().fold(report, Report::section)
 }
 

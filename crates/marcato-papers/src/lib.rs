@@ -24,6 +24,7 @@ mod error;
 mod experiment;
 #[cfg(target_os = "linux")]
 mod lab;
+mod paper;
 mod plan;
 mod plt;
 mod pool;
@@ -35,12 +36,8 @@ mod validate;
 mod web;
 
 pub use cats::{Cats, page as cats_page};
-pub use coupled::Coupled;
-pub use crq::Crq;
-pub use cwr::Cwr;
 pub use experiment::{Experiment, Progress, RunError, RunOptions, SeedError, Silent};
 pub use plan::Shelf;
-pub use plt::Plt;
 pub use registry::{Registry, SelectError, registry};
 pub use repeat::over_seeds;
 pub use validate::Validate;

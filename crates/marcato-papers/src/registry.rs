@@ -17,10 +17,10 @@ const PLANNED: [&str; 4] = ["cats", "plt", "cwr", "crq"];
 pub fn registry() -> Registry {
     let papers: Vec<Box<dyn Experiment>> = vec![
         Box::new(crate::Cats),
-        Box::new(crate::Plt),
-        Box::new(crate::Cwr),
-        Box::new(crate::Crq),
-        Box::new(crate::Coupled),
+        Box::new(crate::plt::PLT),
+        Box::new(crate::cwr::CWR),
+        Box::new(crate::crq::CRQ),
+        Box::new(crate::coupled::COUPLED),
         #[cfg(target_os = "linux")]
         Box::new(crate::Web),
     ];

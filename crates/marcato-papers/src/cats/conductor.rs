@@ -6,7 +6,7 @@ use marcato_sched::conductor::Message;
 use marcato_sched::{Conductor, Config, Debt};
 use marcato_units::{Bytes, Priority, Seed, Stream, Time};
 
-use super::Answer;
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

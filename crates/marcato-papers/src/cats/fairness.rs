@@ -8,8 +8,8 @@ use marcato_sched::{Config, Debt};
 use marcato_sim::{App, Bulk, Congestion, LinkConfig, Network, Planned, Side, Sink, Tcp, TcpFlow};
 use marcato_units::{Bytes, Duration, Layer, Priority, Seed, Time};
 
-use super::Answer;
 use super::path::{Feeding, Path};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

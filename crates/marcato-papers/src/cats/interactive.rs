@@ -6,10 +6,10 @@ use marcato_sched::{Config, Debt};
 use marcato_sim::{App, Planned};
 use marcato_units::{Bytes, Duration, Priority, Time};
 
-use super::Answer;
 use super::delays::Delays;
 use super::path::{Feeding, Path, Scheme, Transfer};
 use super::watched::Watched;
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

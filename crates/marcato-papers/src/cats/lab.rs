@@ -4,7 +4,8 @@ use marcato_report::Row;
 use marcato_sim::Congestion;
 
 use super::path::Path;
-use super::{Answer, interactive, late, net, tables};
+use super::{interactive, late, net, tables};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 
 type Question = fn(&Path, u64) -> Result<Answer, SimulationError>;

@@ -6,8 +6,9 @@ use marcato_sched::Debt;
 use marcato_sim::Planned;
 use marcato_units::{Bytes, Duration, Priority, Time};
 
+use super::page;
 use super::path::{Feeding, Path, Scheme};
-use super::{Answer, page};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

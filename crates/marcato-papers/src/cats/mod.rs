@@ -26,8 +26,9 @@ mod today;
 mod video;
 mod watched;
 
-use marcato_report::{Config, Document, Report, Row, Section, World};
+use marcato_report::{Config, Document, Report, World};
 
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::experiment::WITH_LAB;
 use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
@@ -35,20 +36,6 @@ use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
 /// The experiments of the CATS paper.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cats;
-
-/// Answer to one question: its rows, with their text and figures.
-struct Answer {
-    rows: Vec<Row>,
-    section: Section,
-}
-
-impl Answer {
-    /// Creates a section that shows all of `rows` with `text`.
-    fn new(title: &str, text: impl Into<String>, rows: Vec<Row>) -> Self {
-        let section = Section::new(title).text(text).rows(rows.iter().map(Row::id));
-        Self { rows, section }
-    }
-}
 
 type Question = fn(u64, bool) -> Result<Answer, SimulationError>;
 

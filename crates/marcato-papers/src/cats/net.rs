@@ -15,9 +15,10 @@ use marcato_sim::Congestion;
 use marcato_units::{Bytes, Priority, Time};
 
 use super::load::Load;
+use super::page;
 use super::path::{Path, Scheme};
 use super::published::{TABLE1_CATS, TABLE1_FIFO};
-use super::{Answer, page};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::lab::{failed, joined, on_host};
 

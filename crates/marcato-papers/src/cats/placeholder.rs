@@ -5,8 +5,9 @@ use marcato_report::{Figure, Row, Unit};
 use marcato_sim::Planned;
 use marcato_units::{Bytes, Priority, Time};
 
+use super::page;
 use super::path::{Path, Scheme};
-use super::{Answer, page};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

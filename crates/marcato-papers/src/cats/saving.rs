@@ -10,9 +10,10 @@ use marcato_sim::{Planned, Side};
 use marcato_units::{Bytes, Duration, Priority, Rate, Time};
 
 use super::delays::Delays;
+use super::page;
 use super::path::{Feeding, Path, Transfer};
 use super::watched::Watched;
-use super::{Answer, page};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

@@ -6,9 +6,9 @@ use marcato_sched::Debt;
 use marcato_sched::conductor::{Multiplier, Watermarks};
 use marcato_units::{Bytes, Priority};
 
-use super::Answer;
 use super::load::Load;
 use super::path::{Feeding, Path, Scheme};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

@@ -7,9 +7,10 @@ use marcato_sim::{Congestion, PriorityOption};
 use marcato_units::Priority;
 
 use super::load::{Load, physical_limit};
+use super::page;
 use super::path::{Feeding, Path, Scheme};
 use super::published::{FIRST_BYTE, PAGE_LOAD, TABLE1_CATS, TABLE1_FIFO, TABLE2};
-use super::{Answer, page};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

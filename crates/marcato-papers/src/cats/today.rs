@@ -12,8 +12,9 @@ use marcato_sim::{App, Collector, Side, Socket, Tag, TcpFlow};
 use marcato_units::{Bytes, Layer, Priority, Time};
 
 use super::load::Load;
+use super::page;
 use super::path::{Feeding, Path, Scheme};
-use super::{Answer, page};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

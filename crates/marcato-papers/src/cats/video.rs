@@ -7,8 +7,8 @@ use marcato_sched::Debt;
 use marcato_sim::{Loss, Planned};
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
-use super::Answer;
 use super::path::{Feeding, Path, Scheme, Transfer};
+use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::prose;
 

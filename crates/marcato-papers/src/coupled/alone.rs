@@ -6,7 +6,9 @@ use marcato_report::{Figure, Percentile, Row, Unit};
 use marcato_units::Bytes;
 
 use super::cell::{CONTROLS, Cell, Path};
-use super::{Answer, Ask, Plan, RULE, Scale, Ticket};
+use super::{Plan, RULE, Scale, Ticket};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

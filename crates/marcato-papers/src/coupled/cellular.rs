@@ -7,8 +7,10 @@ use marcato_sim::{Trace, TraceError};
 use marcato_units::Time;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Ask, Plan, RULE};
+use super::{Plan, RULE};
+use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Ticket, kept_as_json};
 use crate::{lab, prose};
 

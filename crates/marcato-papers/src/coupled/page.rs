@@ -4,9 +4,11 @@ use marcato_report::{Mean, Row, Unit, World};
 use marcato_units::Duration;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Ask, Plan, RULE};
+use super::{Plan, RULE};
+use crate::answer::Answer;
 use crate::cats::page::GROUPS;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Ticket, kept_as_json};
 use crate::{lab, prose};
 

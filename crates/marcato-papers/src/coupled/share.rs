@@ -4,7 +4,9 @@ use marcato_report::{Mean, Percentile, Row, Samples, Unit};
 use marcato_units::Duration;
 
 use super::cell::{Cell, Path, tcp};
-use super::{Answer, Ask, Plan, RULE, Ticket};
+use super::{Plan, RULE, Ticket};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

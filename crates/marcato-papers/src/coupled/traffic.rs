@@ -4,7 +4,9 @@
 use marcato_report::{Percentile, Row, Unit};
 
 use super::cell::{Cell, Path};
-use super::{Answer, Ask, Plan, RULE, Scale, Ticket};
+use super::{Plan, RULE, Scale, Ticket};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -10,7 +10,8 @@ use super::published::{ASSESSED_AT, RTTS};
 use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Setup, Transferred, Unresponsive};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -10,7 +10,8 @@ use marcato_units::{Bytes, Duration, Rate};
 use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Guest, MTU, Outcome, Setup, Unresponsive};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -12,8 +12,9 @@ use super::scale::{Plan, Scale, Ticket, words};
 use super::scene;
 use super::setup::{Bottleneck, Outcome, Responder, Setup};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
 use crate::answer::verdict;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

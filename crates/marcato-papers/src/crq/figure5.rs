@@ -12,7 +12,8 @@ use super::scene::{self, BASELINE_CARRIES, Column, RULES};
 use super::setup::{FRAMING, Setup, Transferred};
 use super::testbed::{Testbed, WIRE};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

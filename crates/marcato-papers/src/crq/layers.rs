@@ -9,7 +9,8 @@ use marcato_units::{Bytes, Duration, Rate};
 use super::scale::Plan;
 use super::setup::{Bottleneck, Outcome, Responder, Setup, Unresponsive};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

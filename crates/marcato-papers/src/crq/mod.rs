@@ -3,7 +3,7 @@
 //!
 //! Holds the values that the paper prints, and the experiments in virtual time: TCP and QUIC flows
 //! that compete with unresponsive traffic at a bottleneck, with and without CRQ. Each file holds
-//! one question; [`Crq`] runs them all.
+//! one question; [`CRQ`] runs them all.
 //!
 //! | files | contents |
 //! |---|---|
@@ -36,73 +36,37 @@ mod testbed;
 mod turncoat;
 mod watched;
 
-use marcato_report::{Config, Report, World};
+use marcato_report::Config;
 
-use self::scale::{Plan, Scale};
-use crate::answer::Answer;
-use crate::experiment::WITH_LAB;
-use crate::plan::Runs;
-use crate::{Experiment, Progress, RunError, RunOptions};
+use self::scale::Scale;
+use crate::paper::Paper;
 
-/// The experiments of the CRQ paper.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Crq;
-
-/// Turns the outcomes of a question's planned runs into its answer.
-type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
-
-/// Plans the runs that a question needs.
-type Question = fn(&mut Plan) -> Ask;
-
-/// Questions, in the order of the report.
-const QUESTIONS: &[Question] = &[
-    figure4::figure_4,
-    figure5::figure_5,
-    figure5::presets,
-    figure5::shaper,
-    figure5::switch,
-    figure4::senders,
-    abuse::abuse,
-    call::call,
-    turncoat::turncoat,
-    sweep::sweep,
-    place::place,
-    place::bleach,
-    place::flows,
-    layers::layers,
-];
-
-impl Experiment for Crq {
-    fn name(&self) -> &'static str {
-        "crq"
-    }
-
-    fn about(&self) -> &'static str {
-        "CRQ: queues that separate responsive from unresponsive flows"
-    }
-
-    fn worlds(&self) -> &'static [World] {
-        WITH_LAB
-    }
-
-    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-        #[cfg(target_os = "linux")]
-        if options.world == World::Lab {
-            return lab::report(options, progress);
-        }
-        report(Scale::of(options.quick), options, progress)
-    }
-}
-
-/// Answers every question at this scale.
-fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-    let mut plan = Plan::new(scale);
-    let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-    let runs =
-        plan.run("CRQ, megabytes", options, progress).map_err(|error| RunError::failed("crq", error))?;
-    let answers = asked.into_iter().map(|ask| ask(&runs));
-    Ok(crate::answer::report(&Crq, config(scale), options, answers))
-}
+/// Experiments of the CRQ paper.
+pub(crate) const CRQ: Paper<Scale> = Paper {
+    name: "crq",
+    about: "CRQ: queues that separate responsive from unresponsive flows",
+    unit: "CRQ, megabytes",
+    questions: &[
+        figure4::figure_4,
+        figure5::figure_5,
+        figure5::presets,
+        figure5::shaper,
+        figure5::switch,
+        figure4::senders,
+        abuse::abuse,
+        call::call,
+        turncoat::turncoat,
+        sweep::sweep,
+        place::place,
+        place::bleach,
+        place::flows,
+        layers::layers,
+    ],
+    scale: Scale::of,
+    config,
+    #[cfg(target_os = "linux")]
+    lab: lab::report,
+};
 
 /// Configuration, for the record.
 fn config(scale: Scale) -> Config {
@@ -133,21 +97,12 @@ fn config(scale: Scale) -> Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Silent;
-
-    /// A report at this scale without outcomes, to inspect rows and texts alone.
-    fn told(scale: Scale) -> Report {
-        let mut plan = Plan::new(scale);
-        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-        let runs = plan.nothing();
-        let answers = asked.into_iter().map(|ask| ask(&runs));
-        crate::answer::report(&Crq, config(scale), &RunOptions::default(), answers)
-    }
+    use crate::{RunOptions, Silent};
 
     #[test]
     fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
         for scale in [Scale::FULL, Scale::QUICK] {
-            crate::answer::assert_reasons(&told(scale));
+            crate::answer::assert_reasons(&CRQ.without_outcomes(scale));
         }
     }
 
@@ -176,7 +131,7 @@ mod tests {
             "transfers 12.5 MB and uses one seed",
         ];
         for (scale, own, others) in [(Scale::FULL, full, quick), (Scale::QUICK, quick, full)] {
-            let page = told(scale).to_html();
+            let page = CRQ.without_outcomes(scale).to_html();
             let plain = page.split_whitespace().collect::<Vec<_>>().join(" ");
             for (own, other) in own.iter().zip(others) {
                 assert!(plain.contains(own), "`{own}` is missing");
@@ -187,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_tiny_run_answers_every_question_and_documents_every_row() {
-        let report = report(Scale::TINY, &RunOptions::default(), &mut Silent).unwrap();
+        let report = CRQ.report(Scale::TINY, &RunOptions::default(), &mut Silent).unwrap();
         crate::validate::documented::check(&report);
         let names: Vec<&str> = report.figures().map(marcato_report::Figure::id).collect();
         assert!(names.contains(&"fig5-artefacts") && names.contains(&"fig4-marcato"), "{names:?}");

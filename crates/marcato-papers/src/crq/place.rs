@@ -13,7 +13,8 @@ use super::published::{ASSESSED, ASSESSED_AT, Control, RTTS, Stack};
 use super::scale::{Plan, Ticket, words};
 use super::setup::{Bleached, Bottleneck, Outcome, Responder, Setup, Unresponsive};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

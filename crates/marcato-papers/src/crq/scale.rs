@@ -14,7 +14,7 @@ pub(super) type Ticket = crate::plan::Ticket<Setup>;
 
 /// Size of the transfers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// Divisor of the paper's transfers.
     pub(super) divisor: u64,
     /// True if the claims of full runs are made; otherwise values are only shown.

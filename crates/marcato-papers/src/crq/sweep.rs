@@ -9,7 +9,8 @@ use super::published::{Control, Pair, RTTS, SINGLE, Stack};
 use super::scale::{Plan, Ticket, scores, words};
 use super::scene::{self, Column, RULES};
 use super::setup::{Bottleneck, Setup};
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

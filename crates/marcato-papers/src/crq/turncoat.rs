@@ -9,7 +9,8 @@ use marcato_units::{Bytes, Duration, Rate, Time};
 use super::scale::{Plan, Ticket};
 use super::setup::{Bottleneck, Guest, Outcome, Setup};
 use super::watched::Preset;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

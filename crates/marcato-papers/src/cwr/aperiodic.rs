@@ -11,7 +11,9 @@ use super::beyond::{BACKGROUND, Metric, P50, P99, P999, ccdf, every, rows, setup
 use super::published::{Periodic, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
-use super::{Answer, Ask, source_name};
+use super::source_name;
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

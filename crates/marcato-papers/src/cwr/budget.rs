@@ -10,8 +10,10 @@ use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, ccdf, every, rati
 use super::published::{Periodic, Scheduler};
 use super::scale::Plan;
 use super::setup::{Outcome, Setup};
-use super::{Answer, Ask, source_name};
+use super::source_name;
+use crate::answer::Answer;
 use crate::answer::verdict;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -9,7 +9,9 @@ use super::beyond::{GOODPUT, GROWTH, LOST, Metric, P50, P99, P999, ccdf, every, 
 use super::published::{Periodic, Scheduler};
 use super::scale::Plan;
 use super::setup::Setup;
-use super::{Answer, Ask, id, source_name};
+use super::{id, source_name};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -11,7 +11,9 @@ use super::latency::colour;
 use super::predict::{self, CHECKED_ON};
 use super::published::{LOSS, PACKET, Periodic, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
-use super::{Answer, Ask, id, source_id, source_name};
+use super::{id, source_id, source_name};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

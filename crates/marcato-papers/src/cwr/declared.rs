@@ -1,7 +1,8 @@
 //! Decisions made before any run.
 
 use super::scale::Plan;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -6,11 +6,11 @@ use super::published::{Growth, SAME_RTT, Scheduler, TABLE_1};
 use super::scale::{Plan, Scale, span};
 use super::setup::Setup;
 use super::table::Column;
-use super::{Cwr, config, latency, mct, source_id, source_name, table, throughput};
+use super::{CWR, config, latency, mct, source_id, source_name, table, throughput};
 use crate::answer::{Answer, verdict};
 use crate::error::SimulationError;
 use crate::plan::Runs;
-use crate::{Experiment, Progress, RunError, RunOptions, lab, prose};
+use crate::{Progress, RunError, RunOptions, lab, prose};
 
 /// Cells of Table I that are run: those with a message every 50 ms.
 const CELLS: &[Growth] = TABLE_1.split_at(9).0;
@@ -85,7 +85,7 @@ pub(super) fn report(options: &RunOptions, progress: &mut dyn Progress) -> Resul
     let titles = ["Table I", "Fig. 4, left: completion times", "Fig. 4, right: throughput"];
     let verdicts = [trend, sooner, Vec::new()];
     let text = prose::text(include_str!("lab.md"));
-    let mut document = Document::new(Cwr.name(), options).config(config(scale(options.quick)));
+    let mut document = Document::new(CWR.name, options).config(config(scale(options.quick)));
     let mut sections = Vec::new();
     for (((title, verdicts), rows), other) in
         titles.into_iter().zip(verdicts).zip(real.rows()).zip(simulated.rows())

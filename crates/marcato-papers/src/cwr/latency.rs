@@ -9,8 +9,10 @@ use super::predict::CHECKED_ON;
 use super::published::{Growth, RATE, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::table::{Column, columns};
-use super::{Answer, Ask, id, source_id, source_name};
+use super::{id, source_id, source_name};
+use crate::answer::Answer;
 use crate::answer::verdict;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

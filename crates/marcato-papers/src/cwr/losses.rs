@@ -9,7 +9,9 @@ use super::published::{LOSS, Periodic, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::Setup;
 use super::table::columns;
-use super::{Answer, Ask, id, source_name};
+use super::{id, source_name};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

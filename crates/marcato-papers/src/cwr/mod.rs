@@ -3,7 +3,7 @@
 //!
 //! Holds the values that the paper prints, a simple model of its Table I made before any run, and
 //! the experiments. They run two lanes of a QUIC session in virtual time, with periodic urgent
-//! messages and background data. Each file holds one question; [`Cwr`] runs them all.
+//! messages and background data. Each file holds one question; [`CWR`] runs them all.
 
 mod aperiodic;
 mod beyond;
@@ -30,76 +30,39 @@ mod table;
 mod throughput;
 mod watch;
 
-use marcato_report::{Config, Report, World};
+use marcato_report::Config;
 
 use self::published::{Periodic, Scheduler};
-use self::scale::{Plan, Scale};
-use crate::answer::Answer;
-use crate::experiment::WITH_LAB;
-use crate::plan::Runs;
-use crate::{Experiment, Progress, RunError, RunOptions};
+use self::scale::Scale;
+use crate::paper::Paper;
 
-/// The experiments of the CWR paper.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cwr;
-
-/// Turns the outcomes of a question's planned runs into its answer.
-type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
-
-/// Plans the runs that a question needs.
-type Question = fn(&mut Plan) -> Ask;
-
-/// Questions, in the order of the report.
-const QUESTIONS: &[Question] = &[
-    declared::declared,
-    table::table_1,
-    latency::latency,
-    throughput::throughput,
-    recovery::recovery,
-    losses::losses,
-    multiple::multiple,
-    multiple::srtt,
-    credit::credit,
-    aperiodic::aperiodic,
-    budget::budget,
-    outage::outage,
-    starvation::starvation,
-    reuse::reuse,
-    controllers::controllers,
-];
-
-impl Experiment for Cwr {
-    fn name(&self) -> &'static str {
-        "cwr"
-    }
-
-    fn about(&self) -> &'static str {
-        "CWR: room in the congestion windows of multipath QUIC for periodic urgent messages"
-    }
-
-    fn worlds(&self) -> &'static [World] {
-        WITH_LAB
-    }
-
-    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-        #[cfg(target_os = "linux")]
-        if options.world == World::Lab {
-            return lab::report(options, progress);
-        }
-        report(Scale::of(options.quick), options, progress)
-    }
-}
-
-/// Answers every question at this scale.
-fn report(scale: Scale, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-    let mut plan = Plan::new(scale);
-    let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-    let runs = plan
-        .run("CWR, simulated seconds", options, progress)
-        .map_err(|error| RunError::failed("cwr", error))?;
-    let answers = asked.into_iter().map(|ask| ask(&runs));
-    Ok(crate::answer::report(&Cwr, config(scale), options, answers))
-}
+/// Experiments of the CWR paper.
+pub(crate) const CWR: Paper<Scale> = Paper {
+    name: "cwr",
+    about: "CWR: room in the congestion windows of multipath QUIC for periodic urgent messages",
+    unit: "CWR, simulated seconds",
+    questions: &[
+        declared::declared,
+        table::table_1,
+        latency::latency,
+        throughput::throughput,
+        recovery::recovery,
+        losses::losses,
+        multiple::multiple,
+        multiple::srtt,
+        credit::credit,
+        aperiodic::aperiodic,
+        budget::budget,
+        outage::outage,
+        starvation::starvation,
+        reuse::reuse,
+        controllers::controllers,
+    ],
+    scale: Scale::of,
+    config,
+    #[cfg(target_os = "linux")]
+    lab: lab::report,
+};
 
 /// Name of a scheduler in row ids.
 const fn id(scheduler: Scheduler) -> &'static str {
@@ -148,18 +111,9 @@ fn config(scale: Scale) -> Config {
 mod tests {
     use super::*;
 
-    /// A report at this scale without outcomes, to inspect rows and texts alone.
-    fn told(scale: Scale) -> Report {
-        let mut plan = Plan::new(scale);
-        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-        let runs = plan.nothing();
-        let answers = asked.into_iter().map(|ask| ask(&runs));
-        crate::answer::report(&Cwr, config(scale), &RunOptions::default(), answers)
-    }
-
     #[test]
     fn a_report_names_the_times_of_its_own_runs() {
-        let [full, quick] = [Scale::FULL, Scale::QUICK].map(|scale| told(scale).to_html());
+        let [full, quick] = [Scale::FULL, Scale::QUICK].map(|scale| CWR.without_outcomes(scale).to_html());
         assert!(full.contains("For 5 s a path carries nothing") && full.contains("keep-alives every 0.5 s"));
         assert!(
             quick.contains("For 1 s a path carries nothing") && quick.contains("keep-alives every 0.125 s")
@@ -169,7 +123,7 @@ mod tests {
     #[test]
     fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
         for scale in [Scale::FULL, Scale::QUICK] {
-            crate::answer::assert_reasons(&told(scale));
+            crate::answer::assert_reasons(&CWR.without_outcomes(scale));
         }
     }
 }

@@ -9,8 +9,10 @@ use super::mct;
 use super::published::{DIFFERENT_RTTS, SAME_RTT, Scheduler, TABLE_2};
 use super::scale::{Plan, Ticket};
 use super::setup::Setup;
-use super::{Answer, Ask, id, source_name};
+use super::{id, source_name};
+use crate::answer::Answer;
 use crate::answer::verdict;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -8,7 +8,9 @@ use super::beyond::{every, setup, span};
 use super::published::{Periodic, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Released, Setup};
-use super::{Answer, Ask, id, source_name};
+use super::{id, source_name};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

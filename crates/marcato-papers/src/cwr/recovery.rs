@@ -6,7 +6,8 @@ use marcato_units::{Bytes, Duration};
 use super::published::{Periodic, REPAIRED_RTTS, SAME_RTT, Scheduler};
 use super::scale::Plan;
 use super::setup::Setup;
-use super::{Answer, Ask};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -6,7 +6,9 @@ use marcato_report::Unit;
 use super::beyond::{GOODPUT, Metric, OVERHEAD, P50, P99, P999, every, ratio, read, rows, setup};
 use super::published::{Periodic, Scheduler};
 use super::scale::Plan;
-use super::{Answer, Ask, source_id, source_name};
+use super::{source_id, source_name};
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

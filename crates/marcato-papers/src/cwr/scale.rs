@@ -12,7 +12,7 @@ pub(super) type Ticket = crate::plan::Ticket<Setup>;
 
 /// Length of the runs of each question.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// Span of runs with a band that needs many messages or many losses.
     pub(super) long: Span,
     /// Span of runs that need many messages and have several sources of them.

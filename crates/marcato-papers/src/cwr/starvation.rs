@@ -12,7 +12,9 @@ use super::beyond::{P50, P99, every, rows, setup, span};
 use super::published::{Periodic, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup};
-use super::{Answer, Ask, source_name};
+use super::source_name;
+use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -7,8 +7,10 @@ use super::predict::{self, CHECKED_ON, Prediction, Reduction};
 use super::published::{Growth, PACKET, SAME_RTT, Scheduler, TABLE_1};
 use super::scale::{Plan, Ticket};
 use super::setup::{Outcome, Setup};
-use super::{Answer, Ask, id, short_name, source_id, source_name};
+use super::{id, short_name, source_id, source_name};
+use crate::answer::Answer;
 use crate::answer::{TOO_SHORT, verdict};
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -8,8 +8,10 @@ use super::published::{Growth, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
 use super::table::{Column, columns};
-use super::{Answer, Ask, id, short_name, source_id, source_name};
+use super::{id, short_name, source_id, source_name};
+use crate::answer::Answer;
 use crate::answer::verdict;
+use crate::paper::Ask;
 use crate::plan::Runs;
 use crate::prose;
 

@@ -8,7 +8,6 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::published::{
     APART, BOTTLENECK_FLOWS, GAIN, GAIN_AT, LARGE_BUFFER, PACKET, RATE, REPAIRS, RTT, SMALL_BUFFER,
     UDP_RATES, UTILISATION,
@@ -17,6 +16,7 @@ use super::scale::{Plan, Span};
 use super::world::{self, bottleneck, plt};
 use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 

@@ -3,12 +3,12 @@
 use marcato_report::{Row, Unit};
 use marcato_sim::Congestion;
 
-use super::Ask;
 use super::published::SMALL_BUFFER;
 use super::scale::Plan;
 use super::single::Single;
 use super::world::plt;
 use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Ticket;
 
 const LOSSES: [(f64, &str); 4] = [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (1e-2, "1e-2")];

@@ -6,12 +6,12 @@ use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, TcpFlow};
 use marcato_units::{Duration, Seed, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::published::{RTT, SMALL_BUFFER};
 use super::scale::{Plan, Span};
 use super::world::{self, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 

@@ -11,12 +11,12 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::published::{RATE, SMALL_BUFFER};
 use super::scale::{Plan, Span};
 use super::world::{self, PAYLOAD, goodput, plt, queue, random, received, strict};
 use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 

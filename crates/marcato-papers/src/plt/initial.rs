@@ -8,13 +8,13 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Seed};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::published::{FLOW_PACKETS, PACKET, RTT, SMALL_BUFFER};
 use super::scale::{Plan, Span};
 use super::third::ThreeClasses;
 use super::world::{self, PAYLOAD, bottleneck, goodput, plt, received};
 use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::Setup;
 use crate::plan::kept_as_json;
 use crate::prose;

@@ -10,12 +10,12 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::scale::Plan;
 use super::world::random;
 use crate::answer::Answer;
 use crate::cats::page;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 

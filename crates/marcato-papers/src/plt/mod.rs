@@ -2,7 +2,7 @@
 //! (Venkataraman, Francis, Kodialam and Lakshman).
 //!
 //! Reproduces the paper's figures, with its statements as bands. Further questions vary what the
-//! paper leaves open, and answer those that it asks itself. Each file holds one question; [`Plt`]
+//! paper leaves open, and answer those that it asks itself. Each file holds one question; [`PLT`]
 //! runs them all. The protocol is [`marcato_sim::plt`].
 
 mod bottlenecks;
@@ -24,67 +24,34 @@ mod target;
 mod third;
 mod world;
 
-use marcato_report::{Config, Report, World};
+use marcato_report::Config;
 
-use self::scale::{Plan, Scale};
-use crate::answer::Answer;
-use crate::experiment::WITH_LAB;
-use crate::plan::Runs;
-use crate::{Experiment, Progress, RunError, RunOptions};
+use self::scale::Scale;
+use crate::paper::Paper;
 
-/// The experiments of the PLT paper.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Plt;
-
-/// Turns the outcomes of a question's planned runs into its answer.
-type Ask = Box<dyn FnOnce(&Runs) -> Answer>;
-
-/// Plans the runs that a question needs.
-type Question = fn(&mut Plan) -> Ask;
-
-/// Questions, in the order of the report.
-const QUESTIONS: &[Question] = &[
-    single::large_buffer,
-    single::small_buffer,
-    short::short_flows,
-    bottlenecks::bottlenecks,
-    harm::harm,
-    sensitivity::sensitivity,
-    fairness::fairness,
-    target::target,
-    initial::initial,
-    controllers::controllers,
-    joint::joint,
-];
-
-impl Experiment for Plt {
-    fn name(&self) -> &'static str {
-        "plt"
-    }
-
-    fn about(&self) -> &'static str {
-        "PLT: two strictly prioritised layers under one TCP stream"
-    }
-
-    fn worlds(&self) -> &'static [World] {
-        WITH_LAB
-    }
-
-    fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {
-        #[cfg(target_os = "linux")]
-        if options.world == World::Lab {
-            return lab::report(options, progress);
-        }
-        let scale = Scale::of(options.quick);
-        let mut plan = Plan::new(scale);
-        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-        let runs = plan
-            .run("PLT, simulated seconds", options, progress)
-            .map_err(|error| RunError::failed("plt", error))?;
-        let answers = asked.into_iter().map(|ask| ask(&runs));
-        Ok(crate::answer::report(self, config(scale), options, answers))
-    }
-}
+/// Experiments of the PLT paper.
+pub(crate) const PLT: Paper<Scale> = Paper {
+    name: "plt",
+    about: "PLT: two strictly prioritised layers under one TCP stream",
+    unit: "PLT, simulated seconds",
+    questions: &[
+        single::large_buffer,
+        single::small_buffer,
+        short::short_flows,
+        bottlenecks::bottlenecks,
+        harm::harm,
+        sensitivity::sensitivity,
+        fairness::fairness,
+        target::target,
+        initial::initial,
+        controllers::controllers,
+        joint::joint,
+    ],
+    scale: Scale::of,
+    config,
+    #[cfg(target_os = "linux")]
+    lab: lab::report,
+};
 
 /// Configuration, for the record.
 fn config(scale: Scale) -> Config {
@@ -115,19 +82,10 @@ fn config(scale: Scale) -> Config {
 mod tests {
     use super::*;
 
-    /// A report at this scale without outcomes, to inspect rows and texts alone.
-    fn told(scale: Scale) -> Report {
-        let mut plan = Plan::new(scale);
-        let asked: Vec<Ask> = QUESTIONS.iter().map(|question| question(&mut plan)).collect();
-        let runs = plan.nothing();
-        let answers = asked.into_iter().map(|ask| ask(&runs));
-        crate::answer::report(&Plt, config(scale), &RunOptions::default(), answers)
-    }
-
     #[test]
     fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
         for scale in [Scale::FULL, Scale::QUICK] {
-            crate::answer::assert_reasons(&told(scale));
+            crate::answer::assert_reasons(&PLT.without_outcomes(scale));
         }
     }
 
@@ -146,7 +104,7 @@ mod tests {
             ]
         };
         for (scale, other) in [(Scale::FULL, Scale::QUICK), (Scale::QUICK, Scale::FULL)] {
-            let page = told(scale).to_html();
+            let page = PLT.without_outcomes(scale).to_html();
             let plain = page.split_whitespace().collect::<Vec<_>>().join(" ");
             for (own, other) in said(scale).iter().zip(said(other)) {
                 assert!(plain.contains(own), "`{own}` is missing");

@@ -40,7 +40,7 @@ impl Span {
 
 /// Length of the runs of each question.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     /// Span of a single flow, as in the paper: the last 1000 s of 1200.
     pub(super) long: Span,
     /// Span of runs that show a tendency.

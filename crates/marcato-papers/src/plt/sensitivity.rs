@@ -6,12 +6,12 @@ use marcato_sched::lowprio::{Epoch, Fraction, Growth, TimeoutLoss};
 use marcato_sim::PltConfig;
 use marcato_units::Bytes;
 
-use super::Ask;
 use super::published::{LARGE_BUFFER, PACKET, SMALL_BUFFER};
 use super::scale::Plan;
 use super::single::Single;
 use super::world::plt;
 use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::plan::Ticket;
 use crate::prose;
 

@@ -8,7 +8,6 @@ use marcato_sim::{
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::published::{
     FLOW_PACKETS, FLOWS_PER_SECOND, LARGE_BUFFER, ONE_RTT_SHARE, PACKET, RATE, RTT, SMALL_BUFFER,
 };
@@ -16,6 +15,7 @@ use super::scale::{Plan, Span};
 use super::world::{self, PAYLOAD, bottleneck, plt};
 use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 

@@ -6,7 +6,6 @@ use marcato_sim::{Bulk, Congestion, LinkConfig, Network, PltConfig, Side, TcpFlo
 use marcato_units::{Duration, Seed, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Ask;
 use super::published::{
     LARGE_BUFFER, LOSSES, NEAR_PERFECT, NEAR_PERFECT_UP_TO, PACKET, RATE, RTT, SMALL_BUFFER,
     SMALL_BUFFER_PLT, SMALL_BUFFER_RENO, VERY_POOR, VERY_POOR_AT,
@@ -15,6 +14,7 @@ use super::scale::{Plan, Span};
 use super::world::{self, PAYLOAD, bottleneck, goodput, literal, plt, received};
 use crate::answer::Answer;
 use crate::error::SimulationError;
+use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
 use crate::prose;
 

@@ -7,13 +7,13 @@ use marcato_sched::LcmConfig;
 use marcato_sched::lowprio::{Adaptive, Target};
 use marcato_sim::PltConfig;
 
-use super::Ask;
 use super::harm::{Arms, Losses};
 use super::published::{LARGE_BUFFER, SMALL_BUFFER};
 use super::scale::Plan;
 use super::single::Single;
 use super::world::{self, plt};
 use crate::answer::Answer;
+use crate::paper::Ask;
 use crate::prose;
 
 /// Losses on both sides of the fixed target.

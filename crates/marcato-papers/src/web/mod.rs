@@ -53,7 +53,7 @@ impl Experiment for Web {
             cost::cost(options, progress).map_err(failed)?,
         ];
         let config = Config::new().set("loads", late::loads(options.quick));
-        Ok(crate::answer::report(self, config, options, answers))
+        Ok(crate::answer::report((self.name(), self.about()), config, options, answers))
     }
 }
 
