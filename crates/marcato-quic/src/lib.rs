@@ -57,6 +57,7 @@ mod gate;
 mod handshake;
 pub mod inbox;
 mod lane;
+mod layer_test;
 mod long;
 mod low;
 mod low_controller;
@@ -68,7 +69,6 @@ mod session;
 mod sockets;
 mod steering;
 mod strangers;
-mod watch;
 
 pub use admission::Pending;
 pub use config::{
@@ -83,6 +83,7 @@ pub use endpoint::{
 pub use event::{Event, LaneLoss, LowLaneChange, WindowChange};
 pub use inbox::Piece;
 pub use lane::{LaneRequest, LaneState, LaneStats};
+pub use layer_test::PriorityTest;
 pub use long::LongId;
 pub use low::{LowLanes, Retry};
 pub use marcato_identity::{Fingerprint, FingerprintError, Identity, IdentityError, Secrets, Trust};
@@ -94,4 +95,3 @@ pub use session::{
     Closed, Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };
 pub use steering::Steering;
-pub use watch::PriorityTest;

@@ -8,7 +8,7 @@ use marcato_sched::lowprio::LcmConfig;
 use marcato_units::{Duration, Time};
 
 use crate::lane::LaneRequest;
-use crate::watch::PriorityTest;
+use crate::layer_test::PriorityTest;
 
 /// Management of lanes of the low layer.
 ///

@@ -20,8 +20,8 @@ use crate::event::Event;
 use crate::gate::GateEvent;
 use crate::inbox::Action;
 use crate::lane::Load;
+use crate::layer_test::LayerTest;
 use crate::outbox::{Key, Role};
-use crate::watch::Watch;
 
 impl Session {
     /// Passes the engine a datagram for this session that arrived on `socket` from `remote`. The
@@ -94,7 +94,7 @@ impl Session {
         let heeds = self.lanes.iter().filter_map(|lane| lane.backup.heeds_at()).min();
         let given_up = self.given_up_at().map(|(at, _)| at).min();
         let stuck = self.stuck_at().map(|(_, at, _)| at).min();
-        let tested = self.watch.as_ref().and_then(Watch::next_timeout);
+        let tested = self.layer_test.as_ref().and_then(LayerTest::next_timeout);
         let others = [tested, self.keeper.next(), self.conductor.next_expiry()];
         let all = [engine, stalls, recoveries, heeds, given_up, stuck, self.alarms.next()];
         all.into_iter().chain(others).flatten().min()
@@ -162,7 +162,7 @@ impl Session {
         let mut gate_events = std::mem::take(&mut self.gate_events);
         let mut sent = (0, 0);
         let mut recovered = false;
-        let slowest = if self.watch.is_some() { self.slowest_high() } else { Duration::ZERO };
+        let slowest = if self.layer_test.is_some() { self.slowest_high() } else { Duration::ZERO };
         let urgent = !self.urgent_waiting().is_empty();
         let couples = self.config.coupled.acts(self.levels, PrioritySet::URGENT);
         for lane in self.lanes.iter_mut() {
@@ -189,11 +189,11 @@ impl Session {
                     }
                     GateEvent::Acked { pn, bytes, micros } => {
                         acknowledged = true;
-                        if let Some(watch) = &mut self.watch {
+                        if let Some(test) = &mut self.layer_test {
                             let (took, bytes) = (Duration::from_micros(micros.into()), Bytes::new(bytes));
                             match lane.is_managed() {
-                                true => watch.low_acked(now, bytes, slowest),
-                                false => watch.acked(now, id, took, bytes),
+                                true => test.low_acked(now, bytes, slowest),
+                                false => test.acked(now, id, took, bytes),
                             }
                         }
                         lane.on_ack(now);
@@ -208,8 +208,8 @@ impl Session {
                     }
                     GateEvent::Lost { pn, bytes } => {
                         lane.stats.lost += 1;
-                        if let Some(watch) = self.watch.as_mut().filter(|_| !lane.is_managed()) {
-                            watch.lost(now, id);
+                        if let Some(test) = self.layer_test.as_mut().filter(|_| !lane.is_managed()) {
+                            test.lost(now, id);
                         }
                         self.scheduler.lost(now, id);
                         if let Some(governed) = &mut lane.governed {

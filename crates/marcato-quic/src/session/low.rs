@@ -8,8 +8,8 @@ use super::Session;
 use crate::controller::Congestion;
 use crate::event::{Event, LaneLoss, LowLaneChange};
 use crate::lane::{Lane, LaneRequest, LaneState};
+use crate::layer_test::{Finding, LayerTest};
 use crate::low::LowLanes;
-use crate::watch::{Finding, Watch};
 
 impl Session {
     /// Returns whether lanes of this layer are managed as low lanes rather than like all others.
@@ -48,20 +48,20 @@ impl Session {
         }
     }
 
-    /// Parks and releases low lanes as the watch directs.
+    /// Parks and releases low lanes as the test of the layers directs.
     pub(super) fn manage_low_lanes(&mut self, now: Time) {
         if self.config.low_lanes.is_none() || self.phase.is_closed() {
             return;
         }
         let rtt = self.slowest_high();
-        let finding = self.watch.as_mut().and_then(|watch| watch.look(now, rtt));
+        let finding = self.layer_test.as_mut().and_then(|test| test.look(now, rtt));
         let change = finding.map(|finding| match finding {
             Finding::Harm => LowLaneChange::Unprioritised,
             Finding::TryAgain => LowLaneChange::Retried,
         });
         let high = self.lanes.iter().any(|lane| !lane.is_managed() && lane.health.works());
         // A low lane that does harm is better than no lane.
-        let off = high && self.watch.as_ref().is_some_and(Watch::is_off);
+        let off = high && self.layer_test.as_ref().is_some_and(LayerTest::is_off);
         for lane in self.lanes.iter_mut() {
             let Some(low) = &mut lane.low else { continue };
             if std::mem::replace(&mut low.parked, off) != off {

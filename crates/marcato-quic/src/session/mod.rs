@@ -62,13 +62,13 @@ use crate::event::Event;
 use crate::gate::GateEvent;
 use crate::inbox::{Inbox, Piece, Side};
 use crate::lane::{Lane, LaneRequest, LaneState, LaneStats, Lanes};
+use crate::layer_test::LayerTest;
 use crate::long::{LongId, Part};
 use crate::low::Keeper;
 use crate::outbox::{Key, Outbox, Outgoing};
 use crate::right_sizing::RightSizing;
 use crate::scheduler::Scheduler;
 use crate::sockets::Sockets;
-use crate::watch::Watch;
 
 use ack_debt::AckDebt;
 use alarms::Alarms;
@@ -140,7 +140,7 @@ pub struct Session {
     /// Lanes that a client asked for, and reopens.
     keeper: Keeper,
     /// Test of whether the network serves the high layer first.
-    watch: Option<Watch>,
+    layer_test: Option<LayerTest>,
     /// Levels of the messages offered so far.
     levels: PrioritySet,
     /// Counters, except those that [`stats`](Self::stats) takes from other fields.
@@ -205,7 +205,7 @@ impl Session {
             holds: false,
             long_packets: Vec::new(),
             keeper: Keeper::default(),
-            watch: config.low_lanes.and_then(|low| low.test).map(|test| Watch::new(test, now)),
+            layer_test: config.low_lanes.and_then(|low| low.test).map(|test| LayerTest::new(test, now)),
             levels: PrioritySet::EMPTY,
             stats: SessionStats::default(),
             config,

@@ -9,8 +9,14 @@
 //! accumulated over several pauses, which are longer then. Losses within a round trip count once,
 //! because an overflowing queue drops many packets.
 
+mod losses;
+mod measurement;
+
 use marcato_sched::lane::{LaneId, MAX_LANES};
 use marcato_units::{Bytes, Duration, Time};
+
+use losses::{Losses, Tally};
+use measurement::{Measurement, RoundTrips};
 
 /// Parameters of the test whether the network serves the high layer first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,70 +65,34 @@ const BEFORE: u32 = 4;
 const PAUSE: u32 = 4;
 const AFTER: u32 = 6;
 const SETTLE: u32 = 2;
-/// Packets of a high lane that have to be acknowledged in each part.
-const ENOUGH: u64 = 5;
 /// Round trips of a pause in which losses are counted.
 const LONG_PAUSE: u32 = 12;
-/// Losses required while low lanes send before rates are compared ...
-const MANY_LOST: u64 = 8;
-/// ... and loss rate required: less harms little.
-const RATE: f64 = 0.002;
-/// Losses that have to be expected in pauses before rates are compared: a Poisson variable of mean
-/// 12 is below 4 once in 400 times.
-const EXPECTED: f64 = 12.0;
-/// Time until losses are compared again, once they were found as frequent in pauses.
-const LOSS_GAP: Duration = Duration::from_secs(60);
-/// Number of packets of a low loss rate that are remembered: older ones count less and less.
-const REMEMBERED: u64 = 10_000;
 /// Lower bound of the round trip used: timers are not exact.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Acknowledgements and losses of a high lane's packets.
-#[derive(Clone, Copy, Debug, Default)]
-struct Feedback {
-    acked: u64,
-    lost: u64,
-    /// Sum of their round trips, in µs.
-    micros: u64,
-}
-
-impl Feedback {
-    const NONE: [Self; MAX_LANES] = [Self { acked: 0, lost: 0, micros: 0 }; MAX_LANES];
-
-    fn mean(&self) -> Duration {
-        Duration::from_micros(self.micros / self.acked.max(1))
-    }
-
-    fn total(&self) -> u64 {
-        self.acked + self.lost
-    }
-
-    fn rate(&self) -> f64 {
-        self.lost as f64 / self.total().max(1) as f64
-    }
-
-    fn age(&mut self) {
-        if self.total() > REMEMBERED {
-            self.acked /= 2;
-            self.lost /= 2;
-        }
-    }
-}
-
-/// Part of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+/// Phase of the test. A comparison has three parts.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a session has one, which it keeps in place")]
+enum Phase {
     /// Between comparisons: the next begins with an acknowledgement on a low lane, but not before
     /// this time.
     Rest(Time),
-    Before,
-    Pause,
-    After,
+    Before(Measurement),
+    Pause(Before, Measurement),
+    After(Before, [RoundTrips; MAX_LANES], Measurement),
     /// Low lanes do harm and are stopped. They are retried at this time.
     Stopped(Time),
 }
 
-/// Result of the watch.
+/// Result of the part before a pause.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    lanes: [RoundTrips; MAX_LANES],
+    /// Transmission time of a packet of 1500 bytes at the rate of that part.
+    packet_time: Duration,
+}
+
+/// Result of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The network does not serve the high layer first.
@@ -142,30 +112,16 @@ enum Verdict {
 
 /// State of the test.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct LayerTest {
     test: PriorityTest,
-    part: Part,
-    since: Time,
+    phase: Phase,
     /// Time from which on packets must have been sent to count.
     counts_from: Time,
-    until: Time,
-    now: [Feedback; MAX_LANES],
-    before: [Feedback; MAX_LANES],
-    pause: [Feedback; MAX_LANES],
-    /// Bytes acknowledged on all lanes in this part; `low_bytes` are those on low lanes.
-    bytes: Bytes,
-    low_bytes: Bytes,
-    /// Transmission time of a packet of 1500 bytes at the rate before the pause.
-    packet_time: Duration,
-    /// Totals while low lanes sent (`on`) and while they paused (`off`).
-    on: Feedback,
-    off: Feedback,
-    /// Time before which losses are not compared, and interval to the comparison after that.
-    losses_from: Time,
-    loss_gap: Duration,
-    /// Time of the last counted loss on each lane, and of the last acknowledgement on a low lane.
-    lost_at: [Time; MAX_LANES],
-    low_at: Time,
+    losses: Losses,
+    /// Time of the last counted loss on each lane.
+    lost_at: [Option<Time>; MAX_LANES],
+    /// Time of the last acknowledgement on a low lane.
+    low_at: Option<Time>,
     rtt: Duration,
     /// Set while losses are compared: pauses are long.
     suspect: bool,
@@ -174,26 +130,15 @@ pub(crate) struct Watch {
     retest: Duration,
 }
 
-impl Watch {
+impl LayerTest {
     pub(crate) fn new(test: PriorityTest, now: Time) -> Self {
         Self {
             test,
-            part: Part::Rest(now),
-            since: now,
+            phase: Phase::Rest(now),
             counts_from: now,
-            until: now,
-            now: Feedback::NONE,
-            before: Feedback::NONE,
-            pause: Feedback::NONE,
-            bytes: Bytes::ZERO,
-            low_bytes: Bytes::ZERO,
-            packet_time: Duration::ZERO,
-            on: Feedback::default(),
-            off: Feedback::default(),
-            losses_from: now,
-            loss_gap: LOSS_GAP,
-            lost_at: [Time::ZERO; MAX_LANES],
-            low_at: Time::ZERO,
+            losses: Losses::new(now),
+            lost_at: [None; MAX_LANES],
+            low_at: None,
             rtt: SHORTEST,
             suspect: false,
             score: 0,
@@ -204,88 +149,74 @@ impl Watch {
 
     /// Returns whether low lanes have to send nothing now.
     pub(crate) const fn is_off(&self) -> bool {
-        matches!(self.part, Part::Pause | Part::Stopped(_))
+        matches!(self.phase, Phase::Pause(..) | Phase::Stopped(_))
     }
 
     /// Returns the time to [look](Self::look) even without an acknowledgement.
     pub(crate) const fn next_timeout(&self) -> Option<Time> {
-        match self.part {
-            Part::Rest(_) => None,
-            Part::Before | Part::Pause | Part::After => Some(self.until),
-            Part::Stopped(until) => Some(until),
+        match &self.phase {
+            Phase::Rest(_) => None,
+            Phase::Before(part) | Phase::Pause(_, part) | Phase::After(_, _, part) => Some(part.until),
+            Phase::Stopped(until) => Some(*until),
         }
     }
 
     /// Records that a packet on a high lane was acknowledged after `took`.
     pub(crate) fn acked(&mut self, now: Time, lane: LaneId, took: Duration, bytes: Bytes) {
-        match self.part {
-            Part::Stopped(_) => return,
-            // Packets are counted between comparisons, too, while low lanes send.
-            Part::Rest(_) if !self.low_sends(now) => return,
-            _ => {}
-        }
-        self.bytes += bytes;
         // Only packets sent after the part's settling time count.
-        if now.since(self.counts_from) >= took {
-            self.counted().acked += 1;
-            let feedback = &mut self.now[lane.index()];
-            feedback.acked += 1;
-            feedback.micros += u64::try_from(took.as_micros()).unwrap_or(u64::MAX >> 16).min(u64::MAX >> 16);
+        let counts = now.since(self.counts_from) >= took;
+        if let Some(tally) = self.counted(now).filter(|_| counts) {
+            tally.acked += 1;
+        }
+        if let Phase::Before(part) | Phase::Pause(_, part) | Phase::After(_, _, part) = &mut self.phase {
+            part.acked(lane, counts.then_some(took), bytes);
         }
     }
 
     /// Records that a packet on a high lane is lost.
     pub(crate) fn lost(&mut self, now: Time, lane: LaneId) {
-        match self.part {
-            Part::Stopped(_) => return,
-            Part::Rest(_) if !self.low_sends(now) => return,
-            _ => {}
-        }
-        let at = &mut self.lost_at[lane.index()];
         // The time of sending is unknown; losses of packets from before the part are detected
         // within its settling time.
-        if now >= self.counts_from && now.since(*at) >= self.rtt {
-            *at = now;
-            self.counted().lost += 1;
+        let last = self.lost_at[lane.index()];
+        let counts = now >= self.counts_from && last.is_none_or(|at| now.since(at) >= self.rtt);
+        if let Some(tally) = self.counted(now).filter(|_| counts) {
+            tally.lost += 1;
+            self.lost_at[lane.index()] = Some(now);
         }
     }
 
-    fn low_sends(&self, now: Time) -> bool {
-        now.since(self.low_at) < self.rtt
-    }
-
-    /// Totals to which losses count now.
-    fn counted(&mut self) -> &mut Feedback {
-        if self.part == Part::Pause { &mut self.off } else { &mut self.on }
+    /// Tally of packets that are reported now. Packets are counted between comparisons, too, while
+    /// low lanes send.
+    fn counted(&mut self, now: Time) -> Option<&mut Tally> {
+        let low_sends = self.low_at.is_some_and(|at| now.since(at) < self.rtt);
+        match self.phase {
+            Phase::Stopped(_) => None,
+            Phase::Rest(_) if !low_sends => None,
+            Phase::Pause(..) => Some(&mut self.losses.off),
+            Phase::Rest(_) | Phase::Before(_) | Phase::After(..) => Some(&mut self.losses.on),
+        }
     }
 
     /// Records that a packet on a low lane was acknowledged; `rtt` is the slowest high lane's
     /// round-trip time.
     pub(crate) fn low_acked(&mut self, now: Time, bytes: Bytes, rtt: Duration) {
-        self.low_at = now;
+        self.low_at = Some(now);
         self.rtt = rtt.max(SHORTEST);
-        match self.part {
-            Part::Rest(until) if now >= until => self.begin(now, Part::Before, BEFORE, 0, rtt),
-            Part::Rest(_) | Part::Stopped(_) | Part::Pause => return,
-            Part::Before | Part::After => {}
+        if let Phase::Rest(until) = self.phase
+            && now >= until
+        {
+            self.phase = Phase::Before(self.begin(now, BEFORE, 0, rtt));
         }
-        self.bytes += bytes;
-        self.low_bytes += bytes;
+        if let Phase::Before(part) | Phase::After(_, _, part) = &mut self.phase {
+            part.low_acked(bytes);
+        }
     }
 
-    fn begin(&mut self, now: Time, part: Part, rtts: u32, settle: u32, rtt: Duration) {
+    /// Begins a part of this many round trips, of which the first `settle` do not count.
+    fn begin(&mut self, now: Time, rtts: u32, settle: u32, rtt: Duration) -> Measurement {
         let rtt = rtt.max(SHORTEST);
-        self.part = part;
-        self.since = now;
         self.counts_from = now + rtt * settle;
-        self.until = now + rtt * rtts;
-        self.now = Feedback::NONE;
-        self.bytes = Bytes::ZERO;
-        self.low_bytes = Bytes::ZERO;
-    }
-
-    fn rest(&mut self, until: Time) {
-        self.part = Part::Rest(until);
+        Measurement::new(now, now + rtt * rtts)
     }
 
     /// Advances the test if a part has ended; `rtt` is the slowest high lane's round-trip time.
@@ -293,133 +224,122 @@ impl Watch {
         if self.next_timeout().is_none_or(|at| at > now) {
             return None;
         }
-        match self.part {
-            Part::Rest(_) => {}
-            Part::Before if self.is_conclusive() => self.pause(now, rtt),
+        let finding;
+        (self.phase, finding) = self.next(now, rtt);
+        finding
+    }
+
+    /// Returns the phase that follows the present one, and what that has found. The only place at
+    /// which a phase ends.
+    fn next(&mut self, now: Time, rtt: Duration) -> (Phase, Option<Finding>) {
+        match self.phase {
+            Phase::Rest(until) => (Phase::Rest(until), None),
+            Phase::Before(part) if part.is_conclusive() => (self.pause(now, &part, rtt), None),
             // Too little is sent for a comparison, and so too little to do harm.
-            Part::Before => self.rest(now + rtt),
-            Part::Pause => {
-                self.pause = self.now;
-                self.begin(now, Part::After, AFTER, SETTLE, rtt);
+            Phase::Before(_) => (Phase::Rest(now + rtt), None),
+            Phase::Pause(before, part) => {
+                (Phase::After(before, part.lanes, self.begin(now, AFTER, SETTLE, rtt)), None)
             }
-            Part::After => return self.judge(now, rtt),
-            Part::Stopped(_) => {
+            Phase::After(before, pause, part) => {
+                let verdict = self.judge(now, &before, &pause, &part.lanes);
+                self.conclude(now, rtt, &part, verdict)
+            }
+            Phase::Stopped(_) => {
                 // One more harmful comparison is enough.
                 self.score = self.test.harmful.saturating_sub(1);
-                (self.on, self.off) = Default::default();
-                self.rest(now);
-                return Some(Finding::TryAgain);
+                self.losses.clear();
+                (Phase::Rest(now), Some(Finding::TryAgain))
             }
         }
-        None
     }
 
-    /// Returns whether low lanes carry enough, and high ones have enough acknowledgements, for a
-    /// comparison.
-    fn is_conclusive(&self) -> bool {
-        self.low_bytes * 10 >= self.bytes && self.now.iter().any(|feedback| feedback.acked >= ENOUGH)
-    }
-
-    fn pause(&mut self, now: Time, rtt: Duration) {
-        self.before = self.now;
-        let nanos = now.since(self.since).as_nanos() * 1500 / u128::from(self.bytes.get().max(1));
-        self.packet_time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    fn pause(&mut self, now: Time, part: &Measurement, rtt: Duration) -> Phase {
+        let before = Before { lanes: part.lanes, packet_time: part.packet_time(now) };
         let rtts = if self.suspect { LONG_PAUSE } else { PAUSE };
-        self.begin(now, Part::Pause, rtts, SETTLE, rtt);
+        Phase::Pause(before, self.begin(now, rtts, SETTLE, rtt))
     }
 
-    fn judge(&mut self, now: Time, rtt: Duration) -> Option<Finding> {
-        let conclusive = self.is_conclusive();
-        let verdict = match (self.compare_losses(now), self.compare_round_trips()) {
+    /// Judges a comparison; `None` if there was too little to compare.
+    fn judge(
+        &mut self,
+        now: Time,
+        before: &Before,
+        pause: &[RoundTrips; MAX_LANES],
+        after: &[RoundTrips; MAX_LANES],
+    ) -> Option<Verdict> {
+        match (self.losses.compare(now, &self.test), self.compare_round_trips(before, pause, after)) {
             (Some(Verdict::Harm), _) => {
                 self.score = self.test.harmful;
-                Verdict::Harm
+                Some(Verdict::Harm)
             }
             (_, Some(Verdict::Harm)) => {
                 self.score += 1;
-                Verdict::Harm
+                Some(Verdict::Harm)
             }
-            (Some(Verdict::Suspect), _) => Verdict::Suspect,
-            (Some(verdict), _) | (None, Some(verdict)) => verdict,
-            (None, None) => {
-                self.rest(now + rtt);
-                return None;
-            }
-        };
+            (Some(verdict), _) => Some(verdict),
+            (None, verdict) => verdict,
+        }
+    }
+
+    /// Draws the conclusion of a comparison that ended with the measurement `after`.
+    fn conclude(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        after: &Measurement,
+        verdict: Option<Verdict>,
+    ) -> (Phase, Option<Finding>) {
+        let Some(verdict) = verdict else { return (Phase::Rest(now + rtt), None) };
         self.suspect = verdict == Verdict::Suspect;
         match verdict {
             Verdict::Harm if self.score >= self.test.harmful => {
-                self.part = Part::Stopped(now + self.retest);
+                let until = now + self.retest;
                 self.retest = (self.retest * 2).min(self.test.longest_retest);
-                return Some(Finding::Harm);
+                return (Phase::Stopped(until), Some(Finding::Harm));
             }
             Verdict::Harm | Verdict::Suspect => self.gap = self.test.gap,
             Verdict::Clear => {
                 self.score = self.score.saturating_sub(1);
                 if self.score == 0 {
-                    self.rest(now + self.gap);
+                    let until = now + self.gap;
                     if self.gap >= self.test.longest_gap {
                         // The low lanes have done no harm for long.
                         self.retest = self.test.retest;
                     }
                     self.gap = (self.gap * 2).min(self.test.longest_gap);
-                    return None;
+                    return (Phase::Rest(until), None);
                 }
             }
         }
         // The measurement after this pause also serves as the one before the next.
-        if conclusive {
-            self.pause(now, rtt);
-        } else {
-            self.rest(now + rtt);
-        }
-        None
+        let phase = if after.is_conclusive() { self.pause(now, after, rtt) } else { Phase::Rest(now + rtt) };
+        (phase, None)
     }
 
     /// Compares round trips; `None` if a part has too few acknowledgements.
-    fn compare_round_trips(&self) -> Option<Verdict> {
+    fn compare_round_trips(
+        &self,
+        before: &Before,
+        pause: &[RoundTrips; MAX_LANES],
+        after: &[RoundTrips; MAX_LANES],
+    ) -> Option<Verdict> {
         let mut verdict = None;
-        for ((before, pause), after) in self.before.iter().zip(&self.pause).zip(&self.now) {
-            if before.acked < ENOUGH || pause.acked < ENOUGH || after.acked < ENOUGH {
+        for ((earlier, pause), after) in before.lanes.iter().zip(pause).zip(after) {
+            let (Some(earlier), Some(alone), Some(after)) = (earlier.mean(), pause.mean(), after.mean())
+            else {
                 continue;
-            }
-            let alone = pause.mean();
+            };
             // The lesser of both: a queue that fills or drains steadily raises only one of them.
-            let with = before.mean().min(after.mean());
+            let with = earlier.min(after);
             // A packet may meet a low one already in transmission, even with strict priority. So up
             // to three packet times are allowed.
-            let allowed = (alone * self.test.longer / 1000).max(self.test.floor).max(self.packet_time * 3);
+            let allowed = (alone * self.test.longer / 1000).max(self.test.floor).max(before.packet_time * 3);
             if with > alone + allowed {
                 return Some(Verdict::Harm);
             }
             verdict = Some(Verdict::Clear);
         }
         verdict
-    }
-
-    /// Compares loss rates; `None` if there is nothing to compare.
-    fn compare_losses(&mut self, now: Time) -> Option<Verdict> {
-        let with = self.on.rate();
-        if now < self.losses_from || self.on.lost < MANY_LOST || with < RATE {
-            // Old rates say little about the present.
-            self.on.age();
-            self.off.age();
-            return None;
-        }
-        let expected = with * self.off.total() as f64;
-        let allowed = self.off.lost as f64 * f64::from(self.test.lossier) / 1000.0;
-        // Once pauses have more losses than the final comparison allows, its result is certain.
-        if expected.max(allowed) < EXPECTED {
-            return Some(Verdict::Suspect);
-        }
-        let lossier = expected > allowed;
-        (self.on, self.off) = Default::default();
-        if lossier {
-            return Some(Verdict::Harm);
-        }
-        self.losses_from = now + self.loss_gap;
-        self.loss_gap = (self.loss_gap * 2).min(self.test.longest_retest);
-        Some(Verdict::Clear)
     }
 }
 
@@ -432,7 +352,7 @@ mod tests {
 
     /// Network in which one packet per millisecond is sent on either lane.
     struct World {
-        watch: Watch,
+        layers: LayerTest,
         now: Time,
         findings: Vec<(Time, Finding)>,
         /// Milliseconds in which low lanes sent nothing.
@@ -442,8 +362,8 @@ mod tests {
 
     impl World {
         fn new() -> Self {
-            let watch = Watch::new(PriorityTest::default(), Time::ZERO);
-            Self { watch, now: Time::ZERO, findings: Vec::new(), off: 0, round_trips: 0 }
+            let layers = LayerTest::new(PriorityTest::default(), Time::ZERO);
+            Self { layers, now: Time::ZERO, findings: Vec::new(), off: 0, round_trips: 0 }
         }
 
         /// Runs until `until`. A high packet takes `rtt` or is lost, depending on the time and on
@@ -456,20 +376,20 @@ mod tests {
         ) {
             while self.now < until {
                 self.now += STEP;
-                let off = self.watch.is_off();
+                let off = self.layers.is_off();
                 let rtt = rtt(self.now, off);
                 self.round_trips += 1;
                 if lost(self.round_trips, off) {
-                    self.watch.lost(self.now, HIGH);
+                    self.layers.lost(self.now, HIGH);
                 } else {
-                    self.watch.acked(self.now, HIGH, rtt, Bytes::new(1200));
+                    self.layers.acked(self.now, HIGH, rtt, Bytes::new(1200));
                 }
                 if off {
                     self.off += 1;
                 } else {
-                    self.watch.low_acked(self.now, Bytes::new(1200), rtt);
+                    self.layers.low_acked(self.now, Bytes::new(1200), rtt);
                 }
-                if let Some(finding) = self.watch.look(self.now, rtt) {
+                if let Some(finding) = self.layers.look(self.now, rtt) {
                     self.findings.push((self.now, finding));
                 }
             }
@@ -500,7 +420,7 @@ mod tests {
         assert_eq!((world.findings.len(), finding), (1, Finding::Harm));
         // Four, and three times ten round trips.
         assert!(at < Time::from_secs(4), "{at:?}");
-        assert!(matches!(world.watch.part, Part::Stopped(_)));
+        assert!(matches!(world.layers.phase, Phase::Stopped(_)));
         // They are retried after 300 s, 600 s, 1200 s …, and one comparison is enough then.
         world.run(Time::from_secs(1000), |_, off| ms(if off { 80 } else { 120 }), never);
         let again = |(at, finding): &(Time, Finding)| (*finding == Finding::TryAgain).then_some(*at);
@@ -540,28 +460,28 @@ mod tests {
     fn one_packet_s_time_is_no_harm() {
         // 1500 bytes at 1 Mbit/s take 12 ms: a high packet may wait that long for a low one in
         // transmission.
-        let mut watch = Watch::new(PriorityTest::default(), Time::ZERO);
+        let mut layers = LayerTest::new(PriorityTest::default(), Time::ZERO);
         let mut now = Time::ZERO;
         while now < Time::from_secs(60) {
             now += ms(24);
-            let rtt = ms(if watch.is_off() { 30 } else { 42 });
-            watch.acked(now, HIGH, rtt, Bytes::new(1500));
-            if !watch.is_off() {
-                watch.low_acked(now, Bytes::new(1500), rtt);
+            let rtt = ms(if layers.is_off() { 30 } else { 42 });
+            layers.acked(now, HIGH, rtt, Bytes::new(1500));
+            if !layers.is_off() {
+                layers.low_acked(now, Bytes::new(1500), rtt);
             }
-            assert_eq!(watch.look(now, rtt), None, "{now:?}");
+            assert_eq!(layers.look(now, rtt), None, "{now:?}");
         }
     }
 
     #[test]
     fn a_session_that_rests_needs_no_timer() {
-        let mut watch = Watch::new(PriorityTest::default(), Time::ZERO);
-        assert_eq!(watch.next_timeout(), None);
-        watch.low_acked(Time::from_secs(1), Bytes::new(1200), ms(80));
-        let until = watch.next_timeout().unwrap();
+        let mut layers = LayerTest::new(PriorityTest::default(), Time::ZERO);
+        assert_eq!(layers.next_timeout(), None);
+        layers.low_acked(Time::from_secs(1), Bytes::new(1200), ms(80));
+        let until = layers.next_timeout().unwrap();
         assert_eq!(until, Time::from_millis(1320));
-        assert_eq!(watch.look(until, ms(80)), None);
-        assert_eq!(watch.next_timeout(), None);
-        assert!(!watch.is_off());
+        assert_eq!(layers.look(until, ms(80)), None);
+        assert_eq!(layers.next_timeout(), None);
+        assert!(!layers.is_off());
     }
 }
