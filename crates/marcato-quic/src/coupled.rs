@@ -23,7 +23,7 @@ pub struct LaneCoupling {
 
 /// Governor of a lane.
 #[derive(Debug)]
-pub(crate) struct Governed {
+pub(crate) struct LaneGovernor {
     governor: Governor,
     aim: u64,
     mss: Bytes,
@@ -40,7 +40,7 @@ pub(crate) struct Governed {
     pub(crate) capped: bool,
 }
 
-impl Governed {
+impl LaneGovernor {
     /// Governor that lets `aim` packets stand in the queue.
     pub(crate) fn new(mss: Bytes, aim: u64) -> Self {
         Self {
@@ -171,87 +171,87 @@ mod tests {
     }
 
     /// Governor whose cap is its floor of four packets, after a train and a loss.
-    fn at_floor(gate: &Gate) -> Governed {
-        let mut governed = Governed::new(MSS, CoupledConfig::AIM);
+    fn at_floor(gate: &Gate) -> LaneGovernor {
+        let mut lane = LaneGovernor::new(MSS, CoupledConfig::AIM);
         for packet in 1..=16 {
             let rtt = Duration::from_micros(packet * 500);
-            governed.acked(rtt, MSS, true);
+            lane.acked(rtt, MSS, true);
             if packet == 16 {
-                governed.lost();
+                lane.lost();
             }
-            governed.sample(Time::ZERO + rtt, (MSS * packet, gate), false, true);
+            lane.sample(Time::ZERO + rtt, (MSS * packet, gate), false, true);
         }
-        governed
+        lane
     }
 
     #[test]
     fn background_waits_for_the_cap_and_urgent_data_passes_it() {
-        let mut governed = at_floor(&gated().1);
-        assert_eq!(governed.state().cap, Some(MSS * 4));
+        let mut lane = at_floor(&gated().1);
+        assert_eq!(lane.state().cap, Some(MSS * 4));
         let window = MSS * 100;
         let (background, both) =
             (PrioritySet::one(Priority::P3), PrioritySet::one(Priority::P3).with(Priority::P1));
-        assert!(!governed.caps(background, MSS * 3, MSS, window));
-        assert!(governed.caps(background, MSS * 4, MSS, window));
-        assert!(!governed.caps(both, MSS * 4, MSS, window));
-        assert!(!governed.caps(both, MSS * 5, MSS, window));
-        assert!(governed.caps(both, MSS * 6, MSS, window));
+        assert!(!lane.caps(background, MSS * 3, MSS, window));
+        assert!(lane.caps(background, MSS * 4, MSS, window));
+        assert!(!lane.caps(both, MSS * 4, MSS, window));
+        assert!(!lane.caps(both, MSS * 5, MSS, window));
+        assert!(lane.caps(both, MSS * 6, MSS, window));
     }
 
     #[test]
     fn a_full_window_is_not_the_caps_doing() {
-        let mut governed = at_floor(&gated().1);
-        assert!(!governed.caps(PrioritySet::one(Priority::P3), MSS * 4, MSS, MSS * 4));
+        let mut lane = at_floor(&gated().1);
+        assert!(!lane.caps(PrioritySet::one(Priority::P3), MSS * 4, MSS, MSS * 4));
     }
 
     #[test]
     fn a_packet_leaves_if_nothing_is_in_flight_however_long_it_is() {
-        let mut governed = at_floor(&gated().1);
-        assert!(!governed.caps(PrioritySet::one(Priority::P3), Bytes::ZERO, MSS * 5, MSS * 100));
-        assert!(governed.caps(PrioritySet::one(Priority::P3), Bytes::new(1), MSS * 5, MSS * 100));
+        let mut lane = at_floor(&gated().1);
+        assert!(!lane.caps(PrioritySet::one(Priority::P3), Bytes::ZERO, MSS * 5, MSS * 100));
+        assert!(lane.caps(PrioritySet::one(Priority::P3), Bytes::new(1), MSS * 5, MSS * 100));
     }
 
     #[test]
     fn before_it_acts_there_is_no_cap() {
         let (_, gate) = gated();
-        let mut governed = at_floor(&gate);
-        governed.acked(Duration::from_nanos(1), MSS, true);
-        governed.sample(Time::from_millis(9), (MSS * 17, &gate), false, false);
-        assert_eq!((governed.state().cap, governed.limit(PrioritySet::EMPTY)), (None, Bytes::MAX));
-        assert!(!governed.state().acts && at_floor(&gate).state().acts);
-        assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
+        let mut lane = at_floor(&gate);
+        lane.acked(Duration::from_nanos(1), MSS, true);
+        lane.sample(Time::from_millis(9), (MSS * 17, &gate), false, false);
+        assert_eq!((lane.state().cap, lane.limit(PrioritySet::EMPTY)), (None, Bytes::MAX));
+        assert!(!lane.state().acts && at_floor(&gate).state().acts);
+        assert_eq!(lane.granted(Priority::P0), Bytes::ZERO);
     }
 
     #[test]
     fn a_path_that_has_moved_is_measured_anew() {
-        let mut governed = at_floor(&gated().1);
-        governed.restart();
-        let LaneCoupling { acts, mode, cap, counters } = governed.state();
+        let mut lane = at_floor(&gated().1);
+        lane.restart();
+        let LaneCoupling { acts, mode, cap, counters } = lane.state();
         assert_eq!((acts, mode, cap, counters), (true, Mode::Startup, None, Counters::default()));
-        assert_eq!(governed.granted(Priority::P0), Bytes::ZERO);
+        assert_eq!(lane.granted(Priority::P0), Bytes::ZERO);
     }
 
     #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
-        let mut governed = Governed::new(MSS, CoupledConfig::AIM);
-        governed.acked(Duration::from_millis(9), MSS / 2, true);
-        governed.acked(Duration::from_millis(8), MSS, true);
-        governed.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);
-        governed.acked(Duration::from_millis(1), MSS, false);
-        assert_eq!(governed.rtt, Some(Duration::from_millis(8)));
+        let mut lane = LaneGovernor::new(MSS, CoupledConfig::AIM);
+        lane.acked(Duration::from_millis(9), MSS / 2, true);
+        lane.acked(Duration::from_millis(8), MSS, true);
+        lane.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);
+        lane.acked(Duration::from_millis(1), MSS, false);
+        assert_eq!(lane.rtt, Some(Duration::from_millis(8)));
     }
 
     #[test]
     fn urgent_data_may_use_the_largest_window_since_congestion() {
         let (mut controller, gate) = gated();
-        let mut governed = at_floor(&gate);
-        assert_eq!(governed.granted(Priority::P1), MSS * 4);
-        assert_eq!(governed.granted(Priority::P2), Bytes::ZERO);
+        let mut lane = at_floor(&gate);
+        assert_eq!(lane.granted(Priority::P1), MSS * 4);
+        assert_eq!(lane.granted(Priority::P2), Bytes::ZERO);
         let now = Instant::now();
         controller.on_congestion_event(now + std::time::Duration::from_millis(1), now, true, false, 1200, 1);
         assert_eq!(gate.window(), MSS * 2);
-        governed.acked(Duration::from_nanos(1), MSS, true);
-        governed.sample(Time::from_millis(9), (MSS * 17, &gate), false, true);
-        assert_eq!(governed.granted(Priority::P1), MSS * 2);
+        lane.acked(Duration::from_nanos(1), MSS, true);
+        lane.sample(Time::from_millis(9), (MSS * 17, &gate), false, true);
+        assert_eq!(lane.granted(Priority::P1), MSS * 2);
     }
 }

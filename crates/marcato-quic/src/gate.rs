@@ -47,28 +47,56 @@ pub(crate) struct Gate {
     window: AtomicU64,
     in_flight: AtomicU64,
     mtu: AtomicU64,
+    usage: Usage,
+    /// Set when the lane was silent for so long that all packets in flight may be lost.
+    timed_out: AtomicBool,
+    /// Set at a loss, a mark of ECN, or a silence, until the session asks.
+    congested: AtomicBool,
+    /// Number of times that the engine wanted to send here and found no room, the gate being shut
+    /// or not.
+    blocked: AtomicU64,
+    /// Set if the engine paces this path.
+    engine_paces: bool,
+    /// Rate of the inner controller in bytes per second; 0 if it has none.
+    pacing_rate: AtomicU64,
+    replacement: Replacement,
+    log: Mutex<Vec<GateEvent>>,
+}
+
+/// Use that the session makes of the window.
+#[derive(Debug)]
+struct Usage {
     /// Set when the session has less data for this lane than its window. The engine's own flag is
     /// useless here: the session writes only packets that leave at once. The flag would always be
     /// set, and no window would ever grow.
     app_limited: AtomicBool,
     /// Set when the session would have sent more if the window had had room.
     cwnd_limited: AtomicBool,
-    /// Set when the lane was silent for so long that all packets in flight may be lost.
-    timed_out: AtomicBool,
-    /// Set at a loss, a mark of ECN, or a silence, until the session asks.
-    congested: AtomicBool,
     /// Share of the window kept empty for reservations, in thousandths: growth is credited with it.
     idle_share: AtomicU64,
-    /// Number of times that the engine wanted to send here and found no room, the gate being shut
-    /// or not.
-    blocked: AtomicU64,
-    /// Set if the engine paces this path.
-    engine_paces: bool,
-    pacing_rate: AtomicU64,
-    /// Controller that replaces the inner one from the next packet on.
-    replacement: Mutex<Option<Box<dyn Controller>>>,
-    replaced: AtomicBool,
-    log: Mutex<Vec<GateEvent>>,
+}
+
+/// Controller that replaces the inner one from the next packet on.
+#[derive(Debug, Default)]
+struct Replacement {
+    controller: Mutex<Option<Box<dyn Controller>>>,
+    /// Set while there is one, so that the lock is not taken for each packet.
+    waits: AtomicBool,
+}
+
+impl Replacement {
+    fn set(&self, controller: Box<dyn Controller>) {
+        *self.controller.lock().unwrap_or_else(PoisonError::into_inner) = Some(controller);
+        self.waits.store(true, Relaxed);
+    }
+
+    fn take(&self) -> Option<Box<dyn Controller>> {
+        if !self.waits.load(Relaxed) {
+            return None;
+        }
+        self.waits.store(false, Relaxed);
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl Gate {
@@ -81,16 +109,17 @@ impl Gate {
             window: AtomicU64::new(window),
             in_flight: AtomicU64::new(0),
             mtu: AtomicU64::new(u64::from(mtu)),
-            app_limited: AtomicBool::new(true),
-            cwnd_limited: AtomicBool::new(false),
+            usage: Usage {
+                app_limited: AtomicBool::new(true),
+                cwnd_limited: AtomicBool::new(false),
+                idle_share: AtomicU64::new(0),
+            },
             timed_out: AtomicBool::new(false),
             congested: AtomicBool::new(false),
-            idle_share: AtomicU64::new(0),
             blocked: AtomicU64::new(0),
             engine_paces,
             pacing_rate: AtomicU64::new(0),
-            replacement: Mutex::new(None),
-            replaced: AtomicBool::new(false),
+            replacement: Replacement::default(),
             log: Mutex::new(Vec::new()),
         }
     }
@@ -106,8 +135,7 @@ impl Gate {
         let mtu = u16::try_from(self.mtu.load(Relaxed)).unwrap_or(u16::MAX);
         let controller = congestion.build(now, mtu, initial_window);
         self.window.store(controller.window(), Relaxed);
-        *self.replacement.lock().unwrap_or_else(PoisonError::into_inner) = Some(controller);
-        self.replaced.store(true, Relaxed);
+        self.replacement.set(controller);
     }
 
     /// Shuts the gate to all packets that count against the window, or opens it.
@@ -127,12 +155,12 @@ impl Gate {
 
     /// Sets whether the window exceeds the data that the session has to send.
     pub(crate) fn set_app_limited(&self, limited: bool) {
-        self.app_limited.store(limited, Relaxed);
+        self.usage.app_limited.store(limited, Relaxed);
     }
 
     /// Records that the session would have sent more if there had been room.
     pub(crate) fn set_cwnd_limited(&self) {
-        self.cwnd_limited.store(true, Relaxed);
+        self.usage.cwnd_limited.store(true, Relaxed);
     }
 
     /// Records that the lane was silent for too long. The controller learns of it before the next
@@ -152,7 +180,7 @@ impl Gate {
     /// credits growth with it. At most 900.
     pub(crate) fn set_idle_share(&self, thousandths: u64) {
         // The cap limits the credit to ten times the acknowledged bytes.
-        self.idle_share.store(thousandths.min(900), Relaxed);
+        self.usage.idle_share.store(thousandths.min(900), Relaxed);
     }
 
     /// Window of the inner controller, whether the gate is shut or not.
@@ -181,9 +209,9 @@ impl Gate {
         Bytes::new(self.mtu.load(Relaxed))
     }
 
-    /// The controller's own rate in bytes per second; 0 if it has none.
-    pub(crate) fn pacing_rate(&self) -> u64 {
-        self.pacing_rate.load(Relaxed)
+    /// The controller's own rate in bytes per second, if it has one.
+    pub(crate) fn pacing_rate(&self) -> Option<u64> {
+        Some(self.pacing_rate.load(Relaxed)).filter(|rate| *rate > 0)
     }
 
     /// Number of times that the engine was refused here.
@@ -247,13 +275,9 @@ impl Gated {
 
     /// Switches to the replacement controller, if one was given.
     fn follow_replacement(&mut self) {
-        if self.gate.replaced.load(Relaxed) {
-            self.gate.replaced.store(false, Relaxed);
-            let mut replacement = self.gate.replacement.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(controller) = replacement.take() {
-                self.logged = controller.window();
-                self.inner = controller;
-            }
+        if let Some(controller) = self.gate.replacement.take() {
+            self.logged = controller.window();
+            self.inner = controller;
         }
     }
 
@@ -314,8 +338,8 @@ impl Controller for Gated {
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, _: bool, rtt: &RttEstimator) {
         self.follow_timeout(now);
-        if self.gate.cwnd_limited.load(Relaxed) {
-            self.gate.cwnd_limited.store(false, Relaxed);
+        if self.gate.usage.cwnd_limited.load(Relaxed) {
+            self.gate.usage.cwnd_limited.store(false, Relaxed);
             self.inner.on_cwnd_limited();
         }
         let held = self.gate.in_flight.load(Relaxed);
@@ -323,8 +347,8 @@ impl Controller for Gated {
         let micros = now.saturating_duration_since(sent).as_micros();
         let micros = u32::try_from(micros).unwrap_or(u32::MAX);
         self.acked.push(GateEvent::Acked { pn, bytes, micros });
-        let app_limited = self.gate.app_limited.load(Relaxed);
-        let credited = match self.gate.idle_share.load(Relaxed) {
+        let app_limited = self.gate.usage.app_limited.load(Relaxed);
+        let credited = match self.gate.usage.idle_share.load(Relaxed) {
             0 => bytes,
             // A controller with its own rate measures that rate by these bytes, so a credit would
             // make it overestimate the link.
@@ -344,7 +368,7 @@ impl Controller for Gated {
         self.gate.log().append(&mut self.acked);
         // The engine does not report lost MTU probes to controllers, so the sum is corrected here.
         self.gate.in_flight.store(in_flight, Relaxed);
-        let app_limited = self.gate.app_limited.load(Relaxed);
+        let app_limited = self.gate.usage.app_limited.load(Relaxed);
         self.inner.on_end_acks(now, in_flight, app_limited, largest);
         self.publish(Some(now), false);
     }

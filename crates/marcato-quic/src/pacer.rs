@@ -6,7 +6,7 @@ use marcato_units::{Bytes, Duration, Time};
 /// windows per round trip (RFC 9002 §7.7).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
-    /// Bytes per second; 0 until known.
+    /// Bytes per second.
     rate: u64,
     /// Bytes that may leave at once.
     burst: u64,
@@ -19,39 +19,45 @@ pub(crate) struct Pacer {
 const SECOND: i128 = 1_000_000_000;
 
 impl Pacer {
-    pub(crate) const fn new(now: Time) -> Self {
-        Self { rate: 0, burst: 0, tokens: 0, at: now }
+    /// Creates a full bucket, with the rate that [`adjust`](Self::adjust) sets.
+    pub(crate) fn new(now: Time, own: Option<u64>, window: Bytes, srtt: Duration, mtu: Bytes) -> Self {
+        let mut pacer = Self { rate: 1, burst: 0, tokens: 0, at: now };
+        pacer.adjust(now, own, window, srtt, mtu);
+        pacer.tokens = pacer.full();
+        pacer
     }
 
-    /// Updates the rate: `own` in bytes per second, or the derived one if it is 0.
-    pub(crate) fn adjust(&mut self, now: Time, own: u64, window: Bytes, srtt: Duration, mtu: Bytes) {
+    /// Updates the rate: the controller's `own` in bytes per second, or the derived one.
+    pub(crate) fn adjust(&mut self, now: Time, own: Option<u64>, window: Bytes, srtt: Duration, mtu: Bytes) {
         self.refill(now);
-        let fresh = self.rate == 0;
-        let nanos = srtt.as_nanos().max(1);
-        let derived = u128::from(window.get()) * 1_250_000_000 / nanos;
-        self.rate =
-            if own > 0 { own } else { u64::try_from(derived).unwrap_or(u64::MAX) }.clamp(1, u64::MAX >> 8);
+        let derived = u128::from(window.get()) * 1_250_000_000 / srtt.as_nanos().max(1);
+        let rate = own.unwrap_or_else(|| u64::try_from(derived).unwrap_or(u64::MAX));
+        self.rate = rate.clamp(1, u64::MAX >> 8);
         // Two milliseconds' worth, at least 10 and at most 64 packets: timers fire late, and slow
         // start begins with ten.
         let span = u128::from(self.rate) * 2 / 1000;
         let (few, many) = (mtu.get() * 10, mtu.get() * 64);
         self.burst = u64::try_from(span).unwrap_or(u64::MAX).clamp(few, many.max(few));
-        let full = i128::from(self.burst) * SECOND;
-        self.tokens = if fresh { full } else { self.tokens.min(full) };
+        self.tokens = self.tokens.min(self.full());
+    }
+
+    /// Tokens of a full bucket.
+    fn full(&self) -> i128 {
+        i128::from(self.burst) * SECOND
     }
 
     fn refill(&mut self, now: Time) {
         let nanos = i128::try_from(now.since(self.at).as_nanos()).unwrap_or(i128::MAX / SECOND);
         self.at = self.at.max(now);
-        let full = i128::from(self.burst) * SECOND;
-        self.tokens = self.tokens.saturating_add(nanos.saturating_mul(i128::from(self.rate))).min(full);
+        let tokens = self.tokens.saturating_add(nanos.saturating_mul(i128::from(self.rate)));
+        self.tokens = tokens.min(self.full());
     }
 
     /// Time at which a packet of this length may leave; `now` if it may leave now.
     pub(crate) fn ready(&mut self, now: Time, len: Bytes) -> Time {
         self.refill(now);
         let missing = i128::from(len.get()) * SECOND - self.tokens;
-        if self.rate == 0 || missing <= 0 {
+        if missing <= 0 {
             return now;
         }
         let nanos = missing / i128::from(self.rate) + 1;
@@ -71,13 +77,17 @@ mod tests {
 
     const MTU: Bytes = Bytes::new(1250);
 
+    fn at_a_megabyte() -> Pacer {
+        Pacer::new(Time::ZERO, Some(1_000_000), Bytes::kb(100), Duration::from_millis(50), MTU)
+    }
+
     #[test]
     fn a_bulk_sender_is_paced_at_1_25_windows_per_round_trip() {
-        let mut pacer = Pacer::new(Time::ZERO);
         let (window, srtt) = (Bytes::kb(125), Duration::from_millis(100));
+        let mut pacer = Pacer::new(Time::ZERO, None, window, srtt, MTU);
         let (mut now, mut sent) = (Time::ZERO, Bytes::ZERO);
         while now < Time::from_secs(10) {
-            pacer.adjust(now, 0, window, srtt, MTU);
+            pacer.adjust(now, None, window, srtt, MTU);
             now = now.max(pacer.ready(now, MTU));
             pacer.sent(now, MTU);
             sent += MTU;
@@ -89,8 +99,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_when_it_says() {
-        let mut pacer = Pacer::new(Time::ZERO);
-        pacer.adjust(Time::ZERO, 1_000_000, Bytes::kb(100), Duration::from_millis(50), MTU);
+        let mut pacer = at_a_megabyte();
         let mut now = Time::ZERO;
         while pacer.ready(now, MTU) <= now {
             pacer.sent(now, MTU);
@@ -103,8 +112,7 @@ mod tests {
 
     #[test]
     fn urgent_data_goes_at_once_and_is_paid_for_by_what_comes_after() {
-        let mut pacer = Pacer::new(Time::ZERO);
-        pacer.adjust(Time::ZERO, 1_000_000, Bytes::kb(100), Duration::from_millis(50), MTU);
+        let mut pacer = at_a_megabyte();
         let burst = Bytes::new(pacer.burst);
         pacer.sent(Time::ZERO, burst + Bytes::kb(100));
         let ready = pacer.ready(Time::ZERO, MTU);

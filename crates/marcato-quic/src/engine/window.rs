@@ -399,7 +399,7 @@ fn the_idle_share_scales_acked_bytes_unless_a_rate_is_measured() {
             .map(|noted| if let GateEvent::Sent { bytes, .. } = noted.what { u64::from(bytes) } else { 0 })
             .sum();
         assert_eq!(reports.lock().unwrap().acked, factor * sent, "{rate:?}, {share}");
-        assert_eq!(pair.gate(Who::Client, 0).pacing_rate(), rate.unwrap_or(0));
+        assert_eq!(pair.gate(Who::Client, 0).pacing_rate(), rate);
     }
 }
 

@@ -16,7 +16,7 @@ use marcato_sched::lane::{LaneId, LaneView, PathId};
 use marcato_units::{Bytes, Duration, PrioritySet, Time};
 
 use crate::config::Stall;
-use crate::coupled::Governed;
+use crate::coupled::LaneGovernor;
 use crate::gate::Gate;
 use crate::pacer::Pacer;
 
@@ -49,7 +49,7 @@ pub(crate) struct Lane {
     pub(crate) gate: Arc<Gate>,
     pub(crate) pacer: Pacer,
     /// Governor of coupled mode, if the session couples and the lane is of the high layer.
-    pub(crate) governed: Option<Governed>,
+    pub(crate) governor: Option<LaneGovernor>,
     /// Data waited for the lane's full socket since the window was last full.
     pub(crate) held: bool,
     pub(crate) stats: LaneStats,
@@ -92,7 +92,7 @@ impl Lane {
 
     /// Limit that coupled mode sets to the bytes in flight for the next packet, while data of these levels waits.
     pub(crate) fn limit(&self, waiting: PrioritySet) -> Bytes {
-        self.governed.as_ref().map_or(Bytes::MAX, |governed| governed.limit(waiting))
+        self.governor.as_ref().map_or(Bytes::MAX, |governor| governor.limit(waiting))
     }
 
     /// Records a packet that has left.
@@ -113,8 +113,8 @@ impl Lane {
     /// packets.
     pub(crate) fn moved(&mut self) {
         self.rtt.least = None;
-        if let Some(governed) = &mut self.governed {
-            governed.restart();
+        if let Some(governor) = &mut self.governor {
+            governor.restart();
         }
         self.flight.moved();
     }
@@ -193,6 +193,7 @@ mod tests {
             trace_windows: false,
         };
         let controller = Arc::new(factory).build(std::time::Instant::now(), 1200);
+        let gate = Gated::gate_of(&*controller).unwrap();
         let mut lane = Lane {
             id: LaneId::FIRST,
             path: noq_proto::PathId::ZERO,
@@ -203,9 +204,9 @@ mod tests {
             low: None,
             rtt: RoundTrip { smoothed: Duration::from_millis(20), least: None },
             flight: Flight::new(Time::ZERO),
-            gate: Gated::gate_of(&*controller).unwrap(),
-            pacer: Pacer::new(Time::ZERO),
-            governed: None,
+            pacer: Pacer::new(Time::ZERO, None, gate.window(), Duration::from_millis(20), gate.mtu()),
+            gate,
+            governor: None,
             held: false,
             stats: LaneStats::default(),
         };

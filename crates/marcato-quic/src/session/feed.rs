@@ -136,7 +136,7 @@ impl Session {
             lane.held &= has_room;
             // Nor is it where the cap of coupled mode is. The window stays as it is: one that grew
             // on would never have been tried (RFC 9002 §7.8).
-            let capped = lane.governed.as_ref().is_some_and(|governed| governed.capped);
+            let capped = lane.governor.as_ref().is_some_and(|governor| governor.capped);
             lane.gate.set_app_limited(idle || lane.held || capped);
             if self.config.growth == Growth::Credited {
                 let view = lane.view(true);

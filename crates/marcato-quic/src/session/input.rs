@@ -198,9 +198,9 @@ impl Session {
                         }
                         lane.on_ack(now);
                         let load = lane.flight.settle(pn, bytes);
-                        if let Some(governed) = &mut lane.governed {
+                        if let Some(governor) = &mut lane.governor {
                             let data = matches!(load, Some(Load::Run { .. } | Load::Repair { .. }));
-                            governed.acked(Duration::from_micros(micros.into()), Bytes::new(bytes), data);
+                            governor.acked(Duration::from_micros(micros.into()), Bytes::new(bytes), data);
                         }
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
@@ -212,8 +212,8 @@ impl Session {
                             test.lost(now, id);
                         }
                         self.scheduler.lost(now, id);
-                        if let Some(governed) = &mut lane.governed {
-                            governed.lost();
+                        if let Some(governor) = &mut lane.governor {
+                            governor.lost();
                         }
                         let owed = match lane.flight.settle(pn, u64::from(bytes)) {
                             Some(Load::Run { key, run, priority, pinned, .. }) => {
@@ -238,8 +238,8 @@ impl Session {
                 }
             }
             let bytes = (lane.stats.acked, &*lane.gate);
-            let governed = lane.governed.as_mut();
-            if let Some(transition) = governed.and_then(|it| it.sample(now, bytes, urgent, couples)) {
+            let governor = lane.governor.as_mut();
+            if let Some(transition) = governor.and_then(|it| it.sample(now, bytes, urgent, couples)) {
                 self.events.push_back(Event::Coupled { lane: id, transition });
             }
             if !left.is_zero() {

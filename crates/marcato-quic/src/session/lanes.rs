@@ -16,7 +16,7 @@ use noq_proto::{FourTuple, PathAbandonReason, PathError, PathEvent, PathStatus, 
 
 use super::Session;
 use super::repairs::Repair;
-use crate::coupled::Governed;
+use crate::coupled::LaneGovernor;
 use crate::event::{Event, LaneLoss};
 use crate::gate::Gated;
 use crate::lane::{Backup, Flight, Health, Lane, LaneRequest, LaneState, LaneStats, LowLayer, RoundTrip};
@@ -51,7 +51,8 @@ impl Session {
         let peer_backup = self.conn.remote_path_status(path) == Some(PathStatus::Backup);
         let couples = self.config.coupled != Coupling::Off && request.layer == Layer::High;
         let smoothed = self.conn.rtt(path).unwrap_or(self.config.initial_rtt);
-        let mut lane = Lane {
+        let pacer = Pacer::new(now, gate.pacing_rate(), gate.window(), smoothed, gate.mtu());
+        self.lanes.insert(Lane {
             id,
             path,
             number,
@@ -61,14 +62,12 @@ impl Session {
             low: self.manages(request.layer).then(LowLayer::default),
             rtt: RoundTrip { smoothed, least: None },
             flight: Flight::new(now),
-            governed: couples.then(|| Governed::new(gate.mtu(), self.config.coupled_aim)),
+            governor: couples.then(|| LaneGovernor::new(gate.mtu(), self.config.coupled_aim)),
             gate,
-            pacer: Pacer::new(now),
+            pacer,
             held: false,
             stats: LaneStats::default(),
-        };
-        lane.pace(now);
-        self.lanes.insert(lane);
+        });
         Some(id)
     }
 

@@ -613,7 +613,7 @@ impl Session {
 
     /// Returns the state of coupled mode on each lane that has it.
     pub fn coupling(&self) -> impl Iterator<Item = (LaneId, LaneCoupling)> + '_ {
-        self.lanes.iter().filter_map(|lane| Some((lane.id, lane.governed.as_ref()?.state())))
+        self.lanes.iter().filter_map(|lane| Some((lane.id, lane.governor.as_ref()?.state())))
     }
 
     /// Urgent levels of which data waits that flow control does not stop, here or in the engine;

@@ -205,16 +205,16 @@ impl Session {
             // A stalled lane is better than none.
             let silent = lane.state() == LaneState::Stalled && !lane.health.paused;
             let mut view = lane.view(lane.is_usable() || (!any && silent));
-            if let Some(governed) = lane.governed.as_ref().filter(|_| granted) {
-                view.cwnd = view.cwnd.max(governed.granted(level));
+            if let Some(governor) = lane.governor.as_ref().filter(|_| granted) {
+                view.cwnd = view.cwnd.max(governor.granted(level));
             }
             if self.sockets.is_full(lane.route.socket) {
                 // As with a pacer, schedulers pass over the lane. The socket's owner reports room.
                 view.in_flight = view.in_flight.max(view.cwnd);
                 lane.held = true;
                 self.holds = true;
-            } else if let Some(governed) = &mut lane.governed
-                && governed.caps(waiting, lane.gate.in_flight(), packet, view.cwnd)
+            } else if let Some(governor) = &mut lane.governor
+                && governor.caps(waiting, lane.gate.in_flight(), packet, view.cwnd)
             {
                 // The cap of coupled mode needs no alarm: the next acknowledgement makes room.
                 view.in_flight = view.in_flight.max(view.cwnd);
