@@ -10,17 +10,17 @@ use marcato_stream::{Message, Received};
 
 use crate::connection::Connection;
 use crate::error::SendError;
-use crate::signal::Place;
+use crate::signal::WakerSlot;
 
 impl Connection {
     /// Returns the messages that arrive from now on, as a stream.
     pub fn incoming(&self) -> Incoming {
-        Incoming { connection: self.clone(), place: Place::default() }
+        Incoming { connection: self.clone(), slot: WakerSlot::default() }
     }
 
     /// Returns a sink of messages to send.
     pub fn outgoing(&self) -> Outgoing {
-        Outgoing { connection: self.clone(), waiting: None, place: Place::default() }
+        Outgoing { connection: self.clone(), waiting: None, slot: WakerSlot::default() }
     }
 }
 
@@ -28,7 +28,7 @@ impl Connection {
 /// connection ([`Connection::closed`] has the reason), and keeps it open until then.
 pub struct Incoming {
     connection: Connection,
-    place: Place,
+    slot: WakerSlot,
 }
 
 impl fmt::Debug for Incoming {
@@ -41,10 +41,10 @@ impl Stream for Incoming {
     type Item = Received;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Received>> {
-        let Self { connection, place } = self.get_mut();
+        let Self { connection, slot } = self.get_mut();
         let transport = connection.transport();
         let shared = transport.shared();
-        let next = ready!(shared.readable.poll_for(place, context, || shared.take()));
+        let next = ready!(shared.readable.poll_for(slot, context, || shared.take()));
         transport.resume();
         Poll::Ready(next.ok())
     }
@@ -56,7 +56,7 @@ pub struct Outgoing {
     connection: Connection,
     /// Message that waits for room.
     waiting: Option<Message>,
-    place: Place,
+    slot: WakerSlot,
 }
 
 impl fmt::Debug for Outgoing {
@@ -68,9 +68,9 @@ impl fmt::Debug for Outgoing {
 impl Outgoing {
     /// Polls for room for the message that waits.
     fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        let Self { connection, waiting, place } = self;
+        let Self { connection, waiting, slot } = self;
         let Some(message) = waiting else { return Poll::Ready(Ok(())) };
-        let sent = ready!(connection.transport().shared().room.poll_for(place, context, || {
+        let sent = ready!(connection.transport().shared().room.poll_for(slot, context, || {
             match connection.try_send(message) {
                 Err(SendError::Busy { .. }) => None,
                 result => Some(result.map(drop)),

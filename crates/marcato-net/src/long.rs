@@ -15,7 +15,7 @@ use tokio::io::AsyncWrite;
 
 use crate::error::{ChangeError, LongSendError, NotDelivered, SendError};
 use crate::shared::{Awaited, Outcome, Ticket, Transport};
-use crate::signal::Place;
+use crate::signal::WakerSlot;
 
 /// Bytes handed over at once: over QUIC, the data of one stream.
 const PART: usize = 128 << 10;
@@ -44,7 +44,7 @@ pub struct LongSender {
     /// the last part, once it is handed over.
     receipt: bool,
     report: Option<Awaited>,
-    place: Place,
+    slot: WakerSlot,
 }
 
 impl fmt::Debug for LongSender {
@@ -73,7 +73,7 @@ impl LongSender {
             outcome: None,
             receipt: false,
             report: None,
-            place: Place::default(),
+            slot: WakerSlot::default(),
         })
     }
 
@@ -217,13 +217,13 @@ impl LongSender {
 
     fn poll_hand_over(&mut self, context: &mut Context<'_>, all: bool) -> Poll<Result<(), LongSendError>> {
         let transport = Arc::clone(&self.transport);
-        // The closure below needs all of the sender but its place.
-        let mut place = std::mem::take(&mut self.place);
-        let done = transport.shared().room.poll_for(&mut place, context, || match self.try_hand_over(all) {
+        // The closure below needs all of the sender but its slot.
+        let mut slot = std::mem::take(&mut self.slot);
+        let done = transport.shared().room.poll_for(&mut slot, context, || match self.try_hand_over(all) {
             Err(LongSendError::Send(SendError::Busy { .. })) => None,
             result => Some(result),
         });
-        self.place = place;
+        self.slot = slot;
         done
     }
 

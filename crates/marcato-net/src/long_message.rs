@@ -14,7 +14,7 @@ use marcato_wire::MessageNumber;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::shared::Transport;
-use crate::signal::{Place, lock};
+use crate::signal::{WakerSlot, lock};
 
 /// Long message that is arriving. If it is dropped before its end, the rest is discarded on
 /// arrival.
@@ -29,7 +29,7 @@ pub struct LongMessage {
     /// Part of a piece that was read into a buffer too short for all of it.
     rest: Payload,
     ended: bool,
-    place: Place,
+    slot: WakerSlot,
 }
 
 impl fmt::Debug for LongMessage {
@@ -48,8 +48,8 @@ impl LongMessage {
         early: bool,
         transport: Arc<dyn Transport>,
     ) -> Self {
-        let (rest, place) = (Payload::new(), Place::default());
-        Self { number, priority, early, transport, rest, ended: false, place }
+        let (rest, slot) = (Payload::new(), WakerSlot::default());
+        Self { number, priority, early, transport, rest, ended: false, slot }
     }
 
     /// Returns the sender's number for it.
@@ -91,7 +91,7 @@ impl Stream for LongMessage {
             return Poll::Ready(None);
         }
         let shared = this.transport.shared();
-        let next = ready!(shared.readable.poll_for(&mut this.place, context, || {
+        let next = ready!(shared.readable.poll_for(&mut this.slot, context, || {
             match lock(&shared.inbound).next_of(this.number) {
                 LongNext::Wait => None,
                 LongNext::Piece(piece) => Some(Some(Ok(piece))),

@@ -12,9 +12,9 @@ use tokio::sync::futures::OwnedNotified;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signal(Arc<Notify>);
 
-/// Place of one waiting object in a signal, between calls of its `poll` function.
+/// Slot of one waiting object in a signal, between calls of its `poll` function.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Option<Pin<Box<OwnedNotified>>>);
+pub(crate) struct WakerSlot(Option<Pin<Box<OwnedNotified>>>);
 
 impl Signal {
     /// Wakes all waiting tasks.
@@ -39,21 +39,21 @@ impl Signal {
     /// Polls for a value of `what`, which may change with each notification.
     pub(crate) fn poll_for<T>(
         &self,
-        place: &mut Place,
+        slot: &mut WakerSlot,
         context: &mut Context<'_>,
         mut what: impl FnMut() -> Option<T>,
     ) -> Poll<T> {
         loop {
             let notified = || Box::pin(Arc::clone(&self.0).notified_owned());
-            let mut notified = place.0.get_or_insert_with(notified).as_mut();
+            let mut notified = slot.0.get_or_insert_with(notified).as_mut();
             // From here on no notification is missed, as with a future.
             notified.as_mut().enable();
             if let Some(value) = what() {
-                place.0 = None;
+                slot.0 = None;
                 return Poll::Ready(value);
             }
             ready!(notified.poll(context));
-            place.0 = None;
+            slot.0 = None;
         }
     }
 }
@@ -78,8 +78,8 @@ mod tests {
         let first = tokio::spawn(async move { one.wait_for(|| look(&seen)).await });
         let (other, seen) = (Arc::clone(&signal), Arc::clone(&value));
         let second = tokio::spawn(async move {
-            let mut place = Place::default();
-            poll_fn(|context| other.poll_for(&mut place, context, || look(&seen))).await
+            let mut slot = WakerSlot::default();
+            poll_fn(|context| other.poll_for(&mut slot, context, || look(&seen))).await
         });
         tokio::task::yield_now().await;
         signal.notify_waiters();

@@ -23,7 +23,7 @@ pub(super) enum Guarantee {
 
 /// Position of a message between this end and its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Progress {
     /// No connection has it.
     Waiting,
     /// The current connection has it, by this name.
@@ -39,7 +39,7 @@ struct Kept {
     /// End of its lifetime.
     deadline: Option<Time>,
     guarantee: Guarantee,
-    place: Place,
+    progress: Progress,
     /// Set once a connection that had it was lost: the peer may have it.
     exposed: bool,
     outcome: Option<oneshot::Sender<Fate>>,
@@ -165,7 +165,7 @@ impl Unacknowledged {
             message: message.clone(),
             deadline: message.lifetime.map(|lifetime| now + lifetime),
             guarantee,
-            place: Place::Waiting,
+            progress: Progress::Waiting,
             exposed: false,
             outcome: Some(outcome),
             report: message.receipt.then_some(report),
@@ -238,7 +238,7 @@ impl Unacknowledged {
     pub(super) fn offered(&mut self, id: u64, by: MessageId) {
         self.wait_no_more(id);
         if let Some(kept) = self.messages.get_mut(&id) {
-            kept.place = Place::Offered(by);
+            kept.progress = Progress::Offered(by);
             self.counters.offered_again += u64::from(kept.exposed);
         }
     }
@@ -257,7 +257,7 @@ impl Unacknowledged {
         match outcome {
             Ok(()) if !receipt && kept.report.is_some() => {
                 kept.acknowledge();
-                kept.place = Place::Acknowledged;
+                kept.progress = Progress::Acknowledged;
             }
             Ok(()) => {
                 if let Some(kept) = self.remove(id) {
@@ -279,13 +279,13 @@ impl Unacknowledged {
     /// that are offered only once.
     pub(super) fn lost(&mut self, closed: &Closed) {
         let has_left = |(id, kept): (&u64, &mut Kept)| {
-            let acknowledged = match kept.place {
-                Place::Waiting => return None,
-                Place::Offered(_) => false,
-                Place::Acknowledged => true,
+            let acknowledged = match kept.progress {
+                Progress::Waiting => return None,
+                Progress::Offered(_) => false,
+                Progress::Acknowledged => true,
             };
             kept.exposed = true;
-            kept.place = Place::Waiting;
+            kept.progress = Progress::Waiting;
             Some((*id, acknowledged, kept.guarantee))
         };
         let left: Vec<_> = self.messages.iter_mut().filter_map(has_left).collect();
@@ -300,10 +300,10 @@ impl Unacknowledged {
 
     /// Cancels a message that waits. Returns its name on the current connection if that has it.
     pub(super) fn cancel(&mut self, id: u64) -> Result<Option<MessageId>, ChangeError> {
-        match self.messages.get(&id).map(|kept| kept.place) {
-            None | Some(Place::Acknowledged) => Err(ChangeError::TooLate),
-            Some(Place::Offered(by)) => Ok(Some(by)),
-            Some(Place::Waiting) => {
+        match self.messages.get(&id).map(|kept| kept.progress) {
+            None | Some(Progress::Acknowledged) => Err(ChangeError::TooLate),
+            Some(Progress::Offered(by)) => Ok(Some(by)),
+            Some(Progress::Waiting) => {
                 self.give_up(id, NotDelivered::Cancelled);
                 Ok(None)
             }
@@ -317,10 +317,10 @@ impl Unacknowledged {
 
     /// Returns the name of a message on the current connection, if that has it.
     pub(super) fn offered_as(&self, id: u64) -> Result<Option<MessageId>, ChangeError> {
-        match self.messages.get(&id).map(|kept| kept.place) {
-            None | Some(Place::Acknowledged) => Err(ChangeError::TooLate),
-            Some(Place::Offered(by)) => Ok(Some(by)),
-            Some(Place::Waiting) => Ok(None),
+        match self.messages.get(&id).map(|kept| kept.progress) {
+            None | Some(Progress::Acknowledged) => Err(ChangeError::TooLate),
+            Some(Progress::Offered(by)) => Ok(Some(by)),
+            Some(Progress::Waiting) => Ok(None),
         }
     }
 

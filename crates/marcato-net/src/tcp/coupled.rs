@@ -35,9 +35,9 @@ const FRESH: Duration = Duration::from_micros(250);
 /// data less than a timer that comes late would cost goodput.
 const PACED_SEGMENTS: u64 = 4;
 
-/// Coupled mode of a connection.
+/// Coupled mode of a connection over kernel TCP.
 #[derive(Debug)]
-pub(super) struct Coupled {
+pub(super) struct KernelCoupling {
     switch: Coupling,
     /// Levels that are urgent.
     urgent: PrioritySet,
@@ -72,7 +72,7 @@ struct Acting {
     looks: u64,
 }
 
-impl Coupled {
+impl KernelCoupling {
     pub(super) const fn new(switch: Coupling) -> Self {
         Self { switch, urgent: PrioritySet::URGENT, acting: None, look: None }
     }
@@ -381,7 +381,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn acting() -> Acting {
         let [near, _far] = connected();
-        let mut coupled = Coupled::new(Coupling::On);
+        let mut coupled = KernelCoupling::new(Coupling::On);
         coupled.begin(Time::ZERO, &SockRef::from(&near), set(&[Priority::P0, Priority::P4]));
         let mut acting = coupled.acting.unwrap();
         acting.sample = Sample { delivered: Bytes::ZERO, in_flight: Bytes::kb(20), ..acting.sample };
@@ -452,7 +452,7 @@ mod tests {
         let [near, _far] = connected();
         let (socket, size) = (SockRef::from(&near), Bytes::new(1000));
         let levels = set(&[Priority::P0, Priority::P4]);
-        let mut coupled = Coupled::new(Coupling::On);
+        let mut coupled = KernelCoupling::new(Coupling::On);
         coupled.begin(Time::ZERO, &socket, levels);
         // All bytes of the first window are written before the next measurement.
         let first = coupled.acting.as_ref().unwrap().window;
@@ -474,7 +474,7 @@ mod tests {
     fn slow_connections_round_the_cap_to_whole_segments() {
         let [near, _far] = connected();
         let (socket, now) = (SockRef::from(&near), Time::from_secs(1));
-        let mut coupled = Coupled::new(Coupling::On);
+        let mut coupled = KernelCoupling::new(Coupling::On);
         coupled.begin(Time::ZERO, &socket, set(&[Priority::P0, Priority::P4]));
         let acting = coupled.acting.as_mut().unwrap();
         let mss = acting.mss;
@@ -519,7 +519,7 @@ mod tests {
         for (interval, background) in [(1000, 3), (5000, 1), (200, 8)] {
             let [near, _far] = connected();
             let socket = SockRef::from(&near);
-            let mut coupled = Coupled::new(Coupling::On);
+            let mut coupled = KernelCoupling::new(Coupling::On);
             coupled.begin(Time::ZERO, &socket, set(&[Priority::P0, Priority::P4]));
             let acting = coupled.acting.as_mut().unwrap();
             first_window(acting, interval);
@@ -551,7 +551,7 @@ mod tests {
     /// write it. Returns the answers, and the number of timers.
     fn asked(switch: Coupling, levels: PrioritySet) -> (Vec<Bytes>, usize) {
         let [near, _far] = connected();
-        let (mut coupled, mut timers) = (Coupled::new(switch), 0);
+        let (mut coupled, mut timers) = (KernelCoupling::new(switch), 0);
         let answers = (0..1000)
             .map(|number| {
                 let (now, size) = (Time::from_micros(100 * number), Bytes::new(1 + 7919 * number % 20_000));
@@ -585,8 +585,8 @@ mod tests {
     fn levels_outside_the_urgent_set_are_background() {
         let [near, _far] = connected();
         let both = set(&[Priority::P0, Priority::P1]);
-        let begins = |coupled: &mut Coupled| coupled.begin(Time::ZERO, &SockRef::from(&near), both);
-        let mut coupled = Coupled::new(Coupling::Auto);
+        let begins = |coupled: &mut KernelCoupling| coupled.begin(Time::ZERO, &SockRef::from(&near), both);
+        let mut coupled = KernelCoupling::new(Coupling::Auto);
         assert!(!begins(&mut coupled), "both are urgent");
         coupled.set_urgent(set(&[Priority::P0]));
         assert!(begins(&mut coupled));
@@ -601,7 +601,7 @@ mod tests {
     #[test]
     fn with_levels_of_both_kinds_auto_measures_once_it_begins() {
         let [near, _far] = connected();
-        let mut coupled = Coupled::new(Coupling::Auto);
+        let mut coupled = KernelCoupling::new(Coupling::Auto);
         let mut begins = |levels: &[Priority]| coupled.begin(Time::ZERO, &SockRef::from(&near), set(levels));
         let both = &[Priority::P1, Priority::P2];
         assert_eq!([&both[..1], both, both].map(&mut begins), [false, true, false]);

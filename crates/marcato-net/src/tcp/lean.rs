@@ -12,7 +12,7 @@ use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::coupled::Coupled;
+use super::coupled::KernelCoupling;
 use super::pipe::Pipe;
 use crate::stats::CoupledStats;
 use crate::sys;
@@ -50,7 +50,7 @@ pub struct LeanSocket {
     quiet: bool,
     measured_at: Option<Time>,
     low_water: u32,
-    coupled: Coupled,
+    coupled: KernelCoupling,
 }
 
 impl std::fmt::Debug for LeanSocket {
@@ -88,7 +88,7 @@ impl LeanSocket {
             quiet: false,
             measured_at: None,
             low_water: 0,
-            coupled: Coupled::new(coupling),
+            coupled: KernelCoupling::new(coupling),
         }
     }
 
