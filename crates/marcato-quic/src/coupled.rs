@@ -107,8 +107,8 @@ impl LaneGovernor {
     }
 
     /// Limit of the bytes in flight for the next packet, while data of these levels waits.
-    pub(crate) fn limit(&self, waiting: PrioritySet) -> Bytes {
-        if self.acts { self.governor.bound(waiting) } else { Bytes::MAX }
+    pub(crate) fn limit(&self, waiting: PrioritySet) -> Option<Bytes> {
+        self.acts.then(|| self.governor.bound(waiting))
     }
 
     /// Window that a packet of `level` may use in place of a smaller one.
@@ -217,7 +217,7 @@ mod tests {
         let mut lane = at_floor(&gate);
         lane.acked(Duration::from_nanos(1), MSS, true);
         lane.sample(Time::from_millis(9), (MSS * 17, &gate), false, false);
-        assert_eq!((lane.state().cap, lane.limit(PrioritySet::EMPTY)), (None, Bytes::MAX));
+        assert_eq!((lane.state().cap, lane.limit(PrioritySet::EMPTY)), (None, None));
         assert!(!lane.state().acts && at_floor(&gate).state().acts);
         assert_eq!(lane.granted(Priority::P0), Bytes::ZERO);
     }

@@ -93,13 +93,6 @@ impl Health {
         }
     }
 
-    const fn doubt_mut(&mut self) -> Option<&mut Doubt> {
-        match &mut self.life {
-            Life::Stalled(doubt) | Life::Trial(doubt) => Some(doubt),
-            Life::Opening | Life::Up | Life::Closing { .. } => None,
-        }
-    }
-
     /// Returns whether the lane is stalled, or used only because the others are.
     pub(crate) const fn is_in_doubt(&self) -> bool {
         self.doubt().is_some()
@@ -165,14 +158,14 @@ impl Health {
 
     /// Counts the time of a stall from now on.
     pub(crate) const fn stall_anew(&mut self, now: Time) {
-        if let Some(doubt) = self.doubt_mut() {
+        if let Life::Stalled(doubt) | Life::Trial(doubt) = &mut self.life {
             doubt.since = now;
         }
     }
 
     /// Records an acknowledgement.
     pub(super) const fn answered(&mut self) {
-        if let Some(doubt) = self.doubt_mut() {
+        if let Life::Stalled(doubt) | Life::Trial(doubt) = &mut self.life {
             doubt.answers = true;
         }
     }

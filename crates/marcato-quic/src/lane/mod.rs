@@ -91,8 +91,8 @@ impl Lane {
     }
 
     /// Limit that coupled mode sets to the bytes in flight for the next packet, while data of these levels waits.
-    pub(crate) fn limit(&self, waiting: PrioritySet) -> Bytes {
-        self.governor.as_ref().map_or(Bytes::MAX, |governor| governor.limit(waiting))
+    pub(crate) fn limit(&self, waiting: PrioritySet) -> Option<Bytes> {
+        self.governor.as_ref()?.limit(waiting)
     }
 
     /// Records a packet that has left.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use marcato_sched::lane::LaneId;
+use marcato_units::Time;
 
 use super::{Lane, LaneState};
 
@@ -59,6 +60,21 @@ impl Lanes {
     pub(crate) fn to_mut(&mut self, remote: SocketAddr) -> Option<&mut Lane> {
         let lanes = self.iter_mut().filter(|lane| lane.route.remote == remote);
         lanes.min_by_key(|lane| lane.state() == LaneState::Closing)
+    }
+
+    /// Lanes that carry data.
+    pub(crate) fn up(&self) -> impl Iterator<Item = &Lane> {
+        self.iter().filter(|lane| lane.is_up())
+    }
+
+    /// Lane by which the peer sends all acknowledgements: the first that is no backup.
+    pub(crate) fn answering(&self) -> Option<&Lane> {
+        self.up().filter(|lane| !lane.backup.is_announced()).min_by_key(|lane| lane.number)
+    }
+
+    /// Restarts the measurement of silence on every lane.
+    pub(crate) fn spare(&mut self, now: Time) {
+        self.iter_mut().for_each(|lane| lane.flight.spare(now));
     }
 
     /// Shuts every gate.

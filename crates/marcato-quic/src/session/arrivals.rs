@@ -14,24 +14,18 @@ const MAX_ARRIVALS: usize = 16;
 const MOVE: Duration = Duration::from_secs(10);
 
 /// Remote addresses that belong to no lane, each with the socket to answer by, latest last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Arrivals {
     known: VecDeque<(SocketAddr, SocketId)>,
     /// End of the period in which a path's address, and so its controller, may still change.
-    moving_until: Time,
-}
-
-impl Default for Arrivals {
-    fn default() -> Self {
-        Self { known: VecDeque::new(), moving_until: Time::ZERO }
-    }
+    moving_until: Option<Time>,
 }
 
 impl Arrivals {
     /// Records a packet from an address that is not that of a lane, or on another socket.
     pub(super) fn arrived(&mut self, now: Time, remote: SocketAddr, socket: SocketId) {
         self.remember(remote, socket);
-        self.moving_until = now + MOVE;
+        self.moving_until = Some(now + MOVE);
     }
 
     /// Remembers the socket of an address, although nothing has arrived from it now.
@@ -50,7 +44,7 @@ impl Arrivals {
 
     /// Returns whether the address of a path may have changed, or change back.
     pub(super) fn may_move(&self, now: Time) -> bool {
-        now < self.moving_until
+        self.moving_until.is_some_and(|until| now < until)
     }
 }
 

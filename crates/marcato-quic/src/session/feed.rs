@@ -215,7 +215,7 @@ impl Session {
         let header = Bytes::new(self.header_left(key, main));
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         let waiting = self.urgent_waiting().with(fresh.priority);
-        let limit_in_flight = self.lanes.get(lane).map_or(Bytes::MAX, |lane| lane.limit(waiting));
+        let limit_in_flight = self.lanes.get(lane).and_then(|lane| lane.limit(waiting));
         loop {
             let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
@@ -231,7 +231,7 @@ impl Session {
             }
             payload = full.min(most - total);
             wire = payload + OVERHEAD;
-            if views.of(lane).is_some_and(|view| view.in_flight + wire > limit_in_flight) {
+            if limit_in_flight.zip(views.of(lane)).is_some_and(|(most, view)| view.in_flight + wire > most) {
                 break;
             }
             let after = Purpose::New(fresh.after(total));
@@ -313,7 +313,7 @@ impl Session {
         // The lane sends window · span / srtt bytes in the span. A window that the socket leaves
         // unused says nothing about the rate.
         let used = if lane.held { lane.gate.in_flight() } else { lane.gate.window() };
-        let used = used.min(lane.limit(PrioritySet::EMPTY));
+        let used = lane.limit(PrioritySet::EMPTY).map_or(used, |limit| used.min(limit));
         let bytes =
             u128::from(used.get()) * self.config.batch.span.as_nanos() / lane.rtt.smoothed.as_nanos().max(1);
         let packets = usize::try_from(bytes / u128::from(mtu)).unwrap_or(usize::MAX);

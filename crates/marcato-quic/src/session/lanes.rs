@@ -249,8 +249,7 @@ impl Session {
     /// Times at which control frames count as stuck on lanes that are up, if lanes are reopened and
     /// there is another: the start of the wait, its end, and the lane.
     pub(super) fn stuck_at(&self) -> impl Iterator<Item = (Time, Time, LaneId)> + '_ {
-        let up = self.lanes.iter().filter(|lane| lane.is_up());
-        let several = self.config.reopen.is_some() && up.count() > 1;
+        let several = self.config.reopen.is_some() && self.lanes.up().count() > 1;
         let lanes = self.lanes.iter().filter(move |_| several);
         lanes.filter_map(|lane| lane.stuck(self.config.stall).map(|(since, at)| (since, at, lane.id)))
     }
@@ -266,17 +265,16 @@ impl Session {
             else {
                 return;
             };
-            let up = self.lanes.iter().filter(|lane| lane.is_up() && !lane.backup.is_announced());
-            let first = up.min_by_key(|lane| lane.number).filter(|first| first.id != id);
+            let first = self.lanes.answering().filter(|first| first.id != id);
             if let Some(first) = first.filter(|first| first.health.heard_at <= since) {
                 let _ = self.conn.ping_path(first.path);
-                self.lanes.iter_mut().for_each(|lane| lane.flight.spare(now));
+                self.lanes.spare(now);
                 self.send.request_look();
                 return;
             }
             self.close_silent(now, id);
             // The lane may have carried the acknowledgements of the others.
-            self.lanes.iter_mut().for_each(|lane| lane.flight.spare(now));
+            self.lanes.spare(now);
         }
     }
 
@@ -320,14 +318,11 @@ impl Session {
             if self.lanes.get_mut(id).is_some_and(Lane::owes_no_ack) {
                 continue;
             }
-            // The peer sends all acknowledgements by the first lane that is not a backup. If that
-            // lane is silent too, it is the one to doubt.
-            let answering = self.lanes.iter().filter(|lane| lane.is_up() && !lane.backup.is_announced());
-            let first = answering.min_by_key(|lane| lane.number).filter(|first| first.is_quiet(now));
-            // Starvation of a low lane is normal, and high lanes may merely be slow.
-            let first = first.filter(|_| !managed);
+            // If the lane of all acknowledgements is silent too, it is the one to doubt. Starvation of
+            // a low lane is normal, and high lanes may merely be slow.
+            let first = self.lanes.answering().filter(|first| !managed && first.is_quiet(now));
             let id = first.map_or(id, |first| first.id);
-            let other = self.lanes.iter().any(|lane| lane.id != id && lane.is_up());
+            let other = self.lanes.up().any(|lane| lane.id != id);
             // If no lane answers, they are tried in turn. All acknowledgements leave by one lane,
             // and that may be the dead one.
             let silent = self.lanes.iter().filter_map(|lane| Some((lane.health.stalled_at()?, lane.id)));
@@ -345,7 +340,7 @@ impl Session {
                 lane.health.try_again();
             }
             // The dead lane may have carried the acknowledgements of the others.
-            self.lanes.iter_mut().for_each(|lane| lane.flight.spare(now));
+            self.lanes.spare(now);
             self.rank_lanes(now);
             self.send.request_look();
         }
@@ -375,13 +370,10 @@ impl Session {
     /// The peer sends all acknowledgements by the first lane that is not a backup. If no lane
     /// answers, that one is to be doubted.
     pub(super) fn leave_quiet_lanes(&mut self, now: Time) {
-        let up = || self.lanes.iter().filter(|lane| lane.is_up());
         let answers = |lane: &Lane| lane.is_up() && !lane.is_quiet(now);
-        let doubted = match up().any(answers) {
-            true => None,
-            false => up().filter(|lane| !lane.backup.is_announced()).map(|lane| lane.number).min(),
-        };
-        let leaves = |lane: &&Lane| doubted.map_or(!answers(lane), |number| lane.number == number);
+        let doubted = self.lanes.answering().filter(|_| !self.lanes.iter().any(answers));
+        let doubted = doubted.map(|lane| lane.id);
+        let leaves = |lane: &&Lane| doubted.map_or(!answers(lane), |doubted| lane.id == doubted);
         let unstable = VarInt::from_u32(PATH_UNSTABLE_OR_POOR);
         for lane in self.lanes.iter().filter(leaves) {
             // The engine keeps its last path.
@@ -426,8 +418,7 @@ impl Session {
             (false, true) => 1,
             (false, false) => 0,
         };
-        let up = self.lanes.iter().filter(|lane| lane.is_up());
-        let Some(best) = up.map(rank).min() else { return };
+        let Some(best) = self.lanes.up().map(rank).min() else { return };
         let mut changes = [None; MAX_LANES];
         for lane in self.lanes.iter() {
             let backup = match lane.state() {

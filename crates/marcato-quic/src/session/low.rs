@@ -30,7 +30,7 @@ impl Session {
 
     /// Smoothed round-trip time of the slowest high lane.
     pub(super) fn slowest_high(&self) -> Duration {
-        let high = self.lanes.iter().filter(|lane| lane.is_up() && !lane.is_managed());
+        let high = self.lanes.up().filter(|lane| !lane.is_managed());
         high.map(|lane| lane.rtt.smoothed).max().unwrap_or(self.config.initial_rtt)
     }
 
@@ -85,11 +85,11 @@ impl Session {
         self.keeper.up(now, lane.route.remote);
         // Acknowledgements leave on the first path. If that is a low one because the high one was
         // reopened, the low one has to be reopened as well.
-        let up = self.lanes.iter().filter(|lane| lane.is_up());
-        let Some(first) = up.filter(|lane| !lane.is_managed()).map(|lane| lane.number).min() else { return };
-        let before = |lane: &&Lane| lane.is_managed() && lane.is_up() && lane.number < first;
+        let high = self.lanes.up().filter(|lane| !lane.is_managed());
+        let Some(first) = high.map(|lane| lane.number).min() else { return };
+        let before = |lane: &&Lane| lane.is_managed() && lane.number < first;
         let before: Vec<_> =
-            self.lanes.iter().filter(before).map(|lane| (lane.path, lane.route.remote)).collect();
+            self.lanes.up().filter(before).map(|lane| (lane.path, lane.route.remote)).collect();
         for (path, remote) in before {
             if self.conn.side().is_client() {
                 self.keeper.reopen(now, remote);
