@@ -380,6 +380,18 @@ impl Quic {
         self.hub.wake.notify_one();
     }
 
+    /// Changes the connection and its session, and wakes their driver; `None` if the connection has
+    /// ended.
+    fn change<T>(&self, change: impl FnOnce(Time, &mut Entry, &mut Session) -> T) -> Option<T> {
+        let now = self.hub.now();
+        let mut state = lock(&self.hub.state);
+        let (entry, session) = state.connection(self)?;
+        let changed = change(now, entry, session);
+        drop(state);
+        self.hub.wake.notify_one();
+        Some(changed)
+    }
+
     /// Returns the error of sending on a connection that has ended or is closing here.
     fn over(&self) -> SendError {
         SendError::Closed(self.shared.closed().unwrap_or(Closed::Local))
@@ -457,11 +469,7 @@ impl Transport for Quic {
     }
 
     fn cancel_long(&self, long: LongId) {
-        let now = self.hub.now();
-        if let Some((_, session)) = lock(&self.hub.state).connection(self) {
-            session.cancel_long(now, long);
-        }
-        self.hub.wake.notify_one();
+        self.change(|now, _, session| session.cancel_long(now, long));
     }
 
     fn max_unreliable(&self) -> Option<Bytes> {
@@ -471,47 +479,26 @@ impl Transport for Quic {
     }
 
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
-        let now = self.hub.now();
-        let mut state = lock(&self.hub.state);
-        let (_, session) = state.connection(self).ok_or(ChangeError::TooLate)?;
-        let cancelled = session.cancel(now, id).map_err(|_| ChangeError::TooLate);
-        drop(state);
-        self.hub.wake.notify_one();
-        cancelled
+        let cancelled = self.change(|now, _, session| session.cancel(now, id));
+        cancelled.and_then(Result::ok).ok_or(ChangeError::TooLate)
     }
 
     fn reprioritise(&self, id: MessageId, priority: Priority) -> Result<(), ChangeError> {
-        let mut state = lock(&self.hub.state);
-        let (_, session) = state.connection(self).ok_or(ChangeError::TooLate)?;
-        let moved = session.reprioritise(id, priority);
-        drop(state);
-        self.hub.wake.notify_one();
-        Ok(moved?)
+        let moved = self.change(|_, _, session| session.reprioritise(id, priority));
+        Ok(moved.ok_or(ChangeError::TooLate)??)
     }
 
     fn discard_less_urgent_than(&self, threshold: Priority) {
-        let now = self.hub.now();
-        if let Some((_, session)) = lock(&self.hub.state).connection(self) {
-            session.discard_less_urgent_than(now, threshold);
-        }
-        self.hub.wake.notify_one();
+        self.change(|now, _, session| session.discard_less_urgent_than(now, threshold));
     }
 
     fn reserve(&self, key: SourceKey, source: Source) -> Result<(), ReserveError> {
-        let mut state = lock(&self.hub.state);
-        let (_, session) = state.connection(self).ok_or(ReserveError::Closed)?;
-        let declared = session.reserve(key, source);
-        drop(state);
-        self.hub.wake.notify_one();
-        Ok(declared?)
+        let declared = self.change(|_, _, session| session.reserve(key, source));
+        Ok(declared.ok_or(ReserveError::Closed)??)
     }
 
     fn release(&self, key: SourceKey) -> bool {
-        let mut state = lock(&self.hub.state);
-        let released = state.connection(self).is_some_and(|(_, session)| session.release(key));
-        drop(state);
-        self.hub.wake.notify_one();
-        released
+        self.change(|_, _, session| session.release(key)).unwrap_or(false)
     }
 
     fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError> {
@@ -556,23 +543,13 @@ impl Transport for Quic {
     }
 
     fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError> {
-        let now = self.hub.now();
-        let mut state = lock(&self.hub.state);
-        let (_, session) = state.connection(self).ok_or(ChangeLaneError::Closed)?;
-        let removed = session.remove_lane(now, lane);
-        drop(state);
-        self.hub.wake.notify_one();
-        Ok(removed?)
+        let removed = self.change(|now, _, session| session.remove_lane(now, lane));
+        Ok(removed.ok_or(ChangeLaneError::Closed)??)
     }
 
     fn set_backup(&self, lane: LaneId, backup: bool) -> Result<(), ChangeLaneError> {
-        let now = self.hub.now();
-        let mut state = lock(&self.hub.state);
-        let (_, session) = state.connection(self).ok_or(ChangeLaneError::Closed)?;
-        let set = session.set_backup(now, lane, backup);
-        drop(state);
-        self.hub.wake.notify_one();
-        Ok(set?)
+        let set = self.change(|now, _, session| session.set_backup(now, lane, backup));
+        Ok(set.ok_or(ChangeLaneError::Closed)??)
     }
 
     fn export(&self, out: &mut [u8], label: &[u8], context: &[u8]) -> Result<(), ExportError> {
@@ -599,13 +576,8 @@ impl Transport for Quic {
     }
 
     fn finish(&self) {
-        let mut state = lock(&self.hub.state);
-        if let Some((_, session)) = state.connection(self) {
-            session.finish();
-        }
-        drop(state);
+        self.change(|_, _, session| session.finish());
         self.shared.room.notify_waiters();
-        self.hub.wake.notify_one();
     }
 
     fn is_early(&self) -> bool {

@@ -15,7 +15,7 @@ mod strangers;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use marcato_sched::conductor::MessageId;
 use marcato_sched::lane::LaneId;
@@ -177,6 +177,21 @@ impl Tcp {
     fn time(&self) -> Time {
         Time::ZERO + self.epoch.elapsed()
     }
+
+    /// Returns the state of a connection that takes messages.
+    fn sending(&self) -> Result<MutexGuard<'_, State>, SendError> {
+        let state = lock(&self.state);
+        match state.phase {
+            Phase::Open => Ok(state),
+            _ => Err(self.shared.closed().unwrap_or(Closed::Local).into()),
+        }
+    }
+
+    /// Wakes senders, for which there may be room now, and the driver.
+    fn changed(&self) {
+        self.shared.room.notify_waiters();
+        self.wake.notify_one();
+    }
 }
 
 impl Transport for Tcp {
@@ -189,23 +204,13 @@ impl Transport for Tcp {
     }
 
     fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError> {
-        let now = self.time();
-        let mut state = lock(&self.state);
-        if state.phase != Phase::Open {
-            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Local)));
-        }
-        let id = state.sender.offer(now, message, ticket)?;
-        drop(state);
+        let id = self.sending()?.sender.offer(self.time(), message, ticket)?;
         self.wake.notify_one();
         Ok(id)
     }
 
     fn begin_long(&self) -> Result<LongId, SendError> {
-        let mut state = lock(&self.state);
-        if state.phase != Phase::Open {
-            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Local)));
-        }
-        Ok(state.sender.begin_long())
+        Ok(self.sending()?.sender.begin_long())
     }
 
     fn offer_part(
@@ -215,21 +220,14 @@ impl Transport for Tcp {
         last: bool,
         ticket: Ticket,
     ) -> Result<MessageId, SendError> {
-        let now = self.time();
-        let mut state = lock(&self.state);
-        if state.phase != Phase::Open {
-            return Err(SendError::Closed(self.shared.closed().unwrap_or(Closed::Local)));
-        }
-        let id = state.sender.offer_part(now, long, part, last, ticket)?;
-        drop(state);
+        let id = self.sending()?.sender.offer_part(self.time(), long, part, last, ticket)?;
         self.wake.notify_one();
         Ok(id)
     }
 
     fn cancel_long(&self, long: LongId) {
         lock(&self.state).sender.cancel_long(long);
-        self.shared.room.notify_waiters();
-        self.wake.notify_one();
+        self.changed();
     }
 
     fn max_unreliable(&self) -> Option<Bytes> {
@@ -238,8 +236,7 @@ impl Transport for Tcp {
 
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
         lock(&self.state).sender.cancel(id)?;
-        self.shared.room.notify_waiters();
-        self.wake.notify_one();
+        self.changed();
         Ok(())
     }
 
@@ -253,8 +250,7 @@ impl Transport for Tcp {
 
     fn discard_less_urgent_than(&self, threshold: Priority) {
         lock(&self.state).sender.discard_less_urgent_than(threshold);
-        self.shared.room.notify_waiters();
-        self.wake.notify_one();
+        self.changed();
     }
 
     fn reserve(&self, _: SourceKey, _: Source) -> Result<(), ReserveError> {
@@ -290,8 +286,7 @@ impl Transport for Tcp {
 
     fn finish(&self) {
         lock(&self.state).sender.finish();
-        self.shared.room.notify_waiters();
-        self.wake.notify_one();
+        self.changed();
     }
 
     fn is_delivered(&self) -> bool {
@@ -305,8 +300,7 @@ impl Transport for Tcp {
             state.reason = reason;
         }
         drop(state);
-        self.shared.room.notify_waiters();
-        self.wake.notify_one();
+        self.changed();
     }
 
     fn abort(&self, reason: Option<CloseReason>) {
