@@ -9,7 +9,7 @@
 /* Cycles whose signals are counted, the current one included: four slots of 8 bits fill a word. */
 #define SLOTS 4
 
-struct docket {
+struct signal_window {
 	/* Numbers of signals in the last cycles, 8 bits each: the lowest are the current one's. */
 	__u32 slots;
 	struct majority votes;
@@ -30,20 +30,20 @@ struct assessment {
 	__u8 settled[SIGNALS];
 	__u16 pad2;
 	struct scores scores;
-	struct docket dockets[SIGNALS];
+	struct signal_window signal_windows[SIGNALS];
 	struct marcato marcato;
-	struct past past;
+	struct history history;
 };
 
 INLINE void assessment_init(struct assessment *assessment)
 {
-	assessment->past.signalled = 0xff;
+	assessment->history.signalled = 0xff;
 	assessment->settled[LOSS] = 0xff;
 	assessment->settled[ECN] = 0xff;
 }
 
 /* Name of the current cycle. */
-INLINE __u8 assessment_stamp(const struct assessment *assessment)
+INLINE __u8 assessment_cycle_id(const struct assessment *assessment)
 {
 	return assessment->scores.cycles;
 }
@@ -54,10 +54,10 @@ INLINE void assessment_signal(struct assessment *assessment, const struct trap_c
 {
 	__u8 age = 0;
 	if (config->booking == BOOKING_ARRIVAL)
-		age = assessment_stamp(assessment) - came;
+		age = assessment_cycle_id(assessment) - came;
 	if (age >= SLOTS || count == 0)
 		return;
-	assessment->past.signalled |= 1 << age;
+	assessment->history.signalled |= 1 << age;
 	/* CRQ section III-B3: no reassessment right after a change of queue. */
 	if (assessment->hold > 0)
 		return;
@@ -67,7 +67,7 @@ INLINE void assessment_signal(struct assessment *assessment, const struct trap_c
 			continue;
 		if (age >= assessment->settled[kind])
 			continue;
-		__u32 *slots = &assessment->dockets[kind].slots;
+		__u32 *slots = &assessment->signal_windows[kind].slots;
 		/* The authors' losses run over into the slot above, their marks do not. */
 		if (config->counting == COUNTING_AUTHORS && signal == LOSS) {
 			*slots += count << shift;
@@ -82,7 +82,7 @@ INLINE void assessment_changed_queue(struct assessment *assessment, const struct
 {
 	/* CRQ section III-B3: the observed signals are reset. */
 	for (int kind = 0; kind < SIGNALS; kind++) {
-		assessment->dockets[kind].slots = 0;
+		assessment->signal_windows[kind].slots = 0;
 		/* What the other queue may still do to packets in it is no signal of this one. */
 		if (config->judge == JUDGE_MARCATO)
 			assessment->settled[kind] = 0;
@@ -94,12 +94,12 @@ INLINE void assessment_changed_queue(struct assessment *assessment, const struct
 INLINE void assessment_forget(struct assessment *assessment)
 {
 	for (int age = 0; age < KEPT; age++) {
-		assessment->past.windows[age].bytes = 0;
-		assessment->past.windows[age].ticks = 0;
+		assessment->history.windows[age].bytes = 0;
+		assessment->history.windows[age].ticks = 0;
 	}
 	for (int kind = 0; kind < SIGNALS; kind++)
-		assessment->dockets[kind].slots = 0;
-	assessment->past.signalled = 0xff;
+		assessment->signal_windows[kind].slots = 0;
+	assessment->history.signalled = 0xff;
 	assessment->marcato.known = 0;
 }
 
@@ -108,27 +108,27 @@ GLOBAL int assessment_judge(struct assessment *assessment, const struct trap_con
 {
 	if (!assessment || !config || kind >= SIGNALS)
 		return 0;
-	struct docket *docket = &assessment->dockets[kind];
+	struct signal_window *signal_window = &assessment->signal_windows[kind];
 	__u32 last = config->last & 3;
-	__u32 count = docket->slots >> (8 * last) & 0xff;
-	if (count == 0 || !past_is_large_enough(&assessment->past, config))
+	__u32 count = signal_window->slots >> (8 * last) & 0xff;
+	if (count == 0 || !history_is_large_enough(&assessment->history, config))
 		return 0;
 	__u32 ruling;
 	if (config->judge == JUDGE_MAJORITY)
-		ruling = majority_rule(&assessment->past, config);
+		ruling = majority_rule(&assessment->history, config);
 	else
-		ruling = marcato_rule(&assessment->marcato, config, &assessment->past, kind, count);
+		ruling = marcato_rule(&assessment->marcato, config, &assessment->history, kind, count);
 	if (ruling == WITHHELD)
 		return 0;
-	majority_vote(&docket->votes, ruling != REFUSED);
+	majority_vote(&signal_window->votes, ruling != REFUSED);
 	if (config->judge == JUDGE_MAJORITY) {
-		assessment->verdicts[kind] = majority_verdict(&docket->votes);
+		assessment->verdicts[kind] = majority_verdict(&signal_window->votes);
 		return 0;
 	}
 	/* RFC 3168 section 6.1.2: all that was signalled up to the answer is answered, and all that was signalled while none
 	 * came belongs to the same refusal. Signals of so many cycles, the current one included, are still open. */
 	__u32 open = ruling == REFUSED ? 0 : (last - (ruling - ANSWERED)) & 3;
-	docket->slots &= (1u << (8 * open)) - 1;
+	signal_window->slots &= (1u << (8 * open)) - 1;
 	assessment->settled[kind] = open;
 	assessment->verdicts[kind] = marcato_verdict(&assessment->marcato, kind, assessment->verdicts[kind]);
 	return 0;
@@ -141,15 +141,15 @@ GLOBAL int assessment_close(struct assessment *assessment, const struct trap_con
 		return 0;
 	bool marcato = config->judge == JUDGE_MARCATO;
 	for (int age = KEPT - 1; age > 0; age--)
-		assessment->past.windows[age] = assessment->past.windows[age - 1];
-	assessment->past.windows[0].bytes = bytes;
-	assessment->past.windows[0].ticks = ticks;
+		assessment->history.windows[age] = assessment->history.windows[age - 1];
+	assessment->history.windows[0].bytes = bytes;
+	assessment->history.windows[0].ticks = ticks;
 	if (marcato)
 		marcato_record(&assessment->marcato, bytes, ticks);
 	assessment_judge(assessment, config, LOSS);
 	assessment_judge(assessment, config, ECN);
 	if (marcato)
-		marcato_control(&assessment->marcato, config, &assessment->past);
+		marcato_control(&assessment->marcato, config, &assessment->history);
 	assessment->scores.cycles += 1;
 	for (int kind = 0; kind < SIGNALS; kind++) {
 		/* A control may have changed the share that is subtracted. */
@@ -160,11 +160,11 @@ GLOBAL int assessment_close(struct assessment *assessment, const struct trap_con
 			assessment->scores.responsive[kind] += 1;
 		if (assessment->verdicts[kind] == UNRESPONSIVE)
 			assessment->scores.unresponsive[kind] += 1;
-		assessment->dockets[kind].slots <<= 8;
+		assessment->signal_windows[kind].slots <<= 8;
 		if (assessment->settled[kind] < 0xff)
 			assessment->settled[kind] += 1;
 	}
-	assessment->past.signalled <<= 1;
+	assessment->history.signalled <<= 1;
 	if (assessment->hold > 0)
 		assessment->hold -= 1;
 	return 0;

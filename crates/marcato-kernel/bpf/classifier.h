@@ -54,7 +54,7 @@ INLINE __u8 assess(const struct crq_config *config, __u64 now, const struct pack
 	struct assessment *assessment = &flow->trap.assessment;
 	trap_forward(&flow->trap, &config->trap, now, packet);
 	__u8 queue = queue_for(config, assessment);
-	*tag = TAG_OURS | (packet->ecn == ECN_CE ? TAG_CAME_MARKED : 0) | assessment_stamp(assessment);
+	*tag = TAG_OURS | (packet->ecn == ECN_CE ? TAG_CAME_MARKED : 0) | assessment_cycle_id(assessment);
 	if (flow->queue != NO_QUEUE && flow->queue != queue) {
 		/* CRQ section III-B3: observed signals are reset when a flow changes the queue. */
 		assessment_changed_queue(assessment, &config->trap);

@@ -136,7 +136,7 @@ GLOBAL int flow_take_signals(struct flow *flow, const struct trap_config *config
 {
 	if (!flow || !config)
 		return 0;
-	__u8 now = assessment_stamp(&flow->trap.assessment);
+	__u8 now = assessment_cycle_id(&flow->trap.assessment);
 	for (__u32 kind = 0; kind < SIGNALS; kind++) {
 		for (__u32 slot = 0; slot < SLOTS; slot++) {
 			if (flow->pending[kind][slot] == 0)

@@ -9,7 +9,7 @@
 #define KEPT 8
 
 /* Last cycles of a flow, as its judge sees them. */
-struct past {
+struct history {
 	/* Latest first. */
 	struct window windows[KEPT];
 	/* Cycles with a signal of any kind, one bit each: the lowest is the current one's. */
@@ -19,24 +19,24 @@ struct past {
 /* Ruling on a signalled cycle: one of these, or ANSWERED plus the number of cycles after the signal. */
 enum { WITHHELD, REFUSED, ANSWERED };
 
-INLINE struct window past_window(const struct past *past, __u32 age)
+INLINE struct window history_window(const struct history *history, __u32 age)
 {
-	return past->windows[age & (KEPT - 1)];
+	return history->windows[age & (KEPT - 1)];
 }
 
 /* Whether the window is large enough to judge the flow: after a backoff it is not. CRQ section III-A1. */
-INLINE bool past_is_large_enough(const struct past *past, const struct trap_config *config)
+INLINE bool history_is_large_enough(const struct history *history, const struct trap_config *config)
 {
 	if (config->floor == FLOOR_AT_SIGNAL)
-		return past_window(past, config->last).bytes > config->floor_bytes;
-	return past_window(past, 0).bytes >= config->floor_bytes;
+		return history_window(history, config->last).bytes > config->floor_bytes;
+	return history_window(history, 0).bytes >= config->floor_bytes;
 }
 
 /* Whether the window `after` cycles ago is reduced from the one `before` cycles ago. */
-INLINE bool past_is_reduced(const struct past *past, const struct trap_config *config, __u32 before, __u32 after,
+INLINE bool history_is_reduced(const struct history *history, const struct trap_config *config, __u32 before, __u32 after,
 			    __u32 reduction)
 {
-	return window_is_reduced_to(past_window(past, before), past_window(past, after), config, reduction);
+	return window_is_reduced_to(history_window(history, before), history_window(history, after), config, reduction);
 }
 
 INLINE __u32 count_ones(__u8 bits)

@@ -10,13 +10,13 @@ struct majority {
 };
 
 /* Looks for a reduced window in the cycles that the configuration names. */
-INLINE __u32 majority_rule(const struct past *past, const struct trap_config *config)
+INLINE __u32 majority_rule(const struct history *history, const struct trap_config *config)
 {
 	__u32 last = config->last;
 	for (__u32 after = 1; after <= 3; after++) {
 		if (after < config->first || after > last)
 			continue;
-		if (past_is_reduced(past, config, last, last - after, 0))
+		if (history_is_reduced(history, config, last, last - after, 0))
 			return ANSWERED + after;
 	}
 	return REFUSED;

@@ -128,9 +128,9 @@ GLOBAL int marcato_record(struct marcato *judge, __u32 bytes, __u32 ticks)
 
 /* Response that `marks` in the cycle at the signal ask for. */
 INLINE struct signals marcato_signals(const struct marcato *judge, const struct trap_config *config,
-				      const struct past *past, __u32 marks)
+				      const struct history *history, __u32 marks)
 {
-	__u32 before = past_window(past, config->last).bytes;
+	__u32 before = history_window(history, config->last).bytes;
 	bool few = marks > 0 && marks * (FEW * FULL) < before;
 	struct signals signals = { .marks = marks, .few = few, .excused = few && judge->noise_mean < EVEN };
 	return signals;
@@ -144,22 +144,22 @@ INLINE __u32 signals_reduction(const struct signals *signals)
 }
 
 /* Whether so many of the last cycles were signalled that any fall follows a signal. */
-INLINE bool is_steady(const struct trap_config *config, const struct past *past, const struct signals *signals)
+INLINE bool is_steady(const struct trap_config *config, const struct history *history, const struct signals *signals)
 {
 	if (signals->marks > 0)
-		return count_ones(past->signalled) >= STEADY_MARKS;
+		return count_ones(history->signalled) >= STEADY_MARKS;
 	/* The judged cycle and the losses that follow it without a gap are one overflow of the queue. */
 	__u8 later = 0;
-	bool unbroken = past->signalled >> (config->last & 7) & 1;
+	bool unbroken = history->signalled >> (config->last & 7) & 1;
 	for (int after = 1; after <= OVERFLOW; after++) {
 		if (after > config->last)
 			break;
 		__u8 cycle = 1 << ((config->last - after) & 7);
-		unbroken = unbroken && past->signalled & cycle;
+		unbroken = unbroken && history->signalled & cycle;
 		if (unbroken)
 			later |= cycle;
 	}
-	return count_ones(past->signalled & ~later) >= STEADY_LOSS;
+	return count_ones(history->signalled & ~later) >= STEADY_LOSS;
 }
 
 /* Fall of the logarithm of the rate between two cycles, given by age; 0 if it rose. */
@@ -187,32 +187,32 @@ INLINE bool is_beyond_noise(const struct marcato *judge, __u32 before, __u32 aft
 }
 
 /* Whether the window `after` cycles ago is lower than the one `before` cycles ago by at least a response. */
-INLINE bool is_low(const struct marcato *judge, const struct trap_config *config, const struct past *past,
+INLINE bool is_low(const struct marcato *judge, const struct trap_config *config, const struct history *history,
 		   __u32 before, __u32 after, const struct signals *signals, bool steady)
 {
-	return past_is_reduced(past, config, before, after, signals_reduction(signals)) &&
+	return history_is_reduced(history, config, before, after, signals_reduction(signals)) &&
 	       is_beyond_noise(judge, before, after, signals, steady);
 }
 
 /* Whether the window `after` cycles ago answers the signal in the one `before` cycles ago. */
-INLINE bool is_answer(const struct marcato *judge, const struct trap_config *config, const struct past *past,
+INLINE bool is_answer(const struct marcato *judge, const struct trap_config *config, const struct history *history,
 		      __u32 before, __u32 after, const struct signals *signals, bool steady)
 {
-	if (!is_low(judge, config, past, before, after, signals, steady))
+	if (!is_low(judge, config, history, before, after, signals, steady))
 		return false;
 	/* Under steady signals the next window must be low, too. */
-	return !steady || (after > 0 && is_low(judge, config, past, before, after - 1, signals, steady));
+	return !steady || (after > 0 && is_low(judge, config, history, before, after - 1, signals, steady));
 }
 
 /* First cycle after the one at the signal that is a response, or 0. */
-INLINE __u32 marcato_answer(const struct marcato *judge, const struct trap_config *config, const struct past *past,
+INLINE __u32 marcato_answer(const struct marcato *judge, const struct trap_config *config, const struct history *history,
 			    const struct signals *signals, bool steady)
 {
 	__u32 last = config->last;
 	for (__u32 after = 1; after <= 3; after++) {
 		if (after < config->first || after > last)
 			continue;
-		if (is_answer(judge, config, past, last, last - after, signals, steady))
+		if (is_answer(judge, config, history, last, last - after, signals, steady))
 			return after;
 	}
 	return 0;
@@ -220,7 +220,7 @@ INLINE __u32 marcato_answer(const struct marcato *judge, const struct trap_confi
 
 /* First cycle with a reduced window, whatever the variation, while that is slow start's; or 0. */
 INLINE __u32 marcato_answer_in_slow_start(const struct marcato *judge, const struct trap_config *config,
-					  const struct past *past, const struct signals *signals)
+					  const struct history *history, const struct signals *signals)
 {
 	__u32 last = config->last;
 	if (judge->noise_samples > SETTLED)
@@ -229,32 +229,32 @@ INLINE __u32 marcato_answer_in_slow_start(const struct marcato *judge, const str
 		if (after < config->first || after > last)
 			continue;
 		if (marcato_fall(judge, last, last - after) > 0 &&
-		    past_is_reduced(past, config, last, last - after, signals_reduction(signals)))
+		    history_is_reduced(history, config, last, last - after, signals_reduction(signals)))
 			return after;
 	}
 	return 0;
 }
 
 /* Rules on the cycle in which the queue gave `count` times the signal `kind`, and votes. */
-GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config, const struct past *past, __u32 kind,
+GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config, const struct history *history, __u32 kind,
 			__u32 count)
 {
-	if (!judge || !config || !past)
+	if (!judge || !config || !history)
 		return WITHHELD;
 	__u32 last = config->last;
-	struct signals signals = marcato_signals(judge, config, past, kind == ECN ? count : 0);
-	bool steady = is_steady(config, past, &signals);
+	struct signals signals = marcato_signals(judge, config, history, kind == ECN ? count : 0);
+	bool steady = is_steady(config, history, &signals);
 	struct share *share = &judge->shares[kind & 1];
-	__u32 after = marcato_answer(judge, config, past, &signals, steady);
+	__u32 after = marcato_answer(judge, config, history, &signals, steady);
 	if (after) {
 		share_vote(share, true);
 		return ANSWERED + after;
 	}
 	/* RFC 3168 section 6.1.2: one reaction per window, and the flow was still answering earlier signals. */
-	if (signals.excused || is_answer(judge, config, past, last + 1, last, &signals, steady))
+	if (signals.excused || is_answer(judge, config, history, last + 1, last, &signals, steady))
 		return WITHHELD;
 	/* Slow start's variation may hide a response: it is counted, but decides nothing. */
-	after = marcato_answer_in_slow_start(judge, config, past, &signals);
+	after = marcato_answer_in_slow_start(judge, config, history, &signals);
 	if (after)
 		return ANSWERED + after;
 	share_vote(share, false);
@@ -262,18 +262,18 @@ GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config,
 }
 
 /* Votes on a stretch of cycles without signals: does the rate fall all the same? */
-GLOBAL int marcato_control(struct marcato *judge, const struct trap_config *config, const struct past *past)
+GLOBAL int marcato_control(struct marcato *judge, const struct trap_config *config, const struct history *history)
 {
-	if (!judge || !config || !past)
+	if (!judge || !config || !history)
 		return 0;
 	if (judge->control_in > 0) {
 		judge->control_in -= 1;
 		return 0;
 	}
-	if ((past->signalled & QUIET) == 0 && past_is_large_enough(past, config)) {
-		struct signals signals = marcato_signals(judge, config, past, 0);
-		bool steady = is_steady(config, past, &signals);
-		share_vote(&judge->control, marcato_answer(judge, config, past, &signals, steady) != 0);
+	if ((history->signalled & QUIET) == 0 && history_is_large_enough(history, config)) {
+		struct signals signals = marcato_signals(judge, config, history, 0);
+		bool steady = is_steady(config, history, &signals);
+		share_vote(&judge->control, marcato_answer(judge, config, history, &signals, steady) != 0);
 		/* The next control shares no cycle with this one. */
 		judge->control_in = config->last;
 	}

@@ -16,7 +16,7 @@ INLINE void signal_to(const struct crq_config *config, const struct flow_key *ke
 		count(COUNT_UNKNOWN_SIGNALS, 0);
 		return;
 	}
-	__u8 now = assessment_stamp(&flow->trap.assessment);
+	__u8 now = assessment_cycle_id(&flow->trap.assessment);
 	if (config->trap.booking == BOOKING_GIVEN)
 		came = now;
 	__sync_fetch_and_add(&flow->signals[kind & 1], 1);

@@ -204,7 +204,7 @@ fn assessment(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
     let cycles = from.u32();
     let responsive = [from.u32(), from.u32()];
     let unresponsive = [from.u32(), from.u32()];
-    let dockets: [[u32; 3]; 2] = std::array::from_fn(|_| [from.u32(), from.u32(), from.u32()]);
+    let signal_windows: [[u32; 3]; 2] = std::array::from_fn(|_| [from.u32(), from.u32(), from.u32()]);
     let mut judge = Vec::new();
     for _ in 0..3 {
         judge.extend([("share part", from.u16()), ("share votes", from.u16())]);
@@ -227,9 +227,9 @@ fn assessment(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
             ("settled", settled[kind]),
             ("responsive cycles", responsive[kind]),
             ("unresponsive cycles", unresponsive[kind]),
-            ("slots", dockets[kind][0]),
-            ("votes for", dockets[kind][1]),
-            ("votes against", dockets[kind][2]),
+            ("slots", signal_windows[kind][0]),
+            ("votes for", signal_windows[kind][1]),
+            ("votes against", signal_windows[kind][2]),
         ]);
     }
     for [bytes, ticks] in windows {

@@ -168,7 +168,7 @@ impl<P: Packet> Crq<P> {
         let mut class = Class::Standard;
         if let Some(trap) = &mut flow.trap {
             trap.forward(&self.trap, now, &transport);
-            queued.tag.stamp = trap.stamp();
+            queued.tag.cycle_id = trap.cycle_id();
             verdicts = Signal::ALL.map(|signal| trap.verdict(signal));
             class = self.queues.class_for(verdicts);
             if flow.class.is_some_and(|before| before != class) {
@@ -215,7 +215,7 @@ fn signal_to<P>(flows: &mut FlowTable<Flow>, config: &TrapConfig, signal: Signal
             Signal::Ecn => flow.marked += 1,
         }
         if let Some(trap) = &mut flow.trap {
-            trap.signal(config, signal, queued.tag.stamp);
+            trap.signal(config, signal, queued.tag.cycle_id);
         }
     }
 }

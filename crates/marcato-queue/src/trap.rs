@@ -195,7 +195,7 @@ fn thousandths(part: u32, whole: u32) -> Option<u32> {
 ///
 /// It is valid for the next 255 cycles of its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Stamp(u8);
+pub struct CycleId(u8);
 
 /// Kind of flow that a trap is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -237,7 +237,7 @@ const fn ticks(now: Time) -> u32 {
 ///         trap.forward(&config, Time::from_millis(10 * cycle as u64), &packet);
 ///     }
 ///     if cycle == 1 {
-///         trap.signal(&config, Signal::Loss, trap.stamp());
+///         trap.signal(&config, Signal::Loss, trap.cycle_id());
 ///     }
 /// }
 /// assert_eq!(trap.verdict(Signal::Loss), Verdict::Responsive);
@@ -381,12 +381,12 @@ impl Trap {
     }
 
     /// Name of the current cycle; right after [`forward`](Self::forward), that of the packet.
-    pub const fn stamp(&self) -> Stamp {
-        self.assessment.stamp()
+    pub const fn cycle_id(&self) -> CycleId {
+        self.assessment.cycle_id()
     }
 
     /// Takes note of a signal that the queue gave by a packet of the cycle `came`.
-    pub fn signal(&mut self, config: &TrapConfig, signal: Signal, came: Stamp) {
+    pub fn signal(&mut self, config: &TrapConfig, signal: Signal, came: CycleId) {
         // The authors begin to count with the second packet: the first creates the entry in which
         // they count.
         if config.counting == Counting::Authors && self.packets < 2 {

@@ -10,7 +10,9 @@ use marcato_sim::scenario::{
     BuildError, FlowOutcome, PluginError, Plugins, Release, Traces, Workload, build, build_with,
 };
 use marcato_sim::tcp::congestion::CongestionFactory;
-use marcato_sim::{Bulk, Congestion, FlowError, LinkConfig, Network, Side, Tcp, TcpConfigError, TcpEnd, TcpFlow};
+use marcato_sim::{
+    Bulk, Congestion, FlowError, LinkConfig, Network, Side, Tcp, TcpConfigError, TcpEnd, TcpFlow,
+};
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Stream, Time};
 
 #[allow(dead_code, reason = "main() prints what the test checks")]

@@ -261,7 +261,7 @@ impl FrameReader {
     /// first [`Self::INITIAL_WINDOW`].
     ///
     /// Libraries hand the window out in the order in which streams asked for it. A server that knows it
-    /// hands it out in the order that matters.
+    /// hands it out by priority.
     pub const fn credit(&self) -> u64 {
         self.credit
     }

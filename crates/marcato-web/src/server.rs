@@ -241,7 +241,7 @@ impl Server {
     }
 
     /// Uses a configuration for connections that come from now on, also in clones. The bound of connections
-    /// stays. Other rates of addresses count anew.
+    /// stays. Changing the rates of addresses resets their counts.
     pub fn configure(&self, config: Config) {
         let mut gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         if !gate.as_ref().is_some_and(|gate| gate.is_of(&config)) {

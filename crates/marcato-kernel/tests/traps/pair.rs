@@ -2,7 +2,7 @@
 
 use marcato_kernel::{Configuration, FlowId, Pass, Programs};
 use marcato_queue::Admission;
-use marcato_queue::trap::{Signal, Stamp, Trap, TrapKind, Verdict};
+use marcato_queue::trap::{CycleId, Signal, Trap, TrapKind, Verdict};
 use marcato_units::Time;
 use marcato_wire::{FlowTuple, QuicHeader, Transport};
 
@@ -17,7 +17,7 @@ pub(super) struct Pair<'a> {
     /// Queue of the flow: true for the responsive one, `None` before its first packet.
     responsive: Option<bool>,
     /// Cycles of the packets that left, in user space and in the kernel.
-    stamps: Vec<(Stamp, u8)>,
+    cycle_ids: Vec<(CycleId, u8)>,
     last: Vec<u8>,
     pub(super) packets: u64,
 }
@@ -29,8 +29,8 @@ impl<'a> Pair<'a> {
         flow: FlowTuple,
         wrapping: Wrapping,
     ) -> Self {
-        let (stamps, last) = (Vec::new(), Vec::new());
-        Self { programs, config, flow, wrapping, trap: None, responsive: None, stamps, last, packets: 0 }
+        let (cycle_ids, last) = (Vec::new(), Vec::new());
+        Self { programs, config, flow, wrapping, trap: None, responsive: None, cycle_ids, last, packets: 0 }
     }
 
     pub(super) fn pass(&mut self, pass: Pass, now: Time, packet: &Transport) {
@@ -54,7 +54,7 @@ impl<'a> Pair<'a> {
         if pass == Pass::Egress {
             trap.forward(&self.config.trap, now, packet);
             let [cycle, _, _, _] = tag.to_le_bytes();
-            self.stamps.push((trap.stamp(), cycle));
+            self.cycle_ids.push((trap.cycle_id(), cycle));
             let [loss, ecn] = Signal::ALL.map(|signal| trap.verdict(signal) == Verdict::Responsive);
             let responsive = match self.config.admission {
                 Admission::Loss => loss,
@@ -74,7 +74,7 @@ impl<'a> Pair<'a> {
     /// The queue gives a signal by the packet that left so many before the last.
     pub(super) fn signal(&mut self, signal: Signal, back: usize) {
         let Some(trap) = &mut self.trap else { return };
-        let Some(&(ours, theirs)) = self.stamps.iter().rev().nth(back) else { return };
+        let Some(&(ours, theirs)) = self.cycle_ids.iter().rev().nth(back) else { return };
         trap.signal(&self.config.trap, signal, ours);
         self.programs.signal(signal, theirs, &self.last).unwrap();
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use marcato_queue::trap::{Scores, Signal, Stamp, Trap, TrapConfig, TrapKind};
+use marcato_queue::trap::{CycleId, Scores, Signal, Trap, TrapConfig, TrapKind};
 use marcato_queue::{Backlog, Counters, Discipline, FlowKey, Packet as Queueable, Tagged, Tally, Verdict};
 use marcato_sim::Packet;
 use marcato_units::{Stream, Time};
@@ -45,7 +45,7 @@ impl Preset {
 const PRESETS: usize = Preset::ALL.len();
 
 /// Packet with its cycle in each trap.
-pub(super) type Watch = Tagged<Packet, [Stamp; PRESETS]>;
+pub(super) type Watch = Tagged<Packet, [CycleId; PRESETS]>;
 
 /// State of a flow.
 #[derive(Debug, Default)]
@@ -115,9 +115,9 @@ fn one(packet: &impl Queueable) -> Tally {
 /// Reports a signal to a flow's traps.
 fn tell(flows: &mut BTreeMap<FlowKey, Flow>, signal: Signal, packet: &Watch) {
     let Some(flow) = flows.get_mut(&packet.flow()) else { return };
-    for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(packet.tag) {
+    for ((trap, preset), cycle_id) in flow.traps.iter_mut().zip(Preset::ALL).zip(packet.tag) {
         if let Some(trap) = trap {
-            trap.signal(&preset.rules(), signal, stamp);
+            trap.signal(&preset.rules(), signal, cycle_id);
         }
     }
 }
@@ -133,14 +133,14 @@ impl Discipline<Packet> for Watched {
         self.counters.enqueued += one(&packet);
         let flow = self.flows.entry(packet.flow()).or_default();
         flow.recognise(&transport);
-        let mut stamps = [Stamp::default(); PRESETS];
-        for ((trap, preset), stamp) in flow.traps.iter_mut().zip(Preset::ALL).zip(&mut stamps) {
+        let mut cycle_ids = [CycleId::default(); PRESETS];
+        for ((trap, preset), cycle_id) in flow.traps.iter_mut().zip(Preset::ALL).zip(&mut cycle_ids) {
             if let Some(trap) = trap {
                 trap.forward(&preset.rules(), now, &transport);
-                *stamp = trap.stamp();
+                *cycle_id = trap.cycle_id();
             }
         }
-        let tagged = Tagged::new(packet, stamps);
+        let tagged = Tagged::new(packet, cycle_ids);
         let verdict = if self.loss > 0.0 && self.stream.chance(self.loss) {
             Verdict::Dropped(tagged)
         } else {

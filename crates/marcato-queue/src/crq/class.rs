@@ -5,7 +5,7 @@ use marcato_units::{Bytes, Rate, Time};
 use super::buffer::FillRate;
 use super::{Aqm, Class, ClassConfig, CrqConfig, CrqError};
 use crate::flow_table::Place;
-use crate::trap::Stamp;
+use crate::trap::CycleId;
 use crate::{
     Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Packet, Tagged, Verdict,
 };
@@ -21,7 +21,7 @@ pub(super) struct Note {
     /// Packet index within its flow, modulo 2^32.
     pub(super) order: u32,
     /// Cycle in which the packet arrived.
-    pub(super) stamp: Stamp,
+    pub(super) cycle_id: CycleId,
 }
 
 /// Discipline of a queue: an enum, as a call through `dyn` per packet would cost more than the

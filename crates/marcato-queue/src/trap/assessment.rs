@@ -6,7 +6,9 @@
 
 use super::majority::Majority;
 use super::marcato::Marcato;
-use super::{Booking, Counting, Evidence, Floor, Judge, Scores, Signal, Stamp, TrapConfig, Verdict, Window};
+use super::{
+    Booking, Counting, CycleId, Evidence, Floor, Judge, Scores, Signal, TrapConfig, Verdict, Window,
+};
 
 /// Number of windows that are kept: a power of two.
 pub(super) const KEPT: usize = 8;
@@ -16,14 +18,14 @@ const SLOTS: u8 = 4;
 
 /// Last cycles of a flow, as its judge sees them.
 #[derive(Clone, Copy)]
-pub(super) struct Past<'a> {
+pub(super) struct History<'a> {
     /// Last windows, latest first.
     pub(super) windows: &'a [Window; KEPT],
     /// Cycles with a signal of any kind, one bit each: the lowest is the current one's.
     pub(super) signalled: u8,
 }
 
-impl Past<'_> {
+impl History<'_> {
     /// Returns whether the window is large enough to judge the flow: after a backoff it is not. CRQ
     /// §III-A1.
     pub(super) fn is_large_enough(self, config: &TrapConfig) -> bool {
@@ -54,13 +56,13 @@ pub(super) enum Ruling {
 
 /// Signals of one kind, and the votes on them.
 #[derive(Clone, Copy, Debug)]
-struct Docket {
+struct SignalWindow {
     /// Numbers of signals in the last cycles, 8 bits each: the lowest are the current one's.
     slots: u32,
     votes: Majority,
 }
 
-impl Docket {
+impl SignalWindow {
     const fn new() -> Self {
         Self { slots: 0, votes: Majority::new() }
     }
@@ -83,7 +85,7 @@ pub(super) struct Assessment {
     /// Age from which on the signals of a cycle are answered or given up, by kind.
     /// [`Judge::Majority`] settles nothing.
     settled: [u8; 2],
-    dockets: [Docket; 2],
+    signal_windows: [SignalWindow; 2],
     marcato: Marcato,
     /// Last windows, latest first.
     windows: [Window; KEPT],
@@ -97,7 +99,7 @@ impl Assessment {
             hold: 0,
             scores: Scores { cycles: 0, responsive: [0; 2], unresponsive: [0; 2] },
             settled: [u8::MAX; 2],
-            dockets: [Docket::new(); 2],
+            signal_windows: [SignalWindow::new(); 2],
             marcato: Marcato::new(),
             windows: [Window { bytes: 0, ticks: 0 }; KEPT],
         }
@@ -113,9 +115,9 @@ impl Assessment {
             put("settled", self.settled[kind].into());
             put("responsive cycles", self.scores.responsive[kind]);
             put("unresponsive cycles", self.scores.unresponsive[kind]);
-            put("slots", self.dockets[kind].slots);
-            put("votes for", self.dockets[kind].votes.responsive);
-            put("votes against", self.dockets[kind].votes.unresponsive);
+            put("slots", self.signal_windows[kind].slots);
+            put("votes for", self.signal_windows[kind].votes.responsive);
+            put("votes against", self.signal_windows[kind].votes.unresponsive);
         }
         for window in &self.windows {
             put("window bytes", window.bytes);
@@ -133,19 +135,19 @@ impl Assessment {
     }
 
     pub(super) const fn votes(&self, signal: Signal) -> (u32, u32) {
-        let votes = &self.dockets[signal as usize].votes;
+        let votes = &self.signal_windows[signal as usize].votes;
         (votes.responsive, votes.unresponsive)
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "modulo 256")]
-    pub(super) const fn stamp(&self) -> Stamp {
-        Stamp(self.scores.cycles as u8)
+    pub(super) const fn cycle_id(&self) -> CycleId {
+        CycleId(self.scores.cycles as u8)
     }
 
-    pub(super) fn signal(&mut self, config: &TrapConfig, signal: Signal, came: Stamp) {
+    pub(super) fn signal(&mut self, config: &TrapConfig, signal: Signal, came: CycleId) {
         let age = match config.booking {
             Booking::Given => 0,
-            Booking::Arrival => self.stamp().0.wrapping_sub(came.0),
+            Booking::Arrival => self.cycle_id().0.wrapping_sub(came.0),
         };
         if age >= SLOTS {
             return;
@@ -158,7 +160,7 @@ impl Assessment {
         for kind in Signal::ALL {
             let counts = kind == signal || config.evidence == Evidence::Combined;
             if counts && age < self.settled[kind as usize] {
-                let slots = &mut self.dockets[kind as usize].slots;
+                let slots = &mut self.signal_windows[kind as usize].slots;
                 let shift = 8 * u32::from(age);
                 // The authors' losses run over into the slot above, their marks do not.
                 let runs_over = config.counting == Counting::Authors && signal == Signal::Loss;
@@ -171,7 +173,7 @@ impl Assessment {
 
     pub(super) fn changed_queue(&mut self, config: &TrapConfig) {
         // CRQ §III-B3: the observed signals are reset.
-        self.dockets.iter_mut().for_each(|docket| docket.slots = 0);
+        self.signal_windows.iter_mut().for_each(|signal_window| signal_window.slots = 0);
         if config.judge == Judge::Marcato {
             // What the other queue may still do to packets in it is no signal of this one.
             self.settled = [0; 2];
@@ -182,7 +184,7 @@ impl Assessment {
     /// Forgets all pending signals, as no cycle follows that could be compared with the last.
     pub(super) fn forget(&mut self) {
         self.windows = [Window::default(); KEPT];
-        self.dockets.iter_mut().for_each(|docket| docket.slots = 0);
+        self.signal_windows.iter_mut().for_each(|signal_window| signal_window.slots = 0);
         self.signalled = u8::MAX;
         self.marcato.forget();
     }
@@ -199,8 +201,8 @@ impl Assessment {
             self.judge(config, signal);
         }
         if marcato {
-            let past = Past { windows: &self.windows, signalled: self.signalled };
-            self.marcato.control(config, past);
+            let history = History { windows: &self.windows, signalled: self.signalled };
+            self.marcato.control(config, history);
         }
         self.scores.cycles = self.scores.cycles.wrapping_add(1);
         for signal in Signal::ALL {
@@ -214,7 +216,7 @@ impl Assessment {
                 Verdict::Responsive => self.scores.responsive[kind] += 1,
                 Verdict::Unresponsive => self.scores.unresponsive[kind] += 1,
             }
-            self.dockets[kind].slots <<= 8;
+            self.signal_windows[kind].slots <<= 8;
             self.settled[kind] = self.settled[kind].saturating_add(1);
         }
         self.signalled <<= 1;
@@ -225,14 +227,14 @@ impl Assessment {
     fn judge(&mut self, config: &TrapConfig, signal: Signal) {
         let kind = signal as usize;
         let last = config.response.last;
-        let count = (self.dockets[kind].slots >> (8 * u32::from(last))) & 0xff;
-        let past = Past { windows: &self.windows, signalled: self.signalled };
-        if count == 0 || !past.is_large_enough(config) {
+        let count = (self.signal_windows[kind].slots >> (8 * u32::from(last))) & 0xff;
+        let history = History { windows: &self.windows, signalled: self.signalled };
+        if count == 0 || !history.is_large_enough(config) {
             return;
         }
         let ruling = match config.judge {
-            Judge::Majority => Majority::rule(config, past),
-            Judge::Marcato => self.marcato.rule(config, past, signal, count),
+            Judge::Majority => Majority::rule(config, history),
+            Judge::Marcato => self.marcato.rule(config, history, signal, count),
         };
         // Signals of so many cycles, the current one included, are still open.
         let (answered, open) = match ruling {
@@ -240,15 +242,15 @@ impl Assessment {
             Ruling::Refused => (false, 0),
             Ruling::Withheld => return,
         };
-        let docket = &mut self.dockets[kind];
-        docket.votes.vote(answered);
+        let signal_window = &mut self.signal_windows[kind];
+        signal_window.votes.vote(answered);
         self.verdicts[kind] = match config.judge {
-            Judge::Majority => docket.votes.verdict(),
+            Judge::Majority => signal_window.votes.verdict(),
             Judge::Marcato => {
                 // RFC 3168 §6.1.2: one reaction per window. All that was signalled up to the answer
                 // is answered, and all that was signalled while none came belongs to the same
                 // refusal.
-                docket.slots &= (1 << (8 * u32::from(open))) - 1;
+                signal_window.slots &= (1 << (8 * u32::from(open))) - 1;
                 self.settled[kind] = open;
                 self.marcato.verdict(signal, self.verdicts[kind])
             }
@@ -269,7 +271,7 @@ mod tests {
         let mut assessment = Assessment::new();
         for &(kilobytes, losses) in cycles {
             for _ in 0..losses {
-                assessment.signal(config, Signal::Loss, assessment.stamp());
+                assessment.signal(config, Signal::Loss, assessment.cycle_id());
             }
             assessment.close(config, window(kilobytes * 1000));
         }
@@ -287,21 +289,21 @@ mod tests {
         for _ in 0..8 {
             assessment.close(&config, window(100_000));
         }
-        let came = |age: u8| Stamp(assessment.stamp().0.wrapping_sub(age));
+        let came = |age: u8| CycleId(assessment.cycle_id().0.wrapping_sub(age));
         let [two, one, four] = [2, 1, 4].map(came);
         // More than a slot holds: the rest is not counted in the slot above.
         for _ in 0..300 {
             assessment.signal(&config, Signal::Loss, one);
         }
-        assert_eq!((assessment.dockets[0].slots, assessment.signalled), (0xff00, 0b10));
+        assert_eq!((assessment.signal_windows[0].slots, assessment.signalled), (0xff00, 0b10));
         assessment.signal(&config, Signal::Loss, four);
-        assert_eq!((assessment.dockets[0].slots, assessment.signalled), (0xff00, 0b10), "too old");
+        assert_eq!((assessment.signal_windows[0].slots, assessment.signalled), (0xff00, 0b10), "too old");
         assessment.settled[0] = 2;
         assessment.signal(&config, Signal::Loss, two);
-        assert_eq!((assessment.dockets[0].slots, assessment.signalled), (0xff00, 0b110), "settled");
+        assert_eq!((assessment.signal_windows[0].slots, assessment.signalled), (0xff00, 0b110), "settled");
         assessment.settled[0] = 3;
         assessment.signal(&config, Signal::Loss, two);
-        assert_eq!(assessment.dockets[0].slots, 0x01_ff00);
+        assert_eq!(assessment.signal_windows[0].slots, 0x01_ff00);
     }
 
     #[test]
@@ -323,7 +325,7 @@ mod tests {
         for (later, expected) in [(90_000, (1, 0)), (90_001, (0, 1))] {
             let config = TrapConfig::paper();
             let mut assessment = Assessment::new();
-            assessment.signal(&config, Signal::Loss, assessment.stamp());
+            assessment.signal(&config, Signal::Loss, assessment.cycle_id());
             for bytes in [100_000, 100_000, later] {
                 assert_eq!(assessment.votes(Signal::Loss), (0, 0));
                 assessment.close(&config, window(bytes));
@@ -397,7 +399,7 @@ mod tests {
         for (config, expected) in [(config, (1, 0)), (TrapConfig::paper(), (0, 1))] {
             let mut assessment = Assessment::new();
             assessment.close(&config, window(100_000));
-            let came = assessment.stamp();
+            let came = assessment.cycle_id();
             assessment.close(&config, window(100_000));
             assessment.close(&config, window(50_000));
             // The packet waited for more than a cycle before it was dropped. The sender had backed
@@ -416,7 +418,7 @@ mod tests {
         let good = |config: &TrapConfig| {
             let mut assessment = Assessment::new();
             for _ in 0..10_000 {
-                assessment.signal(config, Signal::Loss, assessment.stamp());
+                assessment.signal(config, Signal::Loss, assessment.cycle_id());
                 for bytes in [100_000, 100_000, 50_000, 100_000] {
                     assessment.close(config, window(bytes));
                 }
@@ -427,7 +429,7 @@ mod tests {
         let cycles_until_unmasked = |config: &TrapConfig| {
             let mut assessment = good(config);
             (0..20_000).find(|_| {
-                assessment.signal(config, Signal::Loss, assessment.stamp());
+                assessment.signal(config, Signal::Loss, assessment.cycle_id());
                 assessment.close(config, window(100_000));
                 assessment.verdict(Signal::Loss) == Verdict::Unresponsive
             })
@@ -446,7 +448,7 @@ mod tests {
         assert_eq!(assessment.verdict(Signal::Loss), Verdict::Unresponsive);
         let cycle = (0..100u32).find(|cycle| {
             if cycle % 4 == 0 {
-                assessment.signal(&config, Signal::Loss, assessment.stamp());
+                assessment.signal(&config, Signal::Loss, assessment.cycle_id());
             }
             assessment.close(&config, window(if cycle % 4 == 1 { 50_000 } else { 100_000 }));
             assessment.verdict(Signal::Loss) == Verdict::Responsive
@@ -458,7 +460,7 @@ mod tests {
     fn the_verdict_has_hysteresis() {
         let config = TrapConfig::marcato();
         let episode = |assessment: &mut Assessment, answers: bool| {
-            assessment.signal(&config, Signal::Loss, assessment.stamp());
+            assessment.signal(&config, Signal::Loss, assessment.cycle_id());
             for bytes in [100_000, if answers { 50_000 } else { 100_000 }, 100_000, 100_000] {
                 assessment.close(&config, window(bytes));
             }
@@ -484,7 +486,7 @@ mod tests {
             let mut assessment = Assessment::new();
             for cycle in 0..4000u32 {
                 if cycle % 40 == 2 {
-                    assessment.signal(config, Signal::Loss, assessment.stamp());
+                    assessment.signal(config, Signal::Loss, assessment.cycle_id());
                 }
                 assessment.close(config, window(if cycle % 4 == 0 { 50_000 } else { 100_000 }));
             }
@@ -509,14 +511,14 @@ mod tests {
                     &[(100, 1), (50, 0), (50, 0), (100, 0), (100, 1), (50, 0), (50, 0), (50, 0)],
                 );
                 assert_eq!(assessment.votes(Signal::Loss), (2, 0));
-                assessment.signal(&config, Signal::Loss, assessment.stamp());
+                assessment.signal(&config, Signal::Loss, assessment.cycle_id());
                 assessment.changed_queue(&config);
                 let mut cycles = 0;
                 while assessment.votes(Signal::Loss) == (2, 0) {
                     assessment.close(&config, window(50_000));
                     cycles += 1;
                     assert!(cycles < 20);
-                    assessment.signal(&config, Signal::Loss, assessment.stamp());
+                    assessment.signal(&config, Signal::Loss, assessment.cycle_id());
                 }
                 let least = config.reassess + config.response.last;
                 assert!(cycles >= u32::from(least) && cycles <= u32::from(least) + 2, "{cycles}, {config:?}");
@@ -531,7 +533,7 @@ mod tests {
         assessment.changed_queue(&config);
         // Packets of the last cycles still wait in the old queue, and are dropped there.
         for age in 0..SLOTS {
-            let came = Stamp(assessment.stamp().0.wrapping_sub(age));
+            let came = CycleId(assessment.cycle_id().0.wrapping_sub(age));
             assessment.signal(&config, Signal::Loss, came);
         }
         for _ in 0..8 {
@@ -539,7 +541,7 @@ mod tests {
         }
         assert_eq!(assessment.votes(Signal::Loss), (0, 0));
         // A loss of a packet that came into the new queue counts.
-        assessment.signal(&config, Signal::Loss, assessment.stamp());
+        assessment.signal(&config, Signal::Loss, assessment.cycle_id());
         for _ in 0..8 {
             assessment.close(&config, window(100_000));
         }
@@ -553,7 +555,7 @@ mod tests {
         let mut assessment = run(&config, &answered);
         assert_eq!(assessment.votes(Signal::Loss), (1, 0));
         // A loss whose answer would be judged after the pause, against windows from before it.
-        assessment.signal(&config, Signal::Loss, assessment.stamp());
+        assessment.signal(&config, Signal::Loss, assessment.cycle_id());
         assessment.close(&config, window(50_000));
         assessment.forget();
         assert!(assessment.windows.iter().all(|window| window.bytes == 0));
@@ -572,7 +574,7 @@ mod tests {
         {
             let config = TrapConfig { evidence, ..TrapConfig::paper() };
             let mut assessment = Assessment::new();
-            assessment.signal(&config, Signal::Ecn, assessment.stamp());
+            assessment.signal(&config, Signal::Ecn, assessment.cycle_id());
             for bytes in [100_000, 100_000, 50_000] {
                 assessment.close(&config, window(bytes));
             }

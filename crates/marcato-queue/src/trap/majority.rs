@@ -1,6 +1,6 @@
 //! Judge of CRQ §III-A1 and of its authors' program: the majority of all votes of a flow's life.
 
-use super::assessment::{Past, Ruling};
+use super::assessment::{History, Ruling};
 use super::{TrapConfig, Verdict};
 
 /// Votes on one kind of signal: one per signalled cycle, none of which ages.
@@ -17,10 +17,10 @@ impl Majority {
 
     /// Looks for a reduced window in the cycles that the configuration names. CRQ §III-A1: in the
     /// second.
-    pub(super) fn rule(config: &TrapConfig, past: Past<'_>) -> Ruling {
+    pub(super) fn rule(config: &TrapConfig, history: History<'_>) -> Ruling {
         let last = config.response.last;
         (config.response.first..=last)
-            .find(|&after| past.is_reduced(config, last, last - after, 0))
+            .find(|&after| history.is_reduced(config, last, last - after, 0))
             .map_or(Ruling::Refused, Ruling::Answered)
     }
 

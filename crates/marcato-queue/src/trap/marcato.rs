@@ -48,7 +48,7 @@
 //! | 2 | 1 in 50 | |
 //! | 2 1/2 | 1 in 200 | 1 in 43 000 |
 
-use super::assessment::{KEPT, Past, Ruling};
+use super::assessment::{History, KEPT, Ruling};
 use super::{Response, Signal, TrapConfig, Verdict, Window};
 
 /// Share of votes if all are for a flow.
@@ -218,20 +218,26 @@ impl Marcato {
     }
 
     /// Rules on the cycle in which the queue gave `count` times `signal`, and votes.
-    pub(super) fn rule(&mut self, config: &TrapConfig, past: Past<'_>, signal: Signal, count: u32) -> Ruling {
+    pub(super) fn rule(
+        &mut self,
+        config: &TrapConfig,
+        history: History<'_>,
+        signal: Signal,
+        count: u32,
+    ) -> Ruling {
         let last = config.response.last;
-        let signals = self.signals(config, past, if signal == Signal::Ecn { count } else { 0 });
+        let signals = self.signals(config, history, if signal == Signal::Ecn { count } else { 0 });
         let share = signal as usize;
-        if let Some(after) = self.answer(config, past, signals) {
+        if let Some(after) = self.answer(config, history, signals) {
             self.shares[share].vote(true);
             return Ruling::Answered(after);
         }
         // The flow was still answering earlier signals when these came, and has not grown since
         // (RFC 3168 §6.1.2: one reaction per window).
-        if self.is_answer(config, past, last + 1, last, signals) || signals.excused {
+        if self.is_answer(config, history, last + 1, last, signals) || signals.excused {
             return Ruling::Withheld;
         }
-        match self.answer_in_slow_start(config, past, signals) {
+        match self.answer_in_slow_start(config, history, signals) {
             // Slow start's variation may hide a response: it is counted, but decides nothing.
             Some(after) => Ruling::Answered(after),
             None => {
@@ -242,14 +248,14 @@ impl Marcato {
     }
 
     /// Votes on a stretch of cycles without signals: does the rate fall all the same?
-    pub(super) fn control(&mut self, config: &TrapConfig, past: Past<'_>) {
+    pub(super) fn control(&mut self, config: &TrapConfig, history: History<'_>) {
         if self.control_in > 0 {
             self.control_in -= 1;
             return;
         }
-        if past.signalled & QUIET == 0 && past.is_large_enough(config) {
-            let signals = self.signals(config, past, 0);
-            self.control.vote(self.answer(config, past, signals).is_some());
+        if history.signalled & QUIET == 0 && history.is_large_enough(config) {
+            let signals = self.signals(config, history, 0);
+            self.control.vote(self.answer(config, history, signals).is_some());
             // The next control shares no cycle with this one.
             self.control_in = config.response.last;
         }
@@ -276,27 +282,32 @@ impl Marcato {
     /// answer a few. It is then not called unresponsive, but every fall that is taken for a
     /// response must stand out. A flow of uneven rate has no such excuse: it falls by chance, and
     /// if the falls that do not come were not counted, chance would be on its side.
-    fn signals(&self, config: &TrapConfig, past: Past<'_>, marks: u32) -> Signals {
-        let before = past.windows[usize::from(config.response.last)].bytes;
+    fn signals(&self, config: &TrapConfig, history: History<'_>, marks: u32) -> Signals {
+        let before = history.windows[usize::from(config.response.last)].bytes;
         let few = marks > 0 && marks * (FEW * FULL) < before;
         Signals { marks, few, excused: few && self.noise.mean < EVEN }
     }
 
     /// First cycle after the one at the signal that is a response, if any.
-    fn answer(&self, config: &TrapConfig, past: Past<'_>, signals: Signals) -> Option<u8> {
+    fn answer(&self, config: &TrapConfig, history: History<'_>, signals: Signals) -> Option<u8> {
         let Response { first, last } = config.response;
-        (first..=last).find(|&after| self.is_answer(config, past, last, last - after, signals))
+        (first..=last).find(|&after| self.is_answer(config, history, last, last - after, signals))
     }
 
     /// First cycle with a reduced window, whatever the variation, while that is slow start's.
-    fn answer_in_slow_start(&self, config: &TrapConfig, past: Past<'_>, signals: Signals) -> Option<u8> {
+    fn answer_in_slow_start(
+        &self,
+        config: &TrapConfig,
+        history: History<'_>,
+        signals: Signals,
+    ) -> Option<u8> {
         if self.noise.samples > SETTLED {
             return None;
         }
         let Response { first, last } = config.response;
         (first..=last).find(|&after| {
             self.fall(last, last - after) > 0
-                && past.is_reduced(config, last, last - after, signals.reduction())
+                && history.is_reduced(config, last, last - after, signals.reduction())
         })
     }
 
@@ -305,23 +316,30 @@ impl Marcato {
     fn is_answer(
         &self,
         config: &TrapConfig,
-        past: Past<'_>,
+        history: History<'_>,
         before: u8,
         after: u8,
         signals: Signals,
     ) -> bool {
         // Under steady signals the next window must be low, too: a fall by chance, or a pulse's
         // end, is over by then.
-        self.is_low(config, past, before, after, signals)
-            && (!is_steady(config, past, signals)
-                || after > 0 && self.is_low(config, past, before, after - 1, signals))
+        self.is_low(config, history, before, after, signals)
+            && (!is_steady(config, history, signals)
+                || after > 0 && self.is_low(config, history, before, after - 1, signals))
     }
 
     /// Returns whether the window `after` cycles ago is lower than the one `before` cycles ago by
     /// at least a response.
-    fn is_low(&self, config: &TrapConfig, past: Past<'_>, before: u8, after: u8, signals: Signals) -> bool {
-        past.is_reduced(config, before, after, signals.reduction())
-            && self.is_beyond_noise(config, past, before, after, signals)
+    fn is_low(
+        &self,
+        config: &TrapConfig,
+        history: History<'_>,
+        before: u8,
+        after: u8,
+        signals: Signals,
+    ) -> bool {
+        history.is_reduced(config, before, after, signals.reduction())
+            && self.is_beyond_noise(config, history, before, after, signals)
     }
 
     /// Fall of the logarithm of the rate between two cycles, given by age; 0 if it rose.
@@ -334,12 +352,12 @@ impl Marcato {
     fn is_beyond_noise(
         &self,
         config: &TrapConfig,
-        past: Past<'_>,
+        history: History<'_>,
         before: u8,
         after: u8,
         signals: Signals,
     ) -> bool {
-        let factor = match (signals, is_steady(config, past, signals)) {
+        let factor = match (signals, is_steady(config, history, signals)) {
             (Signals { marks: 0, .. }, true) => UNDER_STEADY_LOSS,
             (Signals { marks: 0, .. }, false) => AFTER_LOSS,
             (_, true) => UNDER_STEADY_MARKS,
@@ -357,14 +375,14 @@ impl Marcato {
 /// The judged cycle and the losses that follow it without a gap, for up to [`OVERFLOW`] cycles, are
 /// one overflow of the queue. No sender can answer the first loss before a round trip has passed,
 /// so these losses do not tell a steady shortage from a single overflow.
-fn is_steady(config: &TrapConfig, past: Past<'_>, signals: Signals) -> bool {
+fn is_steady(config: &TrapConfig, history: History<'_>, signals: Signals) -> bool {
     if signals.marks > 0 {
-        return past.signalled.count_ones() >= STEADY_MARKS;
+        return history.signalled.count_ones() >= STEADY_MARKS;
     }
     let judged = config.response.last;
     let cycles = (judged.saturating_sub(OVERFLOW)..=judged).rev().map(|age| 1 << age);
-    let later: u8 = cycles.take_while(|cycle| past.signalled & cycle != 0).skip(1).sum();
-    (past.signalled & !later).count_ones() >= STEADY_LOSS
+    let later: u8 = cycles.take_while(|cycle| history.signalled & cycle != 0).skip(1).sum();
+    (history.signalled & !later).count_ones() >= STEADY_LOSS
 }
 
 /// Logarithm to base 2 of `number`, or of 1 if it is 0, in 2^-8, rounded down: 8 squarings give 8
@@ -472,26 +490,26 @@ mod tests {
             (few, 0b1, AFTER_FEW_MARKS_UNEVENLY),
             (excused, 0b1, AFTER_FEW_MARKS),
         ] {
-            let past = Past { windows: &[Window::default(); KEPT], signalled };
+            let history = History { windows: &[Window::default(); KEPT], signalled };
             for (short, expected) in [(0, true), (1, false)] {
                 let mut judge = judge(256, 20);
                 judge.rates[3] = i16::try_from(factor - short).unwrap();
                 assert_eq!(
-                    judge.is_beyond_noise(&CONFIG, past, 3, 0, signals),
+                    judge.is_beyond_noise(&CONFIG, history, 3, 0, signals),
                     expected,
                     "{signals:?}, {signalled:b}"
                 );
             }
         }
         // Where nothing varies, no fall is none.
-        let past = Past { windows: &[Window::default(); KEPT], signalled: 0 };
-        assert!(!judge(0, 20).is_beyond_noise(&CONFIG, past, 3, 0, marks(0)));
+        let history = History { windows: &[Window::default(); KEPT], signalled: 0 };
+        assert!(!judge(0, 20).is_beyond_noise(&CONFIG, history, 3, 0, marks(0)));
     }
 
     #[test]
     fn losses_until_the_response_are_one_overflow() {
         let steady = |signalled: u8| {
-            is_steady(&CONFIG, Past { windows: &[Window::default(); KEPT], signalled }, marks(0))
+            is_steady(&CONFIG, History { windows: &[Window::default(); KEPT], signalled }, marks(0))
         };
         // The signal that is judged came three cycles ago.
         assert_eq!(CONFIG.response.last, 3);
@@ -509,7 +527,7 @@ mod tests {
         let signals = |marks, before, mean| {
             let mut windows = [Window::default(); KEPT];
             windows[3] = bytes(before);
-            judge(mean, 20).signals(&CONFIG, Past { windows: &windows, signalled: 0 }, marks)
+            judge(mean, 20).signals(&CONFIG, History { windows: &windows, signalled: 0 }, marks)
         };
         let seen = |signals: Signals| (signals.few, signals.excused);
         assert_eq!(seen(signals(1, 48_000, 0)), (false, false));
@@ -533,7 +551,7 @@ mod tests {
                 windows[age] = bytes(kilobytes * 1000);
                 judge.rates[age] = logarithm(kilobytes * 1000);
             }
-            let ruling = judge.rule(&CONFIG, Past { windows: &windows, signalled: 1 << 3 }, signal, 1);
+            let ruling = judge.rule(&CONFIG, History { windows: &windows, signalled: 1 << 3 }, signal, 1);
             (ruling, judge.shares[signal as usize].votes)
         };
         assert_eq!(rule([50, 50, 50, 100, 100], 0, Signal::Loss), (Ruling::Answered(1), 1));
@@ -550,7 +568,7 @@ mod tests {
         let votes = |signalled: u8, cycles: usize| {
             let mut judge = judge(256, 20);
             for _ in 0..cycles {
-                judge.control(&CONFIG, Past { windows: &windows, signalled });
+                judge.control(&CONFIG, History { windows: &windows, signalled });
             }
             judge.control.votes
         };
@@ -559,7 +577,7 @@ mod tests {
         // A flow that has backed off says nothing.
         let small = [bytes(6000); KEPT];
         let mut judge = judge(256, 20);
-        judge.control(&CONFIG, Past { windows: &small, signalled: 0 });
+        judge.control(&CONFIG, History { windows: &small, signalled: 0 });
         assert_eq!(judge.control.votes, 0);
     }
 
@@ -586,11 +604,11 @@ mod tests {
     fn slow_start_is_over_after_sixteen_samples() {
         let mut windows = [bytes(100_000); KEPT];
         windows[0] = bytes(50_000);
-        let past = Past { windows: &windows, signalled: 1 << 3 };
+        let history = History { windows: &windows, signalled: 1 << 3 };
         let answer = |samples: u8, fall: i16| {
             let mut judge = judge(u16::MAX, samples);
             judge.rates[3] = fall;
-            judge.answer_in_slow_start(&CONFIG, past, marks(0))
+            judge.answer_in_slow_start(&CONFIG, history, marks(0))
         };
         assert_eq!((answer(16, 256), answer(17, 256)), (Some(3), None));
         assert_eq!(answer(16, 0), None, "the rate did not fall, although a shorter cycle has fewer bytes");

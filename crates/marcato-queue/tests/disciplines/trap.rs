@@ -45,7 +45,7 @@ fn gaming(config: &TrapConfig, loss: f64, jitter: bool) -> Trap {
         left -= 1;
         trap.forward(config, now, &spinning(spin));
         if random.chance(loss) {
-            trap.signal(config, Signal::Loss, trap.stamp());
+            trap.signal(config, Signal::Loss, trap.cycle_id());
         }
         let gap = Duration::from_micros(100);
         now += if jitter { random.exponential(gap) } else { gap };
@@ -84,7 +84,7 @@ fn a_flood_that_chooses_short_cycles_gains_nothing() {
             for packet in 0..100_000 {
                 trap.forward(&config, now, &spinning(packet / cycle % 2 == 1));
                 if random.chance(0.05) {
-                    trap.signal(&config, Signal::Loss, trap.stamp());
+                    trap.signal(&config, Signal::Loss, trap.cycle_id());
                 }
                 let gap = Duration::from_micros(100);
                 now += if jitter { random.exponential(gap) } else { gap };
@@ -447,7 +447,7 @@ fn the_loss_of_a_flows_first_packet_counts() {
         let config = TrapConfig { floor: Floor::AtSignal(Bytes::new(1000)), ..config };
         let mut trap = Trap::new(TrapKind::Spin);
         trap.forward(&config, Time::ZERO, &spinning(false));
-        trap.signal(&config, Signal::Loss, trap.stamp());
+        trap.signal(&config, Signal::Loss, trap.cycle_id());
         for (at, bit) in (1u64..).zip([false, false, false, true, true, true, true, false, true]) {
             trap.forward(&config, Time::from_millis(at), &spinning(bit));
         }
@@ -466,7 +466,7 @@ fn a_pause_is_neither_a_response_nor_a_refusal() {
         for packet in 0..400u64 {
             trap.forward(&config, now, &spinning((packet / 20 + burst) % 2 == 1));
             if packet == 399 {
-                trap.signal(&config, Signal::Loss, trap.stamp());
+                trap.signal(&config, Signal::Loss, trap.cycle_id());
             }
             now += Duration::from_millis(1);
         }
@@ -481,7 +481,7 @@ fn no_sequence_of_packets_and_signals_makes_a_trap_panic() {
     for config in PRESETS {
         for kind in [TrapKind::Tcp, TrapKind::Spin] {
             let mut trap = Trap::new(kind);
-            let mut stamp = trap.stamp();
+            let mut cycle_id = trap.cycle_id();
             for _ in 0..200_000 {
                 let now = Time::from_nanos(random.next_u64() >> random.below(64));
                 let [seq, ack, value, echo] = [0; 4].map(|_: u8| random.next_u64() as u32);
@@ -494,11 +494,11 @@ fn no_sequence_of_packets_and_signals_makes_a_trap_panic() {
                     0..3 => _ = trap.forward(&config, now, &tcp),
                     3 => trap.backward(&config, now, &tcp),
                     4 | 5 => _ = trap.forward(&config, now, &Transport::Udp { payload, quic }),
-                    6 => trap.signal(&config, Signal::ALL[usize::from(random.chance(0.5))], stamp),
+                    6 => trap.signal(&config, Signal::ALL[usize::from(random.chance(0.5))], cycle_id),
                     _ => trap.changed_queue(&config),
                 }
                 if random.chance(0.3) {
-                    stamp = trap.stamp();
+                    cycle_id = trap.cycle_id();
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use marcato_queue::trap::{Signal, Stamp, Trap, TrapConfig, TrapKind, Window};
+use marcato_queue::trap::{CycleId, Signal, Trap, TrapConfig, TrapKind, Window};
 use marcato_units::{Duration, Seed, Stream, Time};
 use marcato_wire::{QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
@@ -43,7 +43,7 @@ fn is_result(line: &str) -> bool {
 struct Replay {
     out: String,
     traps: [Trap; 3],
-    stamps: [Vec<Stamp>; 3],
+    stamps: [Vec<CycleId>; 3],
     now: Time,
 }
 
@@ -121,7 +121,7 @@ impl Replay {
     fn forward(&mut self, packet: &Transport) {
         for (((name, config), trap), stamps) in PRESETS.iter().zip(&mut self.traps).zip(&mut self.stamps) {
             let ended = trap.forward(config, self.now, packet);
-            stamps.push(trap.stamp());
+            stamps.push(trap.cycle_id());
             if let Some(window) = ended {
                 let [loss, ecn] = Signal::ALL.map(|signal| ["-", "R", "U"][trap.verdict(signal) as usize]);
                 let [(a, b), (c, d)] = Signal::ALL.map(|signal| trap.votes(signal));

@@ -116,7 +116,11 @@ fn plt_fills_nine_tenths_of_a_link_that_loses_one_in_a_thousand() {
         let reno = share(buffer, Loss::Random(0.001), usual(None));
         assert!(reno < 0.2, "{reno}");
         for congestion in [Congestion::Reno, Congestion::CUBIC, Congestion::Bbr] {
-            let both = share(buffer, Loss::Random(0.001), layered(plt(), Tcp { congestion: congestion.clone(), ..config() }));
+            let both = share(
+                buffer,
+                Loss::Random(0.001),
+                layered(plt(), Tcp { congestion: congestion.clone(), ..config() }),
+            );
             assert!(both > 0.9, "{both} with {congestion:?} and {buffer} packets");
         }
     }

@@ -18,9 +18,7 @@ use marcato_scenario::traffic::{
     Arrivals, Bulk, Message, Messaging, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
 };
 use marcato_sim::scenario::{BuildError, Outcome, Traces, Warning, Watcher, build};
-use marcato_sim::{
-    LinkChange, LinkConfig, LinkId, Network, Side, TcpFlow as Transfer, UdpFlow as Packets,
-};
+use marcato_sim::{LinkChange, LinkConfig, LinkId, Network, Side, TcpFlow as Transfer, UdpFlow as Packets};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
 
