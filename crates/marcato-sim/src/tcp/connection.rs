@@ -197,7 +197,7 @@ impl Connection {
     }
 
     pub(crate) fn close(&mut self) {
-        self.sender.close();
+        self.sender.buffer.close();
     }
 
     /// Aborts the connection: sends a reset to the other end and discards unsent data. RFC 9293
@@ -215,7 +215,7 @@ impl Connection {
     /// Closes the connection without further segments.
     fn end(&mut self) {
         self.state = State::Closed;
-        self.sender.close();
+        self.sender.buffer.close();
     }
 
     /// Returns true if everything written and the FIN have been acknowledged.
@@ -233,7 +233,7 @@ impl Connection {
 
     /// Returns the stream offset one beyond the last byte written.
     pub(crate) fn write_offset(&self) -> u64 {
-        self.plt.as_ref().map_or(self.sender.written - 1, |plt| plt.manager.written)
+        self.plt.as_ref().map_or(self.sender.buffer.written - 1, |plt| plt.manager.written)
     }
 
     /// Returns true if the connection has a low layer.
@@ -302,8 +302,8 @@ impl Connection {
     /// Moves data between the two modules.
     fn shift(&mut self, Shift { to_high, from_high }: Shift) {
         let Some(plt) = &self.plt else { return };
-        self.sender.put_back(to_high, plt.manager.priority);
-        self.sender.take_back(from_high);
+        self.sender.buffer.put_back(to_high, plt.manager.priority);
+        self.sender.buffer.take_back(self.sender.nxt, from_high);
         debug_assert_eq!(self.sender.unsent(), plt.manager.available());
     }
 
@@ -327,7 +327,7 @@ impl Connection {
 
     /// Takes the round trip of the latest acknowledgement, if any.
     pub(crate) fn take_rtt(&mut self) -> Option<Duration> {
-        self.sender.rtt.take()
+        self.sender.samples.rtt.take()
     }
 
     pub(crate) fn stats(&self) -> TcpStats {
@@ -339,15 +339,15 @@ impl Connection {
             timeouts: counters.timeouts + u64::from(self.syn_timeouts),
             reductions: counters.reductions,
             undone: counters.undone,
-            delivered: Bytes::new(self.sender.delivered()),
+            delivered: Bytes::new(self.sender.samples.delivered),
             cwnd: Bytes::new(self.sender.cwnd()),
             ssthresh: Bytes::new(self.sender.ssthresh()),
             in_flight: Bytes::new(self.sender.pipe()),
             unsent: self.unsent(),
             lost: Bytes::new(self.sender.lost()),
-            rtt: self.sender.latest_rtt,
+            rtt: self.sender.samples.latest_rtt,
             srtt: self.sender.srtt(),
-            min_rtt: self.sender.min_rtt(),
+            min_rtt: self.sender.samples.min_rtt,
             rto: self.sender.rto(),
             pacing_rate: self.sender.pacing_rate(),
             state: self.sender.loss_state(),
@@ -403,9 +403,9 @@ impl Connection {
             }
             self.establish(now, segment, &mut delivered);
         }
-        let before = self.sender.delivered();
+        let before = self.sender.samples.delivered;
         let acked = self.on_ack(now, segment);
-        let progressed = self.sender.delivered() > before;
+        let progressed = self.sender.samples.delivered > before;
         self.on_payload(now, segment, ecn);
         Delivered { connected: delivered.connected, acked, progressed, ..self.read() }
     }
@@ -655,8 +655,8 @@ impl Connection {
             return Some((self.acknowledgement(now), Ecn::NotEct));
         }
         if let Some(plt) = &self.plt {
-            self.sender.chunk = plt.manager.high_len(plt.module.moves());
-            self.sender.hold_fin = plt.module.is_busy();
+            self.sender.segments.chunk = Some(plt.manager.high_len(plt.module.moves()));
+            self.sender.buffer.hold_fin = plt.module.is_busy();
         }
         if let Some(outgoing) = self.sender.poll(now) {
             if let Some(plt) = &mut self.plt
@@ -730,9 +730,9 @@ impl Connection {
             self.receiver.on_ack_sent();
         }
         let fresh = !outgoing.retransmission && outgoing.payload > 0;
-        if self.ecn && fresh && self.sender.announce_cwr {
+        if self.ecn && fresh && self.sender.recovery.announce_cwr {
             segment.flags.cwr = true;
-            self.sender.announce_cwr = false;
+            self.sender.recovery.announce_cwr = false;
         }
         // RFC 3168 §6.1.5: retransmissions MUST NOT be ECN-capable.
         (segment, if self.ecn && fresh { Ecn::Ect0 } else { Ecn::NotEct })

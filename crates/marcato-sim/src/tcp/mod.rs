@@ -6,8 +6,9 @@
 //! (timestamps, window scale), RFC 3168 (ECN), RFC 3522, 4015 and 5682 (spurious losses), RFC 9406
 //! (HyStart++).
 //!
-//! `connection` joins the two halves of an end: `sender` with its `scoreboard` and [`congestion`]
-//! control, and `receiver`. Internal sequence numbers have 64 bits and start at 0 with the SYN;
+//! `connection` joins the two halves of an end, `sender` and `receiver`. The sender joins its parts, each
+//! with its rules: `send_buffer`, `segmentation`, `peer_window`, `window` with [`congestion`] control,
+//! `pacing`, `timers`, `samples`, and `recovery` with the `scoreboard`. Internal sequence numbers have 64 bits and start at 0 with the SYN;
 //! only [`Segment`]s carry the 32 bits of the wire.
 //!
 //! Not implemented: urgent data, simultaneous open, and the end of TIME-WAIT.
@@ -16,20 +17,28 @@ mod config;
 pub mod congestion;
 mod connection;
 pub(crate) mod options;
+mod pacing;
+mod peer_window;
 mod prr;
 mod rack;
 mod rate;
 mod receiver;
+mod recovery;
 mod right_sizing;
 pub(crate) mod rto;
+mod samples;
 mod scoreboard;
 mod segment;
+mod segmentation;
+mod send_buffer;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod tlp;
 mod undo;
 mod usage;
+mod window;
 
 pub use config::{TcpConfigError, TcpEnd};
 pub use congestion::CongestionFactory;
