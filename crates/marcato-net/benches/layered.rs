@@ -23,11 +23,9 @@ use marcato_net::{
     ClientSecurity, Config, Connection, Endpoint, Engine, LaneConfig, LocalAddress, Message, Remote,
     ServerSecurity,
 };
-use marcato_queue::{
-    Backlog, Counters, Discipline, DropTail, DropTailConfig, Limit, Packet, Strict, StrictConfig, Verdict,
-};
+use marcato_queue::{DropTail, DropTailConfig, Fate, Filtered, Limit, Packet, Strict, StrictConfig};
 use marcato_quic::{Identity, Trust};
-use marcato_units::{Bytes, Layer, Priority, Rate, Seed, Time};
+use marcato_units::{Bytes, Layer, Priority, Rate, Seed};
 
 const NAME: &str = "marcato.test";
 const BUFFER: u64 = 417;
@@ -43,40 +41,6 @@ enum Queueing {
     DropsLow,
 }
 
-/// Queue without room for the low layer.
-struct Intolerant(Strict<DropTail<Datagram>, DropTail<Datagram>>);
-
-impl Discipline<Datagram> for Intolerant {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Datagram,
-        on_drop: &mut dyn FnMut(Datagram),
-    ) -> Verdict<Datagram> {
-        if packet.layer() == Layer::Low {
-            Verdict::Dropped(packet)
-        } else {
-            self.0.enqueue_with(now, packet, on_drop)
-        }
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Datagram)) -> Option<Datagram> {
-        self.0.dequeue_with(now, on_drop)
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.0.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.0.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.0.counters()
-    }
-}
-
 fn link(queueing: Queueing, loss: f64) -> LinkConfig<Datagram> {
     let tail = DropTailConfig { limit: Limit::Packets(BUFFER) };
     let strict = || Strict::new(StrictConfig { high: tail, low: tail }).unwrap();
@@ -84,7 +48,12 @@ fn link(queueing: Queueing, loss: f64) -> LinkConfig<Datagram> {
     match queueing {
         Queueing::Strict => link.queue(strict()),
         Queueing::Alike => link.queue(DropTail::new(tail).unwrap()),
-        Queueing::DropsLow => link.queue(Intolerant(strict())),
+        Queueing::DropsLow => {
+            link.queue(Filtered::of(strict(), |_, packet: &mut Datagram| match packet.layer() {
+                Layer::High => Fate::Pass,
+                Layer::Low => Fate::Drop,
+            }))
+        }
     }
 }
 

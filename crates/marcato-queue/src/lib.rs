@@ -39,7 +39,7 @@
 //!    order, limits and work conservation over random operations, and to `benches/disciplines.rs`.
 //!
 //! Disciplines compose: [`Discipline`] is dyn-compatible, `Box<dyn Discipline<P>>` implements it,
-//! and [`Strict::of`] takes any two.
+//! [`Strict::of`] takes any two, and [`Filtered`] puts a rule before any.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -55,6 +55,7 @@ mod crq;
 mod discipline;
 mod droptail;
 mod fifo;
+mod filtered;
 mod flow_table;
 mod fq_codel;
 mod limit;
@@ -78,12 +79,13 @@ pub use crq::{
 };
 pub use discipline::{Discipline, Verdict};
 pub use droptail::{DropTail, DropTailConfig};
+pub use filtered::{Fate, Filter, Filtered};
 pub use flow_table::{FlowTableConfig, FlowTableCounters, FlowTableError};
 pub use fq_codel::{FqCodel, FqCodelConfig, FqCodelError};
 pub use limit::{Limit, LimitError};
 pub use packet::{FlowKey, Packet};
 pub use pie::{Pie, PieConfig, PieError};
-pub use policer::{Policer, PolicerConfig, PolicerError};
+pub use policer::{Policer, PolicerConfig, PolicerError, TokenBucket};
 pub use ppm::Ppm;
 pub use pushout::{PushOut, PushOutConfig};
 pub use red::{Red, RedConfig, RedError, RedThresholds};

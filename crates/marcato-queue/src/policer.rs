@@ -5,7 +5,7 @@
 
 use marcato_units::{Bytes, Rate, Time};
 
-use crate::{Backlog, Counters, Discipline, FlowKey, FlowReport, Packet, Verdict};
+use crate::{Discipline, Fate, Filter, Filtered, Packet};
 
 /// Configuration of a [`Policer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,18 +55,17 @@ const PARTS: u128 = 1_000_000_000;
 /// assert_eq!(queue.enqueue(Time::from_millis(1), Datagram(1000)), Verdict::Queued);
 /// # Ok::<(), marcato_queue::PolicerError>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct Policer<Q> {
+pub type Policer<Q> = Filtered<Q, TokenBucket>;
+
+/// Rule of a [`Policer`]: a packet that finds enough tokens takes them, and others are dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket {
     /// Bits that come each second, and parts of bits that the bucket holds.
     rate: u128,
     burst: u128,
     /// Tokens at `filled_at`, in parts of bits.
     tokens: u128,
     filled_at: Time,
-    queue: Q,
-    /// Counters of the packets that were dropped here.
-    policed: Counters,
-    counters: Counters,
 }
 
 impl<Q> Policer<Q> {
@@ -82,22 +81,12 @@ impl<Q> Policer<Q> {
             return Err(PolicerError::Burst);
         }
         let burst = parts(config.burst);
-        Ok(Self {
-            rate: u128::from(config.rate.as_bps()),
-            burst,
-            tokens: burst,
-            filled_at: Time::ZERO,
-            queue,
-            policed: Counters::default(),
-            counters: Counters::default(),
-        })
+        let rate = u128::from(config.rate.as_bps());
+        Ok(Self::of(queue, TokenBucket { rate, burst, tokens: burst, filled_at: Time::ZERO }))
     }
+}
 
-    /// Queue behind the policer, with its own backlog and counters.
-    pub const fn queue(&self) -> &Q {
-        &self.queue
-    }
-
+impl TokenBucket {
     /// Fills the bucket up to `now`, and takes the tokens of a packet if there are enough.
     fn takes(&mut self, now: Time, len: Bytes) -> bool {
         let elapsed = now.as_nanos().saturating_sub(self.filled_at.as_nanos());
@@ -118,47 +107,8 @@ fn parts(len: Bytes) -> u128 {
     u128::from(len.get()) * 8 * PARTS
 }
 
-impl<P: Packet, Q: Discipline<P>> Discipline<P> for Policer<Q> {
-    fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
-        let len = packet.len();
-        let verdict = if self.takes(now, len) {
-            self.queue.enqueue_with(now, packet, on_drop)
-        } else {
-            self.policed.enqueued.count(len);
-            self.policed.dropped.count(len);
-            Verdict::Dropped(packet)
-        };
-        self.counters = *self.queue.counters() + self.policed;
-        verdict
-    }
-
-    fn observe(&mut self, now: Time, packet: &P) {
-        self.queue.observe(now, packet);
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(P)) -> Option<P> {
-        let packet = self.queue.dequeue_with(now, on_drop);
-        self.counters = *self.queue.counters() + self.policed;
-        packet
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.queue.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    fn judged(&self) -> Option<[Bytes; 2]> {
-        self.queue.judged()
-    }
-
-    fn report(&self, flow: FlowKey) -> Option<FlowReport> {
-        self.queue.report(flow)
+impl<P: Packet, Q: Discipline<P>> Filter<P, Q> for TokenBucket {
+    fn arrives(&mut self, now: Time, packet: &mut P) -> Fate {
+        if self.takes(now, packet.len()) { Fate::Pass } else { Fate::Drop }
     }
 }

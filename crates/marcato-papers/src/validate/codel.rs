@@ -7,7 +7,7 @@ use marcato_sim::{LinkConfig, Network, UdpFlow};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
 use super::plan::{Plan, Values};
-use super::watch::Watched;
+use super::watch::watched;
 use super::{Answer, Ask, formula};
 use crate::error::SimulationError;
 use crate::prose;
@@ -20,7 +20,7 @@ fn drops(seconds: u64) -> Result<Values, SimulationError> {
     let mut net = Network::new(Seed::new(1));
     let (from, to) = (net.node("from"), net.node("to"));
     let codel = Codel::new(CodelConfig { limit: Limit::Packets(1_000_000), ..CodelConfig::default() })?;
-    let (queue, seen) = Watched::new(codel, false);
+    let (queue, seen) = watched(codel, false);
     let rate = Rate::from_mbps(8);
     let link = || LinkConfig::new(rate, Duration::ZERO);
     net.link(from, to, link().queue(queue), link());

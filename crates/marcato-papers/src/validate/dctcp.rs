@@ -8,7 +8,7 @@ use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use super::formula::DctcpSawtooth;
 use super::path::plain;
 use super::plan::{Plan, Values};
-use super::watch::Watched;
+use super::watch::watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 use crate::prose;
@@ -24,7 +24,7 @@ fn run(flows: u64, until: u64, seed: Seed) -> Result<Values, SimulationError> {
     let mut net = Network::new(seed);
     let (client, server) = (net.node("client"), net.node("server"));
     let (limit, threshold) = (Limit::Packets(10_000), StepThreshold::Packets(THRESHOLD));
-    let (queue, seen) = Watched::new(StepMark::new(StepMarkConfig { limit, threshold })?, false);
+    let (queue, seen) = watched(StepMark::new(StepMarkConfig { limit, threshold })?, false);
     let delay = Duration::from_micros(500);
     let there = LinkConfig::new(Rate::from_mbps(1000), delay).queue(queue);
     let (link, _) = net.link(client, server, there, LinkConfig::delay_only(delay));

@@ -1,6 +1,6 @@
 //! Padhye's formula: Reno's rate with timeouts.
 
-use marcato_queue::{Backlog, Counters, Discipline, Verdict};
+use marcato_queue::{Fate, Filtered};
 use marcato_report::chart::{Axis, LineChart, Series};
 use marcato_report::{Figure, Row, Unit};
 use marcato_sim::{Loss, Packet, Side, Tcp};
@@ -19,43 +19,15 @@ const T0: Duration = Duration::from_millis(400);
 /// Loss as the formula assumes (§II-A): each packet with a probability, and after a loss all later
 /// packets of the same round. Gaps separate the rounds: on a fast link, the packets of a round
 /// arrive together.
-struct RoundLoss<D> {
-    queue: D,
-    probability: f64,
-    stream: Stream,
-    losing: bool,
-    last: Time,
-}
-
-impl<D: Discipline<Packet>> Discipline<Packet> for RoundLoss<D> {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        if now - self.last > ONE_WAY / 2 {
-            self.losing = false;
+fn round_loss(probability: f64, mut stream: Stream) -> impl FnMut(Time, &mut Packet) -> Fate {
+    let (mut losing, mut last) = (false, Time::ZERO);
+    move |now, _| {
+        if now - last > ONE_WAY / 2 {
+            losing = false;
         }
-        self.last = now;
-        self.losing = self.losing || self.stream.chance(self.probability);
-        if self.losing { Verdict::Dropped(packet) } else { self.queue.enqueue_with(now, packet, on_drop) }
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        self.queue.dequeue_with(now, on_drop)
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.queue.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.queue.counters()
+        last = now;
+        losing = losing || stream.chance(probability);
+        if losing { Fate::Drop } else { Fate::Pass }
     }
 }
 
@@ -64,13 +36,7 @@ fn run(p: f64, rounds: bool, losses: f64, seed: Seed) -> Result<Values, Simulati
     let mut there = wide(ONE_WAY)?;
     if rounds {
         let stream = seed.stream("validate/pftk");
-        there = there.queue(RoundLoss {
-            queue: fifo(1_000_000)?,
-            probability: p,
-            stream,
-            losing: false,
-            last: Time::ZERO,
-        });
+        there = there.queue(Filtered::of(fifo(1_000_000)?, round_loss(p, stream)));
     } else {
         there = there.loss(Loss::Random(p));
     }

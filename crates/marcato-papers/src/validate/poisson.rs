@@ -9,7 +9,7 @@ use super::formula::{md1_wait, mm1_wait, mm1_wait_error};
 use super::path::{fifo, seconds};
 use super::plan::{Plan, Values};
 use super::source::{Sizes, Source, Taker};
-use super::watch::Watched;
+use super::watch::watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 use crate::prose;
@@ -29,7 +29,7 @@ fn run(sizes: Sizes, rho: f64, packets: f64, seed: Seed) -> Result<Values, Simul
     let mut net = Network::new(seed);
     let (from, to) = (net.node("from"), net.node("to"));
     let rate = Rate::from_mbps(32);
-    let (queue, seen) = Watched::new(fifo(1_000_000)?, false);
+    let (queue, seen) = watched(fifo(1_000_000)?, false);
     let there = LinkConfig::new(rate, Duration::ZERO).queue(queue);
     let (link, _) = net.link(from, to, there, LinkConfig::delay_only(Duration::ZERO));
     let gap = seconds(SERVICE / rho);

@@ -7,7 +7,7 @@ use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 
 use super::plan::{Plan, Values};
 use super::source::{Sizes, Source, Taker};
-use super::watch::Watched;
+use super::watch::watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 use crate::prose;
@@ -44,13 +44,13 @@ fn run(seed: Seed, service: Service, low: Option<u64>, until: Time) -> Result<(H
     let link = || LinkConfig::new(Rate::from_mbps(RATE), Duration::from_millis(5));
     let (there, seen) = match service {
         Service::Finishes => {
-            let (queue, seen) = Watched::new(Strict::of(class(1_000_000)?, class(100)?), true);
+            let (queue, seen) = watched(Strict::of(class(1_000_000)?, class(100)?), true);
             (link().queue(queue), seen)
         }
         Service::PreEmpts => {
             // The queue is so short that it drops, and the wire loses packets: neither may depend
             // on the low class.
-            let (queue, seen) = Watched::new(class(8)?, true);
+            let (queue, seen) = watched(class(8)?, true);
             (link().queue(queue).preempt(class(100)?).loss(Loss::Random(1e-3)), seen)
         }
     };

@@ -9,7 +9,7 @@ use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
 use super::path::{MSS, ONE_WAY, OneFlow, fifo, plain, textbook};
 use super::plan::{Plan, Values};
-use super::watch::Watched;
+use super::watch::watched;
 use super::{Answer, Ask};
 use crate::error::SimulationError;
 use crate::prose;
@@ -87,7 +87,7 @@ fn acknowledged(segments: u32) -> Result<Values, SimulationError> {
 
 /// Gaps in ms between arrivals at a wire that loses all packets from number `from` on.
 fn retries(from: u64, until: u64) -> Result<Values, SimulationError> {
-    let (queue, seen) = Watched::new(fifo(10)?, true);
+    let (queue, seen) = watched(fifo(10)?, true);
     let delay = Duration::from_millis(50);
     let there = LinkConfig::delay_only(delay).queue(queue).loss(Loss::Script((from..from + 100).collect()));
     let config = Tcp { initial_window: 1, ..textbook() };

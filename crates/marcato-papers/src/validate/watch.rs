@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use marcato_queue::{Backlog, Counters, Discipline, Packet as _, Verdict};
+use marcato_queue::{Discipline, Fate, Filter, Filtered, Packet as _};
 use marcato_sim::Packet;
 use marcato_units::{Layer, Time};
 
@@ -32,80 +32,59 @@ impl Seen {
 }
 
 /// A queue whose state is recorded.
-pub(super) struct Watched<D> {
-    queue: D,
+pub(super) type Watched<D> = Filtered<D, Watch>;
+
+/// Recorder of a queue.
+pub(super) struct Watch {
     log: bool,
+    /// Backlog since the last event, in packets.
+    waiting: u64,
     seen: Rc<RefCell<Seen>>,
 }
 
-impl<D: Discipline<Packet>> Watched<D> {
-    /// Observes `queue`; `log` records each packet.
-    pub(super) fn new(queue: D, log: bool) -> (Self, Rc<RefCell<Seen>>) {
-        let seen = Rc::new(RefCell::new(Seen::default()));
-        (Self { queue, log, seen: Rc::clone(&seen) }, seen)
-    }
+/// Observes `queue`; `log` records each packet.
+pub(super) fn watched<D>(queue: D, log: bool) -> (Watched<D>, Rc<RefCell<Seen>>) {
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    (Filtered::of(queue, Watch { log, waiting: 0, seen: Rc::clone(&seen) }), seen)
+}
 
+impl Watch {
     /// Adds the backlog since the last event to the integral.
-    fn integrate(&self, now: Time) {
+    fn integrate(&mut self, now: Time, waiting: u64) {
         let mut seen = self.seen.borrow_mut();
         let span = now.as_nanos().saturating_sub(seen.since.as_nanos());
-        seen.packet_nanos += u128::from(self.queue.backlog().packets) * u128::from(span);
+        seen.packet_nanos += u128::from(std::mem::replace(&mut self.waiting, waiting)) * u128::from(span);
         seen.since = now;
     }
 }
 
-impl<D: Discipline<Packet>> Discipline<Packet> for Watched<D> {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        self.integrate(now);
-        let len = packet.len().get();
-        let seen = &self.seen;
-        let verdict = self.queue.enqueue_with(now, packet, &mut |packet| {
-            seen.borrow_mut().dropped.push(now);
-            on_drop(packet);
-        });
-        let mut seen = self.seen.borrow_mut();
+impl<D: Discipline<Packet>> Filter<Packet, D> for Watch {
+    fn arrives(&mut self, now: Time, packet: &mut Packet) -> Fate {
         if self.log {
-            seen.came.push((now, len));
+            self.seen.borrow_mut().came.push((now, packet.len().get()));
         }
-        if !matches!(verdict, Verdict::Queued) {
-            seen.dropped.push(now);
-        }
-        let waiting = self.queue.backlog().packets;
-        seen.least = seen.least.min(waiting);
-        seen.most = seen.most.max(waiting);
-        verdict
+        Fate::Pass
     }
 
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        self.integrate(now);
-        let seen = &self.seen;
-        let packet = self.queue.dequeue_with(now, &mut |packet| {
-            seen.borrow_mut().dropped.push(now);
-            on_drop(packet);
-        });
+    fn lost(&mut self, now: Time, _: &Packet) {
+        self.seen.borrow_mut().dropped.push(now);
+    }
+
+    fn arrived(&mut self, now: Time, queue: &D) {
+        let waiting = queue.backlog().packets;
+        self.integrate(now, waiting);
+        let mut seen = self.seen.borrow_mut();
+        seen.least = seen.least.min(waiting);
+        seen.most = seen.most.max(waiting);
+    }
+
+    fn left(&mut self, now: Time, packet: Option<&Packet>, queue: &D) {
+        self.integrate(now, queue.backlog().packets);
         if self.log
-            && let Some(packet) = &packet
+            && let Some(packet) = packet
             && packet.layer() == Layer::High
         {
             self.seen.borrow_mut().left.push((now, packet.len().get()));
         }
-        packet
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.queue.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.queue.counters()
     }
 }

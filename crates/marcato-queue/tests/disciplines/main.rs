@@ -6,6 +6,7 @@ mod codel;
 mod common;
 mod crq;
 mod droptail;
+mod filtered;
 mod flows;
 mod path;
 mod pie;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use marcato_queue::Discipline;
+use marcato_queue::{Discipline, Filtered};
 use marcato_quic::Secrets;
 use marcato_scenario::Experiment;
 use marcato_scenario::link;
@@ -15,7 +15,7 @@ use super::convert::Transmitter;
 use super::error::BuildError;
 use super::fabric::Advance;
 use super::flows::{Instance, Tracked};
-use super::observed::{Observation, Observed};
+use super::observed::{Observation, Recorder};
 use super::plugins::Plugins;
 use super::sampler::Sampler;
 use super::world::{Counted, Way, World};
@@ -191,7 +191,7 @@ fn queues(
     let one = |queue, place| -> Result<_, BuildError> {
         let own = ["high", "low"][place];
         let queue = convert::queue(of, queue, &|class| stream(&format!("{own}/{class}")))?;
-        Ok(Box::new(Observed::new(queue, place, record)))
+        Ok(Box::new(Filtered::of(queue, Recorder::new(place, record))))
     };
     Ok(match queue {
         Queue::Strict(Strict { high, low, preempt: true }) => (one(high, 0)?, Some(one(low, 1)?)),

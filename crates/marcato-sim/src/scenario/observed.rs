@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use marcato_link::Occupancy;
-use marcato_queue::{Backlog, Counters, Discipline, FlowKey, FlowReport, Verdict};
+use marcato_queue::{Discipline, Filter};
 use marcato_units::{Bytes, Time};
 
 use crate::packet::Packet;
@@ -18,9 +18,8 @@ pub(super) struct Observation {
     pub(super) judged: Option<[Bytes; 2]>,
 }
 
-/// Queue whose backlog is recorded.
-pub(super) struct Observed<Q> {
-    queue: Q,
+/// Recorder of a queue's backlog.
+pub(super) struct Recorder {
     /// Result of [`Discipline::judged`] at the last record.
     judged: [Bytes; 2],
     /// Index among the queues of its transmitter.
@@ -28,64 +27,27 @@ pub(super) struct Observed<Q> {
     record: Rc<RefCell<Observation>>,
 }
 
-impl<Q: Discipline<Packet>> Observed<Q> {
-    /// Wraps one of the two queues of a transmitter; both write into `record`.
-    pub(super) fn new(queue: Q, place: usize, record: &Rc<RefCell<Observation>>) -> Self {
-        Self { queue, judged: Default::default(), place, record: Rc::clone(record) }
-    }
-
-    fn note(&self, now: Time) {
-        self.record.borrow_mut().occupancy.set(now, self.place, self.queue.backlog());
+impl Recorder {
+    /// Recorder of one of the two queues of a transmitter; both write into `record`.
+    pub(super) fn new(place: usize, record: &Rc<RefCell<Observation>>) -> Self {
+        Self { judged: Default::default(), place, record: Rc::clone(record) }
     }
 }
 
-impl<Q: Discipline<Packet>> Discipline<Packet> for Observed<Q> {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        let verdict = self.queue.enqueue_with(now, packet, on_drop);
-        self.note(now);
-        if let Some(judged) = self.queue.judged() {
-            let mut record = self.record.borrow_mut();
+impl<Q: Discipline<Packet>> Filter<Packet, Q> for Recorder {
+    fn arrived(&mut self, now: Time, queue: &Q) {
+        let mut record = self.record.borrow_mut();
+        record.occupancy.set(now, self.place, queue.backlog());
+        if let Some(judged) = queue.judged() {
             let total = record.judged.get_or_insert_default();
             for (total, (now, before)) in total.iter_mut().zip(judged.into_iter().zip(self.judged)) {
                 *total += now - before;
             }
             self.judged = judged;
         }
-        verdict
     }
 
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        let packet = self.queue.dequeue_with(now, on_drop);
-        self.note(now);
-        packet
-    }
-
-    fn observe(&mut self, now: Time, packet: &Packet) {
-        self.queue.observe(now, packet);
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.queue.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.queue.counters()
-    }
-
-    fn judged(&self) -> Option<[Bytes; 2]> {
-        self.queue.judged()
-    }
-
-    fn report(&self, flow: FlowKey) -> Option<FlowReport> {
-        self.queue.report(flow)
+    fn left(&mut self, now: Time, _: Option<&Packet>, queue: &Q) {
+        self.record.borrow_mut().occupancy.set(now, self.place, queue.backlog());
     }
 }

@@ -3,7 +3,7 @@
 //! Unless stated otherwise the path has 50 Mbit/s and a round trip of 80 ms. A class's buffer holds
 //! their product (417 packets of 1200 bytes). The server sends without end.
 
-use marcato_queue::{Backlog, Counters, Discipline, Strict, Verdict};
+use marcato_queue::{Discipline, Fate, Filtered, Strict};
 use marcato_quic::{
     BaseScheduler, Event, LaneLoss, LaneState, LowLaneChange, PathScheduler, Session, SessionConfig,
 };
@@ -18,44 +18,11 @@ use crate::common::*;
 
 const BUFFER: u64 = 417;
 
-/// Queue that drops all of the low layer between two times.
-struct Intolerant<Q> {
-    inner: Q,
-    from: Time,
-    until: Time,
-    counters: Counters,
-}
-
-impl<Q: Discipline<Packet>> Discipline<Packet> for Intolerant<Q> {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        let low = marcato_queue::Packet::layer(&packet) == Layer::Low;
-        if low && self.from <= now && now < self.until {
-            self.counters.dropped.packets += 1;
-            self.counters.dropped.bytes += marcato_queue::Packet::len(&packet);
-            return Verdict::Dropped(packet);
-        }
-        self.inner.enqueue_with(now, packet, on_drop)
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        self.inner.dequeue_with(now, on_drop)
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.inner.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.inner.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.counters
+/// Filter that drops all of the low layer between two times.
+fn intolerant(from: Time, until: Time) -> impl FnMut(Time, &mut Packet) -> Fate {
+    move |now, packet| {
+        let low = marcato_queue::Packet::layer(packet) == Layer::Low;
+        if low && from <= now && now < until { Fate::Drop } else { Fate::Pass }
     }
 }
 
@@ -111,9 +78,7 @@ impl Setting {
         match self.queueing {
             Queueing::Strict => Box::new(strict()),
             Queueing::Shared => Box::new(tail()),
-            Queueing::Drops(from, until) => {
-                Box::new(Intolerant { inner: strict(), from, until, counters: Counters::default() })
-            }
+            Queueing::Drops(from, until) => Box::new(Filtered::of(strict(), intolerant(from, until))),
         }
     }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
-    Backlog, Class, Codel, CodelConfig, Counters, Crq, CrqConfig, Discipline, DropTail, FlowKey, Packet as _,
-    QuicRule, Sharing, Verdict,
+    Class, Codel, CodelConfig, Crq, CrqConfig, Discipline, DropTail, Fate, Filter, Filtered, FlowKey,
+    Packet as _, QuicRule, Sharing,
 };
 use marcato_sim::{
     Bulk, Congestion, DatagramFlow, Host, HostContext, Incoming, LinkConfig, LinkId, Mirror, Network, NodeId,
@@ -20,48 +20,25 @@ use marcato_wire::{QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 /// header.
 type Note = (bool, Time, FlowKey, FlowKey, Transport);
 
-/// Drop-tail queue that records what it observes.
-struct Noting {
-    inner: DropTail<Packet>,
-    notes: Rc<RefCell<Vec<Note>>>,
-}
+type Notes = Rc<RefCell<Vec<Note>>>;
+
+/// Record of what a queue observes.
+struct Noting(Notes);
 
 impl Noting {
     fn note(&self, own: bool, now: Time, packet: &Packet) {
-        let note = (own, now, packet.flow(), packet.reverse(), packet.transport());
-        self.notes.borrow_mut().push(note);
+        self.0.borrow_mut().push((own, now, packet.flow(), packet.reverse(), packet.transport()));
     }
 }
 
-impl Discipline<Packet> for Noting {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        self.note(true, now, &packet);
-        self.inner.enqueue_with(now, packet, on_drop)
+impl<Q: Discipline<Packet>> Filter<Packet, Q> for Noting {
+    fn arrives(&mut self, now: Time, packet: &mut Packet) -> Fate {
+        self.note(true, now, packet);
+        Fate::Pass
     }
 
-    fn observe(&mut self, now: Time, packet: &Packet) {
+    fn observes(&mut self, now: Time, packet: &Packet) {
         self.note(false, now, packet);
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        self.inner.dequeue_with(now, on_drop)
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        Discipline::next_ready(&self.inner, now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        Discipline::backlog(&self.inner)
-    }
-
-    fn counters(&self) -> &Counters {
-        Discipline::counters(&self.inner)
     }
 }
 
@@ -78,9 +55,9 @@ fn path(bottleneck: LinkConfig) -> (Network, [NodeId; 2], LinkId) {
     (net, [client, server], link)
 }
 
-fn noting() -> (Noting, Rc<RefCell<Vec<Note>>>) {
-    let notes = Rc::default();
-    (Noting { inner: DropTail::default(), notes: Rc::clone(&notes) }, notes)
+fn noting() -> (Filtered<DropTail<Packet>, Noting>, Notes) {
+    let notes = Notes::default();
+    (Filtered::of(DropTail::default(), Noting(Rc::clone(&notes))), notes)
 }
 
 fn segments(notes: &[Note], own: bool) -> Vec<(Time, TcpSegment)> {

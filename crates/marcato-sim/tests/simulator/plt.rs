@@ -1,8 +1,7 @@
 //! Tests of priority-layered transport: the paper's results at a tenth of its rate, and invariants.
 
 use marcato_queue::{
-    Backlog, Counters, Discipline, DropTail, DropTailConfig, Limit, Packet as _, Strict, StrictConfig,
-    Verdict,
+    Discipline, DropTail, DropTailConfig, Fate, Filtered, Limit, Packet as _, Strict, StrictConfig,
 };
 use marcato_sched::lowprio::{Adaptive, LcmConfig, Target};
 use marcato_sim::{
@@ -209,66 +208,18 @@ fn a_target_found_at_run_time_has_no_cliff() {
 }
 
 /// Queue that drops every low packet.
-struct BlackHole {
-    high: DropTail<Packet>,
-    low: Counters,
-    /// Of both layers.
-    counters: Counters,
-}
-
-impl BlackHole {
-    fn new() -> Self {
-        let (low, counters) = (Counters::default(), Counters::default());
-        Self { high: DropTail::new(droptail(BDP)).unwrap(), low, counters }
-    }
-
-    fn add_up(&mut self) {
-        self.counters = *self.high.counters() + self.low;
-    }
-}
-
-impl Discipline<Packet> for BlackHole {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        let verdict = match packet.layer() {
-            Layer::High => self.high.enqueue_with(now, packet, on_drop),
-            Layer::Low => {
-                self.low.enqueued.count(packet.len());
-                self.low.dropped.count(packet.len());
-                Verdict::Dropped(packet)
-            }
-        };
-        self.add_up();
-        verdict
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        let packet = self.high.dequeue_with(now, on_drop);
-        self.add_up();
-        packet
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.high.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.high.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        &self.counters
-    }
+fn black_hole() -> impl Discipline<Packet> {
+    let high = DropTail::new(droptail(BDP)).unwrap();
+    Filtered::of(high, |_, packet: &mut Packet| match packet.layer() {
+        Layer::High => Fate::Pass,
+        Layer::Low => Fate::Drop,
+    })
 }
 
 #[test]
 fn a_transfer_completes_even_if_the_low_layer_is_a_black_hole() {
     let run = |plt| {
-        let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(BlackHole::new());
+        let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(black_hole());
         let mut world = world(1, there, link(BDP));
         let flow = world.tcp(usual(plt), Bulk::new(Bytes::kb(10_000)));
         world.net.run_until(Time::from_secs(100));
@@ -327,7 +278,7 @@ fn a_one_second_first_rto_avoids_repairs_of_delayed_low_packets() {
 
 #[test]
 fn a_black_hole_is_probed_with_no_more_than_a_packet_per_epoch() {
-    let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(BlackHole::new());
+    let there = LinkConfig::new(RATE, Duration::from_millis(40)).queue(black_hole());
     let mut world = world(1, there, link(BDP));
     let flow = world.tcp(usual(plt()), Bulk::endless());
     world.net.run_until(Time::from_secs(60));

@@ -1,11 +1,11 @@
 //! Tests of scripted losses on a link between two ends.
 
 use marcato_queue::{
-    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Limit, Packet as _, Verdict,
+    Codel, CodelConfig, DropTail, DropTailConfig, Limit, StepMark, StepMarkConfig, StepThreshold,
 };
 use marcato_sim::{
-    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Packet, Side,
-    Sink, Socket, Tcp, TcpEnd, TcpFlow, TcpStats,
+    App, Bulk, Congestion, FlowId, LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Side, Sink,
+    Socket, Tcp, TcpEnd, TcpFlow, TcpStats,
 };
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 
@@ -312,42 +312,6 @@ fn a_receive_buffer_that_grows_does_not_hold_a_fast_sender_back() {
     }
 }
 
-/// Queue that marks arrivals while more than `k` packets wait: RFC 8257 §3.1.
-struct Step {
-    queue: DropTail<Packet>,
-    k: u64,
-}
-
-impl Discipline<Packet> for Step {
-    fn enqueue_with(
-        &mut self,
-        now: Time,
-        mut packet: Packet,
-        on_drop: &mut dyn FnMut(Packet),
-    ) -> Verdict<Packet> {
-        if self.queue.backlog().packets >= self.k && packet.ecn().is_capable() {
-            packet.mark_ce();
-        }
-        self.queue.enqueue_with(now, packet, on_drop)
-    }
-
-    fn dequeue_with(&mut self, now: Time, on_drop: &mut dyn FnMut(Packet)) -> Option<Packet> {
-        self.queue.dequeue_with(now, on_drop)
-    }
-
-    fn next_ready(&self, now: Time) -> Option<Time> {
-        self.queue.next_ready(now)
-    }
-
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.queue.counters()
-    }
-}
-
 /// RFC 8257 §3.1 and §4.1: with a threshold above a seventh of the bandwidth-delay product DCTCP
 /// fills the link; Reno, which halves for any mark, does not.
 #[test]
@@ -357,8 +321,9 @@ fn dctcp_fills_a_link_that_marks_from_a_fifth_of_its_product_on() {
         let (client, server) = (net.node("client"), net.node("server"));
         // 100 Mbit/s over 10 ms: 125 000 bytes, 125 packets of 1000.
         let link = || LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
-        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(1000) }).unwrap();
-        net.link(client, server, link().queue(Step { queue, k: 25 }), link());
+        let threshold = StepThreshold::Packets(25);
+        let queue = StepMark::new(StepMarkConfig { threshold, ..StepMarkConfig::default() }).unwrap();
+        net.link(client, server, link().queue(queue), link());
         let config = Tcp { mss: 948, ecn: true, congestion, ..Tcp::default() };
         let flow = net.tcp(TcpFlow::new(client, server, config, Bulk::endless())).unwrap();
         net.run_until(Time::from_secs(5));
