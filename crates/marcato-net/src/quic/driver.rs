@@ -12,16 +12,19 @@ use marcato_stream::{Answer, Head};
 use marcato_units::Time;
 use marcato_wire::{Ecn, ErrorCode, Manner};
 
+use super::close;
 use super::drivers::{Passed, Seat};
+use super::hub::{Entry, Hub, State};
 use super::port::Port;
 use super::slab::Slabs;
-use super::{Entry, FINISHED, Hub, State, close};
 use crate::connection::Connection;
 use crate::error::{Closed, NotDelivered};
 use crate::event::ConnectionEvent;
 use crate::signal::lock;
 use crate::sys::Incoming;
 
+/// Reason sent to a peer when all messages have been delivered.
+const FINISHED: &str = "finished";
 /// Limit of datagrams that a session hands over at once: small, because granted data leaves before
 /// more urgent data can.
 const BATCH: NonZeroUsize = NonZeroUsize::new(10).unwrap();

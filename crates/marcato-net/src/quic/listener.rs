@@ -27,8 +27,9 @@ use tokio::sync::{Notify, mpsc};
 use tracing::Instrument as _;
 
 use super::drivers::{Drivers, Seat};
+use super::hub::{Hub, State, endpoint_config};
 use super::socket::Socket;
-use super::{Hub, State, driver, endpoint_config, low_address, program, session_config};
+use super::{driver, low_address, program, session_config};
 use crate::config::{Config, LocalAddress};
 use crate::connection::Connection;
 use crate::error::{ConfigError, ListenError};

@@ -1,0 +1,318 @@
+//! Sessions that share sockets, and the state of their connections.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use marcato_quic::{LaneState, LocalSocket, MessageId, Pending, Session, SessionId, SocketId};
+use marcato_stream::{Admission, Admitted, CloseReason, Pool, Receipt};
+use marcato_units::{Bytes, Layer, Time};
+use marcato_wire::Fate;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::driver;
+use super::drivers::Seat;
+use super::socket::Socket;
+use crate::config::{Config, LaneConfig, Limits};
+use crate::connection::Connection;
+use crate::error::{Closed, NotDelivered};
+use crate::shared::{Shared, Ticket};
+use crate::signal::lock;
+use crate::stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats};
+
+/// Sessions that share sockets.
+pub(super) struct Hub {
+    pub(super) state: Mutex<State>,
+    /// Wakes the task that drives them.
+    pub(super) wake: Notify,
+    pub(super) epoch: Instant,
+    pub(super) limits: Limits,
+    /// Memory in which their messages are assembled.
+    pub(super) pool: Pool,
+    /// Buffer size requested for each socket.
+    pub(super) buffer: Bytes,
+    /// Set if this is the client's end of its connections.
+    pub(super) client: bool,
+    /// Place of its driver, if the endpoint has several.
+    pub(super) seat: Option<Seat>,
+}
+
+pub(super) struct State {
+    pub(super) endpoint: marcato_quic::Endpoint,
+    /// Sockets by identifier; `changes` counts their changes.
+    pub(super) sockets: Vec<Arc<Socket>>,
+    pub(super) changes: u64,
+    pub(super) connections: HashMap<SessionId, Entry>,
+    /// Connections with work that is no event of their session.
+    pub(super) attention: Vec<SessionId>,
+    /// Batches of datagrams discarded because their socket stayed full.
+    pub(super) discarded: u64,
+    /// Set while further connections may share the sockets of a client.
+    pub(super) shared: bool,
+    /// Channel for new connections, as long as the endpoint accepts peers.
+    pub(super) accepted: Option<mpsc::Sender<Connection>>,
+    /// Key of the next connection, by which handles recognise theirs.
+    pub(super) next_key: u64,
+}
+
+/// Connection within its hub.
+pub(super) struct Entry {
+    pub(super) key: u64,
+    pub(super) quic: Arc<Quic>,
+    pub(super) admission: Admission,
+    pub(super) messages: HashMap<MessageId, Admitted<Ticket>>,
+    pub(super) receipts: HashMap<MessageId, Receipt<Ticket>>,
+    /// Reason for the end of the connection, once it shall end when everything is delivered.
+    pub(super) finishing: Option<CloseReason>,
+    /// Set when the peer sends no more messages. Those that have arrived may not have been read.
+    pub(super) peer_finished: bool,
+    /// Set when reading has stopped because the application takes nothing.
+    pub(super) paused: bool,
+    /// Set when the application has taken something since.
+    pub(super) noticed: bool,
+    /// Span of its log events.
+    pub(super) span: tracing::Span,
+    /// Channel to the task that waits for the handshake.
+    pub(super) connecting: Option<oneshot::Sender<Result<(), String>>>,
+}
+
+/// Connection over QUIC, as its handles see it.
+pub(super) struct Quic {
+    pub(super) shared: Shared,
+    pub(super) hub: Arc<Hub>,
+    pub(super) id: SessionId,
+    pub(super) key: u64,
+    /// Statistics at its end.
+    pub(super) last: Mutex<Option<ConnectionStats>>,
+    /// Place among the peers that wait for the application, until it accepts this one.
+    pub(super) pending: Mutex<Option<Pending>>,
+}
+
+/// Returns the configuration of an endpoint with these sockets.
+pub(super) fn endpoint_config(config: &Config, sockets: &[Arc<Socket>]) -> marcato_quic::EndpointConfig {
+    let local = |socket: &Arc<Socket>| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
+    let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
+    endpoint.max_sessions = config.quic.max_connections;
+    endpoint.validate_addresses = config.quic.validate_addresses;
+    endpoint.reset_key.clone_from(&config.quic.reset_key);
+    endpoint.max_handshakes = config.quic.max_handshakes;
+    endpoint.max_handshakes_per_address = config.quic.max_handshakes_per_address;
+    endpoint.handshake_timeout = Some(config.quic.handshake_timeout);
+    endpoint
+}
+
+impl Hub {
+    /// Creates the hub of a client.
+    pub(super) fn new(
+        sockets: Vec<Arc<Socket>>,
+        config: &Config,
+    ) -> Result<Arc<Self>, marcato_quic::EndpointError> {
+        let epoch = Instant::now();
+        let endpoint = marcato_quic::Endpoint::new(endpoint_config(config, &sockets), epoch)?;
+        let pool = Pool::new(config.limits.memory);
+        Ok(Arc::new(Self {
+            state: Mutex::new(State::new(endpoint, sockets)),
+            wake: Notify::new(),
+            epoch,
+            limits: config.limits,
+            pool,
+            buffer: config.quic.socket_buffer,
+            client: true,
+            seat: None,
+        }))
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+
+    /// Creates the connection of a session.
+    pub(super) fn adopt(
+        self: &Arc<Self>,
+        state: &mut State,
+        id: SessionId,
+        connecting: Option<oneshot::Sender<Result<(), String>>>,
+    ) -> Arc<Quic> {
+        let key = state.next_key;
+        state.next_key += 1;
+        let quic = Arc::new(Quic {
+            shared: Shared::new(self.limits, self.pool.clone()),
+            hub: Arc::clone(self),
+            id,
+            key,
+            last: Mutex::new(None),
+            pending: Mutex::new(None),
+        });
+        let entry = Entry {
+            key,
+            quic: Arc::clone(&quic),
+            admission: Admission::new(self.limits),
+            messages: HashMap::new(),
+            receipts: HashMap::new(),
+            finishing: None,
+            peer_finished: false,
+            paused: false,
+            noticed: false,
+            span: tracing::debug_span!("connection", key),
+            connecting,
+        };
+        state.connections.insert(id, entry);
+        quic
+    }
+}
+
+impl State {
+    pub(super) fn new(endpoint: marcato_quic::Endpoint, sockets: Vec<Arc<Socket>>) -> Self {
+        Self {
+            endpoint,
+            sockets,
+            changes: 0,
+            connections: HashMap::new(),
+            attention: Vec::new(),
+            discarded: 0,
+            shared: false,
+            accepted: None,
+            next_key: 0,
+        }
+    }
+
+    /// Returns a socket for a lane; `None` if none has its address family, its layer and its local
+    /// address. At the server, only the address of a client's socket tells the lanes of a session
+    /// apart, so those of its other lanes are `taken`.
+    pub(super) fn place(&self, lane: &LaneConfig, taken: &[SocketId]) -> Option<SocketId> {
+        let fits = |socket: &Socket| {
+            let local = lane.local.is_none_or(|local| {
+                local.ip() == socket.addr.ip() && (local.port() == 0 || local.port() == socket.addr.port())
+            });
+            local && socket.layer == lane.layer && socket.addr.is_ipv4() == lane.remote.is_ipv4()
+        };
+        let all = (0..=u8::MAX).map(SocketId).zip(&self.sockets);
+        let mut fitting = all.filter(|(_, socket)| fits(socket)).map(|(place, _)| place);
+        fitting.find(|place| !taken.contains(place))
+    }
+
+    /// Returns a connection and its session, unless it has ended.
+    pub(super) fn connection(&mut self, quic: &Quic) -> Option<(&mut Entry, &mut Session)> {
+        let entry = self.connections.get_mut(&quic.id).filter(|entry| entry.key == quic.key)?;
+        Some((entry, self.endpoint.session(quic.id)?))
+    }
+
+    /// Returns a connection's statistics, except those of received data.
+    pub(super) fn stats(&self, id: SessionId, entry: &Entry) -> ConnectionStats {
+        let unfinished = entry.admission.undelivered();
+        let mut stats = ConnectionStats { unfinished, ..ConnectionStats::default() };
+        let Some(session) = self.endpoint.peek(id) else { return stats };
+        stats.conducted = *session.conducted();
+        stats.parts = session.parts();
+        let sent = session.stats();
+        stats.early =
+            EarlyStats { sent: sent.early, accepted: sent.early_accepted, rejected: sent.early_rejected };
+        let client = entry.quic.hub.client;
+        let coupling: Vec<_> = session.coupling().filter(|(_, state)| state.acts).collect();
+        let lanes = session.lanes().map(|(view, state, lane)| {
+            let route = session.route(view.id);
+            let socket = route.and_then(|(socket, _)| self.sockets.get(usize::from(socket.0)));
+            let remote = route.map(|(_, remote)| remote);
+            LaneStats {
+                id: view.id,
+                local: socket.map(|socket| if client { source(socket.addr, remote) } else { socket.addr }),
+                remote,
+                layer: view.layer,
+                // A low lane that is parked is up, but carries nothing.
+                usable: state == LaneState::Up && (view.usable || view.layer == Layer::High),
+                srtt: view.srtt,
+                cwnd: view.cwnd,
+                in_flight: view.in_flight,
+                backlog: socket.map_or(Bytes::ZERO, |socket| socket.unsent()),
+                sent: lane.packets,
+                sent_bytes: lane.bytes,
+                lost: lane.lost,
+                coupled: coupling.iter().find(|(id, _)| *id == view.id).map(|(_, state)| CoupledStats {
+                    mode: state.mode,
+                    cap: state.cap,
+                    counters: state.counters,
+                    // Acknowledgements are events of the session: it looks for none.
+                    looks: 0,
+                }),
+            }
+        });
+        stats.lanes = lanes.collect();
+        stats.coupled = stats.lanes.iter().find_map(|lane| lane.coupled);
+        stats
+    }
+
+    /// Ends a connection for the application.
+    pub(super) fn end(&mut self, now: Time, id: SessionId, closed: Closed) {
+        let Some(mut entry) = self.connections.remove(&id) else { return };
+        entry.span.in_scope(|| tracing::debug!(%closed, "over"));
+        // Data that the peer had finished sending has arrived, and may have been acknowledged, even
+        // if it was not read.
+        let mut inbound = lock(&entry.quic.shared.inbound);
+        while let Some(piece) = self.endpoint.session(id).and_then(|session| session.read(now)) {
+            if inbound.piece(driver::head(&piece), &piece.bytes, piece.last).is_err() {
+                break;
+            }
+        }
+        drop(inbound);
+        let mut last = self.stats(id, &entry);
+        last.lanes.iter_mut().for_each(|lane| lane.usable = false);
+        *lock(&entry.quic.last) = Some(last);
+        for (_, admitted) in entry.messages {
+            entry.admission.settle(admitted, Err(closed.clone().into()));
+        }
+        for (_, receipt) in entry.receipts {
+            entry.admission.withdraw(receipt, NotDelivered::NotTaken(closed.clone()));
+        }
+        if let Some(alert) = self.endpoint.peek(id).and_then(Session::alert) {
+            let _ = entry.quic.shared.alert.set(alert.into());
+        }
+        if let Some(connecting) = entry.connecting {
+            let reason = match &closed {
+                Closed::Lost { reason } => reason.clone(),
+                other => other.to_string(),
+            };
+            let _ = connecting.send(Err(reason));
+        }
+        entry.quic.shared.close(closed);
+    }
+}
+
+impl Entry {
+    /// Returns whether the connection shall end and everything is delivered.
+    pub(super) fn ends(&self) -> bool {
+        self.finishing.is_some() && self.messages.is_empty()
+    }
+
+    /// Settles the ticket for a report, if the message has one.
+    pub(super) fn reported(&mut self, message: Option<MessageId>, fate: Fate) {
+        let Some(receipt) = message.and_then(|id| self.receipts.remove(&id)) else {
+            return lock(&self.quic.shared.inbound).count_stray_report();
+        };
+        self.admission.report(receipt, fate);
+        self.quic.shared.room.notify_waiters();
+    }
+
+    pub(super) fn settle(&mut self, id: MessageId, outcome: Result<(), NotDelivered>) {
+        let Some(admitted) = self.messages.remove(&id) else { return };
+        if let Err(error) = &outcome
+            && let Some(receipt) = self.receipts.remove(&id)
+        {
+            self.admission.withdraw(receipt, error.clone());
+        }
+        self.span.in_scope(|| tracing::trace!(id = id.get(), ?outcome, "settled"));
+        self.admission.settle(admitted, outcome);
+        self.quic.shared.room.notify_waiters();
+    }
+}
+
+/// Returns the address from which the system sends to `remote` by a socket at `bound`. That socket
+/// is not connected, so it does not know; another one is asked, which sends nothing.
+fn source(bound: SocketAddr, remote: Option<SocketAddr>) -> SocketAddr {
+    let asked = || {
+        let socket = std::net::UdpSocket::bind((bound.ip(), 0)).ok()?;
+        socket.connect(remote?).ok()?;
+        Some(SocketAddr::new(socket.local_addr().ok()?.ip(), bound.port()))
+    };
+    if bound.ip().is_unspecified() { asked().unwrap_or(bound) } else { bound }
+}
