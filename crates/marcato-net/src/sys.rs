@@ -2,6 +2,9 @@
 //! in segments, the choice among sockets of one address, and TCP's measurements. All unsafe code of
 //! this crate is here.
 //!
+//! Crates for the sockets of QUIC do not fit: with each datagram they set the TOS octet to its two ECN bits, and so
+//! erase the DSCP that marks the low layer (RFC 8622).
+//!
 //! Linux only. Elsewhere datagrams travel one by one and unmarked, and TCP reports no measurements.
 
 use std::io;

@@ -70,7 +70,7 @@ struct Kept {
     failures: u32,
     up_at: Option<Time>,
     /// Time at which it is reopened, if it was given up.
-    again_at: Option<Time>,
+    reopens_at: Option<Time>,
 }
 
 /// Lanes that a client maintains; no more than its limit of lanes.
@@ -85,7 +85,7 @@ impl Keeper {
     /// Adds a lane.
     pub(crate) fn keep(&mut self, request: LaneRequest) {
         self.0.retain(|kept| kept.request.remote != request.remote);
-        self.0.push(Kept { request, failures: 0, up_at: None, again_at: None });
+        self.0.push(Kept { request, failures: 0, up_at: None, reopens_at: None });
     }
 
     /// Removes a lane that its owner no longer wants.
@@ -97,7 +97,7 @@ impl Keeper {
     pub(crate) fn up(&mut self, now: Time, to: std::net::SocketAddr) {
         if let Some(kept) = self.find(to) {
             kept.up_at = Some(now);
-            kept.again_at = None;
+            kept.reopens_at = None;
         }
     }
 
@@ -105,15 +105,15 @@ impl Keeper {
     /// `None` if it is not to be reopened.
     pub(crate) fn down(&mut self, now: Time, to: std::net::SocketAddr, retry: Retry) -> Option<Time> {
         let kept = self.find(to)?;
-        if kept.again_at.is_some() {
-            return kept.again_at;
+        if kept.reopens_at.is_some() {
+            return kept.reopens_at;
         }
         if kept.up_at.take().is_some_and(|at| now.since(at) >= retry.longest) {
             kept.failures = 0;
         }
-        kept.again_at = Some(now + retry.after(kept.failures));
+        kept.reopens_at = Some(now + retry.after(kept.failures));
         kept.failures = kept.failures.saturating_add(1);
-        kept.again_at
+        kept.reopens_at
     }
 
     /// Records that a lane was given up to free what was stuck on it, and schedules its reopening: at
@@ -131,29 +131,29 @@ impl Keeper {
     pub(crate) fn reopen(&mut self, now: Time, to: std::net::SocketAddr) {
         if let Some(kept) = self.find(to) {
             kept.up_at = None;
-            kept.again_at = Some(now);
+            kept.reopens_at = Some(now);
         }
     }
 
     /// Returns whether a lane to this address waits to be reopened.
     pub(crate) fn waits(&self, to: std::net::SocketAddr) -> bool {
-        self.0.iter().any(|kept| kept.again_at.is_some() && kept.request.remote == to)
+        self.0.iter().any(|kept| kept.reopens_at.is_some() && kept.request.remote == to)
     }
 
     /// Number of lanes that wait to be reopened.
     pub(crate) fn waiting(&self) -> usize {
-        self.0.iter().filter(|kept| kept.again_at.is_some()).count()
+        self.0.iter().filter(|kept| kept.reopens_at.is_some()).count()
     }
 
     /// Time at which the next lane is reopened.
     pub(crate) fn next(&self) -> Option<Time> {
-        self.0.iter().filter_map(|kept| kept.again_at).min()
+        self.0.iter().filter_map(|kept| kept.reopens_at).min()
     }
 
     /// Takes a lane that is due to be reopened.
     pub(crate) fn due(&mut self, now: Time) -> Option<LaneRequest> {
-        let kept = self.0.iter_mut().find(|kept| kept.again_at.is_some_and(|at| at <= now))?;
-        kept.again_at = None;
+        let kept = self.0.iter_mut().find(|kept| kept.reopens_at.is_some_and(|at| at <= now))?;
+        kept.reopens_at = None;
         Some(kept.request)
     }
 }

@@ -101,3 +101,73 @@ impl Backup {
         due && self.is_peers_wish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ECHO: Duration = Duration::from_millis(100);
+
+    fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    /// Status of a lane that this end had for backup until 10 ms.
+    fn withdrawn(peer_echoes: bool) -> Backup {
+        let mut backup = Backup::new(false, false);
+        backup.announced(ms(0), true, ECHO);
+        assert!(backup.is_announced());
+        if peer_echoes {
+            assert!(!backup.peer_announced(ms(5), true, ECHO));
+        }
+        backup.announced(ms(10), false, ECHO);
+        assert!(!backup.is_announced());
+        backup
+    }
+
+    #[test]
+    fn an_echo_becomes_a_wish_unless_the_peer_withdraws_it_in_time() {
+        let mut backup = withdrawn(true);
+        assert_eq!((backup.is_peers_wish(), backup.heeds_at()), (false, Some(ms(110))));
+        let mut echo = backup;
+        assert!(!echo.peer_announced(ms(60), false, ECHO));
+        assert_eq!((echo.heeds_at(), echo.heed(ms(200))), (None, false));
+        assert!(!backup.heed(ms(109)) && backup.heed(ms(110)));
+        assert!(backup.is_peers_wish() && !backup.heed(ms(111)));
+    }
+
+    #[test]
+    fn a_backup_soon_after_a_withdrawn_one_may_be_its_echo() {
+        let mut backup = withdrawn(false);
+        assert_eq!(backup.heeds_at(), None);
+        assert!(!backup.peer_announced(ms(109), true, ECHO));
+        assert_eq!(backup.heeds_at(), Some(ms(110)));
+        assert!(withdrawn(false).peer_announced(ms(110), true, ECHO));
+    }
+
+    #[test]
+    fn no_echo_is_heeded_while_this_end_announces_a_backup() {
+        let mut backup = withdrawn(true);
+        backup.announced(ms(20), true, ECHO);
+        assert!(!backup.heed(ms(110)));
+        assert_eq!((backup.is_peers_wish(), backup.heeds_at()), (false, None));
+        // This end had the lane for backup again, so its peer has the same time once more.
+        backup.announced(ms(120), false, ECHO);
+        assert_eq!(backup.heeds_at(), Some(ms(220)));
+    }
+
+    #[test]
+    fn a_repeated_status_of_the_peer_changes_nothing() {
+        let mut backup = Backup::new(false, false);
+        let changes =
+            [true, true, false, false, true].map(|status| backup.peer_announced(ms(1), status, ECHO));
+        assert_eq!(changes, [true, false, true, false, true]);
+        assert!(Backup::new(false, true).is_peers_wish());
+        // A frame that was retransmitted does not tell whether its status is an echo.
+        let mut echo = withdrawn(true);
+        assert!(!echo.peer_announced(ms(120), true, ECHO) && !echo.is_peers_wish());
+        // Nothing was withdrawn, so nothing can be echoed.
+        backup.announced(ms(2), false, ECHO);
+        assert_eq!((backup.is_peers_wish(), backup.heeds_at()), (true, None));
+    }
+}
