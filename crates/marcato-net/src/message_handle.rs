@@ -42,7 +42,8 @@ impl MessageHandle {
     }
 
     /// Waits until the peer's application has taken the message: its
-    /// [`Connection::recv`] has returned it, or [`LongMessage::next`] its last piece. It can be
+    /// [`Connection::recv`](crate::Connection::recv) has returned it, or
+    /// [`LongMessage::next`](crate::LongMessage::next) its last piece. It can be
     /// called again, and cancelling loses nothing.
     ///
     /// ```
