@@ -14,7 +14,7 @@ use clap_complete::Shell;
 #[cfg(target_os = "linux")]
 use marcato_kernel::PIN_DIRECTORY;
 use marcato_net::Coupling;
-use marcato_papers::{Registry, RunOptions};
+use marcato_papers::{Registry, RunOptions, SeedError};
 use marcato_quic::Fingerprint;
 use marcato_report::{COMMIT, VERSION, World};
 use marcato_units::{Bytes, Rate, Seed};
@@ -1112,7 +1112,33 @@ pub(crate) struct Papers {
     #[arg(long, value_enum, default_value_t = WorldName::Virtual)]
     pub(crate) world: WorldName,
 
-    /// Shorten the runs
+    #[command(flatten)]
+    pub(crate) runs: Runs,
+
+    /// Write report.html, rows.json, rows.csv and the figures into this directory
+    ///
+    /// With `all`, each paper has a directory of its own in it. Long experiments keep completed
+    /// runs in `runs`. The same program reuses them, so a command that was cut short continues from
+    /// there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Arguments of `marcato validate`.
+#[derive(Debug, Args)]
+pub(crate) struct Validate {
+    #[command(flatten)]
+    pub(crate) runs: Runs,
+
+    /// Write report.html, rows.json, rows.csv and the figures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Runs of an experiment, and the format of its rows.
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// Shorten the runs; bands of random rows are wider, or left out
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -1133,48 +1159,16 @@ pub(crate) struct Papers {
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU16>,
 
-    /// Write report.html, rows.json, rows.csv and the figures into this directory
-    ///
-    /// With `all`, each paper has a directory of its own in it. Long experiments keep completed
-    /// runs in `runs`. The same program reuses them, so a command that was cut short continues from
-    /// there.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-
     /// Format of the rows on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
-/// Arguments of `marcato validate`.
-#[derive(Debug, Args)]
-pub(crate) struct Validate {
-    /// Shorten the runs; bands of random rows are wider
-    #[arg(long)]
-    pub(crate) quick: bool,
-
-    /// The seed of the first run
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
-    pub(crate) seed: u64,
-
-    /// Number of seeds of random runs; the results are means with 95 % confidence intervals
-    #[arg(
-        long, value_name = "N", default_value_t = 1,
-        value_parser = value_parser!(u32).range(1..=i64::from(RunOptions::MOST_RUNS))
-    )]
-    pub(crate) repeat: u32,
-
-    /// Number of concurrent runs [default: the number of cores]
-    #[arg(long, value_name = "N", value_parser = jobs)]
-    pub(crate) jobs: Option<NonZeroU16>,
-
-    /// Write report.html, rows.json, rows.csv and the figures into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-
-    /// Format of the rows on standard output
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
+impl Runs {
+    /// Options of these runs.
+    pub(crate) fn options(&self) -> Result<RunOptions, SeedError> {
+        Ok(RunOptions::repeated(self.seed, self.repeat)?.shortened(self.quick).at_once(self.jobs))
+    }
 }
 
 /// Output format of results.

@@ -145,8 +145,8 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
     use arguments::LabAction;
     use arguments::{Command, Format, PerfRole};
     let (out, format, name) = match command {
-        Command::Papers(asked) => (&asked.out, asked.format, "report.html"),
-        Command::Validate(asked) => (&asked.out, asked.format, "report.html"),
+        Command::Papers(asked) => (&asked.out, asked.runs.format, "report.html"),
+        Command::Validate(asked) => (&asked.out, asked.runs.format, "report.html"),
         Command::Demo(asked) => (&asked.out, asked.format, "report.html"),
         Command::Sim(asked) if !asked.explain => (&asked.out, asked.format, "report.html"),
         Command::Perf(asked) => match &asked.role {

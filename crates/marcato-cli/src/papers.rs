@@ -40,10 +40,7 @@ pub(crate) fn run(
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
     let chosen = registry.select(&asked.paper)?;
-    let options = RunOptions::repeated(asked.seed, asked.repeat)?
-        .in_world(asked.world.into())
-        .shortened(asked.quick)
-        .at_once(asked.jobs);
+    let options = asked.runs.options()?.in_world(asked.world.into());
     let options = match &asked.out {
         Some(out) => options.kept_on(Shelf::new(out.join("runs"), program())),
         None => options,
@@ -71,7 +68,7 @@ pub(crate) fn run(
         }
     };
     write(asked, &reports, &document)?;
-    let printed = match asked.format {
+    let printed = match asked.runs.format {
         Format::Text => reports.iter().map(Report::to_text).collect::<Vec<_>>().join("\n"),
         Format::Json => document.to_json(),
         Format::Csv => document.to_csv(),

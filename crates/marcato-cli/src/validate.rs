@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use marcato_papers::{Experiment, Registry, RunOptions};
+use marcato_papers::{Experiment, Registry};
 
 use crate::Status;
 use crate::arguments::{Format, Validate};
@@ -17,7 +17,7 @@ pub(crate) fn run(
     asked: &Validate,
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
-    let options = RunOptions::repeated(asked.seed, asked.repeat)?.shortened(asked.quick).at_once(asked.jobs);
+    let options = asked.runs.options()?;
     let report = {
         let say = || "no report was written; the same command starts again from the beginning".to_owned();
         let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
@@ -27,7 +27,7 @@ pub(crate) fn run(
         report.write(out)?;
     }
     let document = report.document();
-    let printed = match asked.format {
+    let printed = match asked.runs.format {
         Format::Text => report.to_text(),
         Format::Json => document.to_json(),
         Format::Csv => document.to_csv(),

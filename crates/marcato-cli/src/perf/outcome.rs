@@ -635,7 +635,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use marcato_net::Coupling;
 
     fn flow(direction: Direction, spec: SourceSpec, mct_ms: Samples) -> Flow {
         let lane = LaneOutcome {
@@ -662,25 +661,7 @@ mod tests {
     }
 
     fn outcome(mct_ms: impl IntoIterator<Item = f64>) -> Outcome {
-        let plan = Plan {
-            engine: EngineName::Quic,
-            mode: Mode::Forward,
-            connections: 1,
-            sources: vec!["100ms:10kB".parse().unwrap()],
-            bulk: Some("p4".parse().unwrap()),
-            bitrate: None,
-            bytes: None,
-            unreliable: false,
-            path: PathName::Cwr,
-            layered: false,
-            coupled: Coupling::Auto,
-            stream: StreamName::Cats,
-            duration: Duration::from_secs(10),
-            warm_up: Duration::from_secs(1),
-            backlog: Bytes::kb(1000),
-            seed: 7,
-            raw: false,
-        };
+        let plan = Plan { warm_up: Duration::from_secs(1), seed: 7, ..crate::perf::plan::tests::plan() };
         let clock = Clock { shared: false, offset_ms: 12.0, error_ms: 0.25, exchanges: 20 };
         let flow = flow(Direction::Forward, plan.sources[0], mct_ms.into_iter().collect());
         Outcome {

@@ -1,6 +1,6 @@
 //! Grouped bars.
 
-use super::drawing::{MOST_SERIES, split};
+use super::drawing::apart;
 use super::frame::{self, Frame, Key};
 use super::look::{Looks, Named, series_builders};
 use super::scale::Scale;
@@ -108,17 +108,10 @@ impl BarChart {
         &self.title
     }
 
-    /// Charts with the same axis of at most [`MOST_SERIES`] series each, and the names of these.
+    /// Charts with the same axis of at most [`MOST_SERIES`](super::MOST_SERIES) series each, and the names of these.
     pub(super) fn parts(&self) -> Vec<(Self, Vec<String>)> {
-        let chart = |bars: Vec<Bars>, axis: &Axis| {
-            let names = bars.iter().map(|bars| bars.name.clone()).collect();
-            (Self { axis: axis.clone(), bars, ..self.clone() }, names)
-        };
-        if self.bars.len() <= MOST_SERIES {
-            return vec![chart(self.bars.clone(), &self.axis)];
-        }
-        let axis = self.axis.clone().holding(self.reaches());
-        split(&self.bars, |bars| bars.named().0).into_iter().map(|bars| chart(bars, &axis)).collect()
+        let chart = |bars, axis| Self { axis, bars, ..self.clone() };
+        apart(&self.bars, &self.axis, || self.reaches(), |bars| &bars.name, Bars::named, chart)
     }
 
     /// Values, the ends of their intervals, and published values.

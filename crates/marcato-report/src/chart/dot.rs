@@ -1,6 +1,6 @@
 //! Charts of values in named rows.
 
-use super::drawing::{MOST_SERIES, split};
+use super::drawing::apart;
 use super::frame::{self, Frame, Key};
 use super::look::{Look, Looks, Named, series_builders};
 use super::scale::Scale;
@@ -90,17 +90,10 @@ impl DotChart {
         &self.title
     }
 
-    /// Charts with the same axis of at most [`MOST_SERIES`] series each, and the names of these.
+    /// Charts with the same axis of at most [`MOST_SERIES`](super::MOST_SERIES) series each, and the names of these.
     pub(super) fn parts(&self) -> Vec<(Self, Vec<String>)> {
-        let chart = |dots: Vec<Dots>, axis: &Axis| {
-            let names = dots.iter().map(|dots| dots.name.clone()).collect();
-            (Self { axis: axis.clone(), dots, ..self.clone() }, names)
-        };
-        if self.dots.len() <= MOST_SERIES {
-            return vec![chart(self.dots.clone(), &self.axis)];
-        }
-        let axis = self.axis.clone().holding(self.reaches());
-        split(&self.dots, |dots| dots.named().0).into_iter().map(|dots| chart(dots, &axis)).collect()
+        let chart = |dots, axis| Self { axis, dots, ..self.clone() };
+        apart(&self.dots, &self.axis, || self.reaches(), |dots| &dots.name, Dots::named, chart)
     }
 
     /// Values of all rows, and the ends of their intervals.

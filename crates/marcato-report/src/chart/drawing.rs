@@ -1,7 +1,7 @@
 //! Content of a figure.
 
 use super::look::{Looks, Named};
-use super::{BarChart, DotChart, HeatMap, IntervalChart, LineChart};
+use super::{Axis, BarChart, DotChart, HeatMap, IntervalChart, LineChart};
 
 /// Largest number of series that a page shows in one image. More lines than colours cannot be told
 /// apart.
@@ -81,6 +81,27 @@ where
     Drawing: From<C>,
 {
     charts.into_iter().map(|(chart, names)| (chart.into(), names)).collect()
+}
+
+/// Returns charts of at most [`MOST_SERIES`] series each, and the names of these. If there are several, each has the
+/// same axis, which holds all values.
+pub(super) fn apart<S: Clone, C, R: Iterator<Item = f64>>(
+    series: &[S],
+    axis: &Axis,
+    reaches: impl FnOnce() -> R,
+    name: fn(&S) -> &str,
+    named: fn(&S) -> Named<'_>,
+    chart: impl Fn(Vec<S>, Axis) -> C,
+) -> Vec<(C, Vec<String>)> {
+    let part = |series: Vec<S>, axis: &Axis| {
+        let names = series.iter().map(|one| name(one).to_owned()).collect();
+        (chart(series, axis.clone()), names)
+    };
+    if series.len() <= MOST_SERIES {
+        return vec![part(series.to_vec(), axis)];
+    }
+    let axis = axis.clone().holding(reaches());
+    split(series, |one| named(one).0).into_iter().map(|series| part(series, &axis)).collect()
 }
 
 /// Splits series into runs of at most [`MOST_SERIES`]. Those of one colour, by `named`, stay together,
