@@ -225,7 +225,7 @@ fn trace(ebpf: &mut Ebpf, name: &'static str, tracepoint: &str, btf: &Btf) -> Re
     let failed = |source| LoadError::Program { name, source };
     let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
     let program: &mut BtfTracePoint = program.try_into().map_err(failed)?;
-    program.load(tracepoint, btf).map_err(failed)?;
+    programs::verified(|| program.load(tracepoint, btf)).map_err(failed)?;
     let id = program.attach().map_err(failed)?;
     Ok(program.take_link(id).map_err(failed)?.into())
 }

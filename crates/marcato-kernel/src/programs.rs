@@ -1,7 +1,9 @@
 //! Loaded programs.
 
+use std::io::ErrorKind;
+
 use aya::maps::Array;
-use aya::programs::{SchedClassifier, TestRun, TestRunOptions, TestRunResult};
+use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, TestRunResult};
 use aya::{Ebpf, EbpfLoader};
 use marcato_queue::trap::Signal;
 use marcato_units::{Duration, Time};
@@ -59,8 +61,24 @@ pub(crate) fn load_classifier<'a>(
     let failed = |source| LoadError::Program { name, source };
     let program = ebpf.program_mut(name).ok_or(LoadError::Missing(name))?;
     let program: &mut SchedClassifier = program.try_into().map_err(failed)?;
-    program.load().map_err(failed)?;
+    verified(|| program.load()).map_err(failed)?;
     Ok(program)
+}
+
+/// Attempts to load a program whose verification signals interrupt.
+const ATTEMPTS: u32 = 10;
+
+/// Loads a program, again if a signal has interrupted its verification: the kernel then returns `EAGAIN`, and expects
+/// another attempt (`bpf_prog_load` of libbpf makes five).
+pub(crate) fn verified(mut load: impl FnMut() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    for _ in 1..ATTEMPTS {
+        match load() {
+            Err(ProgramError::LoadError { io_error, .. } | ProgramError::IOError(io_error))
+                if io_error.kind() == ErrorKind::WouldBlock => {}
+            done => return done,
+        }
+    }
+    load()
 }
 
 impl Programs {
@@ -182,5 +200,37 @@ impl Programs {
     pub fn signal(&self, signal: Signal, came: u8, packet: &[u8]) -> Result<(), LoadError> {
         let context = layout::Context { time: 0, cb: [signal as u32, came.into()] };
         self.run(TESTS[3], packet, &context).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn refused(kind: ErrorKind) -> Result<(), ProgramError> {
+        Err(io::Error::from(kind).into())
+    }
+
+    /// Loads a program that the kernel answers in this way; returns whether it was loaded, and the attempts.
+    fn load(mut answer: impl FnMut(u32) -> Result<(), ProgramError>) -> (bool, u32) {
+        let mut attempts = 0;
+        let loaded = verified(|| {
+            attempts += 1;
+            answer(attempts)
+        });
+        (loaded.is_ok(), attempts)
+    }
+
+    #[test]
+    fn a_verification_that_signals_interrupt_is_tried_again() {
+        let interrupted =
+            |times| move |attempt| if attempt <= times { refused(ErrorKind::WouldBlock) } else { Ok(()) };
+        assert_eq!(load(interrupted(0)), (true, 1));
+        assert_eq!(load(interrupted(3)), (true, 4));
+        assert_eq!(load(interrupted(u32::MAX)), (false, ATTEMPTS));
+        // A program that the verifier refuses stays refused.
+        assert_eq!(load(|_| refused(ErrorKind::PermissionDenied)), (false, 1));
     }
 }
