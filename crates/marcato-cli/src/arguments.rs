@@ -30,7 +30,7 @@ use crate::words::words;
 /// Version, with the commit of the build.
 static PROGRAM: LazyLock<String> = LazyLock::new(|| format!("{VERSION} ({COMMIT})"));
 
-/// Marcato delivers what matters first.
+/// Sends urgent network data first: transport, web server, router queues, and a simulator.
 #[derive(Debug, Parser)]
 #[command(
     name = "marcato",
@@ -52,8 +52,9 @@ struct Marcato {
 pub(crate) enum Command {
     /// Runs a paper's experiments and compares the measured values with the published ones
     ///
-    /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when
-    /// the experiments could not be run. `web` runs with --world lab only.
+    /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when the
+    /// experiments could not be run. `web` needs --world lab. `all` runs the experiments that exist in the
+    /// chosen world.
     #[command(after_help = "Examples:
   marcato papers cats --out out/cats
   marcato papers cwr --repeat 5 --jobs 4 --out out/cwr
@@ -62,10 +63,10 @@ pub(crate) enum Command {
 
     /// Compares the simulator with theory
     ///
-    /// The rows are formulas of TCP's rate, CUBIC, BBR, DCTCP, CoDel, waiting queues, priority, and
-    /// times that are exact. Each has the theory's value, the simulator's, and the band that the
-    /// theory's own limits allow. The exit status is 0 when every row lies in its band, 1 when one
-    /// lies outside, and 2 when nothing could be run.
+    /// The rows cover formulas of TCP's throughput, CUBIC, BBR, DCTCP, CoDel, queueing theory, priority
+    /// queues, and exact transfer times. Each row has the theoretical and the simulated value. Most have a
+    /// band, the interval in which the simulated value must lie. The exit status is 0 when every row lies
+    /// in its band, 1 when one lies outside, and 2 when nothing could be run.
     #[command(after_help = "Examples:
   marcato validate
   marcato validate --quick --jobs 2
@@ -75,23 +76,23 @@ pub(crate) enum Command {
     /// Loads web pages over real QUIC and HTTP/2 through an emulated link, first come first served
     /// and with Marcato
     ///
-    /// Over QUIC the page is that of the CATS paper, beside a source of small critical messages.
-    /// Over HTTP/2 Chromium loads a page where it is installed, and a client that is built in where
-    /// not. Links are emulated on this host and need no privileges; where there can be network
-    /// namespaces, HTTP/2 crosses one between them. The exit status is 0 when urgent data arrived
-    /// earlier with Marcato, 1 when it did not, and 2 when nothing could be run.
+    /// Over QUIC the page is that of the CATS paper, beside a source of small critical messages. Over
+    /// HTTP/2, Chromium loads a page if it is installed; otherwise a built-in client does. The emulated
+    /// links need no privileges. If the system allows network namespaces, the link of HTTP/2 runs between
+    /// two of them; otherwise a relay on the loopback interface stands in for it. The exit status is 0 when
+    /// urgent data arrived earlier with Marcato, 1 when it did not, and 2 when nothing could be run.
     #[command(after_help = "Examples:
   marcato demo --out out/demo
   marcato demo --loads 10 --queue droptail --loss 0.02")]
     Demo(Demo),
 
-    /// Measures completion times of prioritised messages between two hosts, and the goodput beside
-    /// them
+    /// Measures message completion times and throughput of each priority between two hosts
     ///
-    /// Start a server on one host and clients on others: `marcato perf server`, then
-    /// `marcato perf client HOST`.
+    /// Start `marcato perf server` on one host. It prints the command for clients, with the fingerprint of
+    /// its certificate: `marcato perf client HOST --fingerprint HEX`. With --cert, the server shows a
+    /// certificate of yours, which clients check by --ca or the system's root certificates.
     #[command(after_help = "Examples:
-  marcato perf server
+  marcato perf server --cert chain.pem --key key.pem
   marcato perf client server.example --ca ca.pem --duration 30s")]
     Perf(Perf),
 
@@ -105,8 +106,7 @@ pub(crate) enum Command {
   cat examples/cats.toml | marcato sim -")]
     Sim(Sim),
 
-    /// Runs real programs on the network of a scenario: its hosts as network namespaces, its links
-    /// emulated between them (Linux)
+    /// Runs real programs on a scenario's network: hosts are network namespaces, links are emulated (Linux)
     ///
     /// It needs root, or a system that lets users create user namespaces and open /dev/net/tun.
     #[cfg(target_os = "linux")]
@@ -118,8 +118,8 @@ pub(crate) enum Command {
 
     /// Puts congestion-responsive queuing (CRQ) on a network device of this host (Linux)
     ///
-    /// Begin with `monitor`, which changes nothing. It needs root, or the capabilities CAP_BPF,
-    /// CAP_NET_ADMIN and CAP_PERFMON, and iproute2.
+    /// Begin with `monitor`, which observes flows and alters no packet and no queue. CRQ needs root, or the
+    /// capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and iproute2.
     #[cfg(target_os = "linux")]
     #[command(after_help = "Examples:
   marcato crq monitor eth0
@@ -128,13 +128,13 @@ pub(crate) enum Command {
   marcato crq detach eth0")]
     Crq(Crq),
 
-    /// Serves a directory, or an origin behind it, over HTTP/1.1 and HTTP/2, by priority
+    /// Serves a directory, or proxies to an origin server, over HTTP/1.1 and HTTP/2, urgent responses first
     ///
-    /// What a page needs first leaves first: by the priorities that browsers send, or by the type of
-    /// the file where they send none. With a file, several sites are served by name. SIGINT and SIGTERM
-    /// finish open requests; SIGHUP reads the file and the certificates again, and SIGUSR1 opens the
-    /// access log again. Requests go to standard output, messages about the server's own work to
-    /// standard error.
+    /// The server sends first what a page needs first. It uses the priorities that browsers send, or the
+    /// type of the file if they send none. With --config, it serves several sites by host name. On SIGINT
+    /// or SIGTERM it finishes open requests and ends. SIGHUP reloads the configuration and the certificates
+    /// and reopens the access log; SIGUSR1 only reopens the log. The access log goes to standard output,
+    /// messages of the server to standard error.
     #[command(after_help = "Examples:
   marcato serve site
   marcato serve --to 127.0.0.1:3000
@@ -146,7 +146,7 @@ pub(crate) enum Command {
 
     /// Prints a script that completes command lines in a shell
     ///
-    /// The shell has to load it, for example from one of the files below.
+    /// Save the script where your shell loads completions, as in these examples.
     #[command(after_help = "Examples:
   marcato completions bash > ~/.local/share/bash-completion/completions/marcato
   marcato completions zsh > ~/.zfunc/_marcato
@@ -161,7 +161,7 @@ pub(crate) struct Serve {
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Origin that requests are passed to: http://, https:// or h2c://, which is http:// if absent
+    /// Origin server to which requests are proxied: http://, https:// or h2c://; http:// without a scheme
     #[arg(long, value_name = "URL", conflicts_with = "directory", value_parser = origin)]
     pub(crate) to: Option<String>,
 
@@ -176,11 +176,11 @@ pub(crate) struct Serve {
     )]
     pub(crate) config: Option<PathBuf>,
 
-    /// Report all errors of the file and of what it names, and serve nothing
+    /// Report all errors of the file, and everything it names that cannot be opened; serve nothing
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
 
-    /// Address to listen at, as 192.0.2.1:443, localhost:8080 or :8080; repeated for more
+    /// Address to listen on, such as 192.0.2.1:443, localhost:8080 or :8080; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443", value_parser = listening)]
     pub(crate) listen: Vec<Listening>,
 
@@ -192,7 +192,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Serve without TLS. Browsers then use HTTP/1.1, which has no order
+    /// Serve without TLS. Browsers then use HTTP/1.1, which cannot reorder responses
     #[arg(long, conflicts_with_all = ["cert", "key"])]
     pub(crate) plaintext: bool,
 
@@ -200,27 +200,27 @@ pub(crate) struct Serve {
     #[arg(long, conflicts_with = "to")]
     pub(crate) listing: bool,
 
-    /// Bound of less urgent responses in flight, which keeps the bottleneck's queue short
+    /// When to limit less urgent data in flight, so that the bottleneck's queue stays short
     #[arg(long, value_parser = words(coupling_help), default_value_t)]
     pub(crate) coupled: Coupling,
 
-    /// Print no line for each request
+    /// Write no access log
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
-    /// File to which the lines of requests go instead of standard output
+    /// File of the access log, instead of standard output
     #[arg(long, value_name = "FILE", conflicts_with = "quiet")]
     pub(crate) access_log: Option<PathBuf>,
 
-    /// Format of the lines of requests
+    /// Format of the access log
     #[arg(long, value_enum, default_value_t = LineFormat::Pairs, conflicts_with = "quiet")]
     pub(crate) access_log_format: LineFormat,
 
-    /// Least urgent messages about the server's own work, on standard error
+    /// Lowest severity of the server's messages on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = LevelName::Warn)]
     pub(crate) log_level: LevelName,
 
-    /// Format of these messages
+    /// Format of the server's messages
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = MessageFormat::Text)]
     pub(crate) log_format: MessageFormat,
 
@@ -228,7 +228,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
 
-    /// Keep the last connections in memory, and show them at /.marcato/ to clients at this machine
+    /// Keep the last connections in memory, and show them at /.marcato/ to clients on this machine
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -281,7 +281,7 @@ pub(crate) enum LineFormat {
     Json,
 }
 
-/// Urgency of messages.
+/// Severity of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LevelName {
     /// None
@@ -319,8 +319,8 @@ pub(crate) struct Lab {
 pub(crate) enum LabAction {
     /// Runs a command on a host, and prints what the links carried
     ///
-    /// The exit status is that of the command, or 2 when there could be no lab. Hosts know each
-    /// other by name.
+    /// The exit status is that of the command, or 2 if the lab could not be created. Hosts know each other
+    /// by name. When the command ends, the lab kills all that it left running.
     #[command(after_help = "Examples:
   marcato lab run examples/codel-cubic.toml -- ping -c 3 server-1
   marcato lab run examples/codel-cubic.toml --host server-1 -- sh -c 'iperf3 -s -D; sleep 1000'")]
@@ -341,11 +341,11 @@ pub(crate) enum LabAction {
       sleep 1; iperf3 -c server-1'")]
     Exec(LabExec),
 
-    /// Runs the flows of a scenario over the kernel's sockets, with the results of `marcato sim`
+    /// Runs a scenario's flows over the kernel's sockets, and reports the same quantities as `marcato sim`
     ///
-    /// TCP is the kernel's, with its congestion control; messages, requests and QUIC sessions are
-    /// those of the simulator, over real sockets. It takes as long as the scenario. If the
-    /// scenario has a grid, its first run is used; choose another with --set and --seed.
+    /// TCP and its congestion control are the kernel's. Messages, requests and QUIC sessions come from the
+    /// simulator's code, over real sockets. A trial takes as long as the scenario. If the scenario has a
+    /// grid, its first run is used; choose another with --set and --seed.
     #[command(after_help = "Examples:
   marcato lab trial examples/codel-cubic.toml
   marcato lab trial examples/multipath.toml --seed 2 --out out/trial")]
@@ -353,8 +353,8 @@ pub(crate) enum LabAction {
 
     /// Compares simulation and lab: every run of a scenario in both
     ///
-    /// The report has both in each table and chart. The difference is that of the lab from the
-    /// simulation. It takes as long as all runs together.
+    /// Each table and chart of the report shows both, and by how much the lab differs from the simulation.
+    /// The runs take place one after another, each as long as its scenario.
     #[command(after_help = "Examples:
   marcato lab compare examples/codel-cubic.toml --out out/compare
   marcato lab compare examples/codel-cubic.toml --seed 1 --format csv")]
@@ -362,8 +362,9 @@ pub(crate) enum LabAction {
 
     /// Kills commands that outlived their lab
     ///
-    /// The kernel ends a lab with its process, and the commands that it started. Only processes that
-    /// these have started in turn can remain.
+    /// A lab that ends in order kills all of its processes. If `marcato lab` itself is killed, the kernel
+    /// kills the commands that it started, but not the processes that these started in turn. This command
+    /// kills those.
     #[command(after_help = "Examples:
   marcato lab clean --dry-run
   marcato lab clean")]
@@ -371,8 +372,8 @@ pub(crate) enum LabAction {
 
     /// Measures the precision and speed of labs on this machine
     ///
-    /// The exit status is 0 when all targets were met, 1 when one was missed, and 2 when there could
-    /// be no lab.
+    /// The table names each target. The exit status is 0 when all targets were met, 1 when one was missed,
+    /// and 2 if the lab could not be created.
     #[command(after_help = "Examples:
   marcato lab selftest
   marcato lab selftest --span 10 --format json")]
@@ -430,7 +431,8 @@ pub(crate) struct LabNetwork {
     #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
-    /// Pass TCP segments of up to 64 kB whole: faster, but queues, losses and rates act on them
+    /// Keep TCP segments of up to 64 kB whole. This is faster, but queues, losses and rates act on whole
+    /// segments
     #[arg(long)]
     pub(crate) offload: bool,
 
@@ -471,11 +473,12 @@ pub(crate) struct LabTrial {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Run with this seed only [default: the seeds of the file]
+    /// Run with this seed only [default: the first seed of the file for `trial`, all for `compare`]
     #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
-    /// Pass TCP segments of up to 64 kB whole: faster, but queues, losses and rates act on them
+    /// Keep TCP segments of up to 64 kB whole. This is faster, but queues, losses and rates act on whole
+    /// segments
     #[arg(long)]
     pub(crate) offload: bool,
 
@@ -522,10 +525,10 @@ pub(crate) struct Crq {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum CrqAction {
-    /// Watches a device's flows and shows the verdicts, without changing any packet
+    /// Watches a device's flows and shows their verdicts, without altering a packet or a queue
     ///
-    /// The programs leave the device when the command ends, also by Ctrl-C or SIGTERM. After SIGKILL they
-    /// stay, and `marcato crq detach` takes them off.
+    /// The command attaches eBPF programs that only observe. It removes them when it ends, also by Ctrl-C
+    /// or SIGTERM. After SIGKILL they stay; `marcato crq detach` removes them.
     #[command(after_help = "Examples:
   marcato crq monitor eth0
   marcato crq monitor eth0 --duration 10m --every 1m --format json > flows.jsonl")]
@@ -533,8 +536,8 @@ pub(crate) enum CrqAction {
 
     /// Puts two queues on a device, and the programs that choose between them for each flow
     ///
-    /// They stay when this command has ended. Should the programs go, all traffic uses the standard
-    /// queue, at the full rate.
+    /// Queues and programs stay after the command has ended. If something else removes the programs, all
+    /// traffic uses the standard queue, at the full rate.
     #[command(after_help = "Examples:
   marcato crq attach eth0 --rate 95mbit --dry-run
   marcato crq attach eth0 --rate 1gbit --standard droptail --responsive codel-ecn
@@ -548,7 +551,9 @@ pub(crate) enum CrqAction {
   marcato crq status eth0 --format json --top 0")]
     Status(CrqStatus),
 
-    /// Changes settings of a device that has CRQ, without losing what is known of its flows
+    /// Changes settings of a device that has CRQ, and keeps what is known of its flows
+    ///
+    /// A setting that is not given stays as it is.
     #[command(after_help = "Examples:
   marcato crq set eth0 --share 60
   marcato crq set eth0 --rate 90mbit --preset paper --dry-run")]
@@ -575,7 +580,7 @@ pub(crate) struct CrqMonitor {
     #[arg(long, value_enum)]
     pub(crate) preset: Option<PresetName>,
 
-    /// Number of flows that are followed at once [default: 16384]
+    /// Number of flows that are followed at the same time [default: 16384]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(i64::from(LEAST_FLOWS)..=i64::from(MOST_FLOWS)))]
     pub(crate) flows: Option<u32>,
 
@@ -594,14 +599,14 @@ pub(crate) struct CrqMonitor {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqAttach {
-    /// File with settings, by the names of these flags; flags come before it
+    /// TOML file of settings with the names of these flags; a flag overrides the file
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) settings: Settings,
 
-    /// Take the place of a root queue that somebody set up
+    /// Replace a root queue that somebody else configured
     #[arg(long)]
     pub(crate) replace: bool,
 
@@ -665,7 +670,7 @@ pub(crate) struct CrqChange {
     /// The network device
     pub(crate) device: String,
 
-    /// Print every change of the system, and change nothing
+    /// Print each change that the command would make to the system, and make none
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -677,7 +682,7 @@ pub(crate) struct CrqChange {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct CrqPins {
-    /// Directory of the programs' pins, on a file system of type bpf
+    /// Directory in which the eBPF programs are pinned, on a file system of type bpf
     #[arg(long, value_name = "DIR", default_value = PIN_DIRECTORY)]
     pub(crate) pins: PathBuf,
 }
@@ -694,7 +699,7 @@ pub(crate) struct CrqShow {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
 
-    /// Show addresses and ports of flows, which tell who communicates with whom
+    /// Show addresses and ports of flows, which reveal who communicates with whom
     #[arg(long)]
     pub(crate) addresses: bool,
 
@@ -747,8 +752,8 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Write tables, series, figures, captures and a report into this directory; for a grid, a
-    /// document for each run and their means
+    /// Write tables, series, figures, captures and a report into this directory; for a grid, one document
+    /// per run and one with the means
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
@@ -760,11 +765,14 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=4096))]
     pub(crate) jobs: Option<u16>,
 
-    /// Have the Python package run a grid on an engine: dask://HOST:PORT, ray, or local
+    /// Let the Python package run a grid, on dask://HOST:PORT, ray, or local (Python processes)
     #[arg(long, value_name = "ENGINE", value_parser = engine, conflicts_with_all = ["jobs", "explain"])]
     pub(crate) runs_on: Option<String>,
 
-    /// Refuse a directory that has no runs of this grid yet; completed runs are never repeated
+    /// Fail if the directory of --out has no runs of this grid
+    ///
+    /// A grid always continues from the completed runs in that directory, and never repeats them. The
+    /// option guards against a wrong directory.
     #[arg(long)]
     pub(crate) resume: bool,
 }
@@ -780,11 +788,11 @@ pub(crate) struct Demo {
     #[arg(long, value_enum, default_value_t = QueueName::Codel)]
     pub(crate) queue: QueueName,
 
-    /// Probability that the link loses a packet that leaves
+    /// Probability that the link loses a packet
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = loss)]
     pub(crate) loss: f64,
 
-    /// Seed of the losses and of the source's phase
+    /// Seed of the losses, and of the time at which the source of messages starts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
@@ -822,7 +830,7 @@ pub(crate) enum PerfRole {
   marcato perf server --listen 0.0.0.0:4433 --cert chain.pem --key key.pem
   marcato perf server --engine quic --layered --once")]
     Server(PerfServer),
-    /// Sends messages and prints their completion times
+    /// Sends or requests messages, and prints their completion times
     ///
     /// The exit status is 0 when the run is complete, 130 after an interrupt, and 2 when it was cut
     /// short otherwise or there is no result.
@@ -837,12 +845,12 @@ pub(crate) enum PerfRole {
 /// Arguments of `marcato perf server`.
 #[derive(Debug, Args)]
 pub(crate) struct PerfServer {
-    /// Address to listen at, on TCP and UDP; repeated for each further lane [default: all addresses
-    /// of IPv6 and IPv4]
+    /// Address to listen on, for TCP and UDP; repeat it for each further lane (network path) [default: all
+    /// addresses of IPv6 and IPv4]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<LaneSpec>,
 
-    /// Port of addresses to listen at that have none
+    /// Port of listen addresses that name none
     #[arg(short, long, value_name = "N", default_value_t = perf::plan::PORT)]
     pub(crate) port: u16,
 
@@ -862,12 +870,12 @@ pub(crate) struct PerfServer {
     #[arg(long, value_name = "FILE")]
     pub(crate) logfile: Option<PathBuf>,
 
-    /// Open a low lane next to each lane, at the port after its own, for clients with --layered
-    /// (QUIC)
+    /// Open a low lane (DSCP LE) beside each lane, at the next port, for clients with --layered (QUIC)
     #[arg(long)]
     pub(crate) layered: bool,
 
-    /// Bound of the background data in flight, for data that the server sends
+    /// When to limit the background data in flight that the server sends, so that urgent data finds a short
+    /// queue
     #[arg(long, value_parser = words(coupling_help), default_value_t)]
     pub(crate) coupled: Coupling,
 
@@ -875,7 +883,7 @@ pub(crate) struct PerfServer {
     #[arg(long, value_enum)]
     pub(crate) engine: Option<EngineName>,
 
-    /// Show this certificate chain (PEM) instead of a new self-signed certificate
+    /// Use this certificate chain (PEM) instead of a new self-signed certificate
     #[arg(long, value_name = "FILE", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
 
@@ -887,23 +895,23 @@ pub(crate) struct PerfServer {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     pub(crate) max_clients: usize,
 
-    /// Longest run in which clients may let this end send
+    /// Longest run in which a client may have this server send
     #[arg(
         long, value_name = "SPAN", default_value = "60m", value_parser = quantity::span_or_seconds,
         alias = "server-max-duration"
     )]
     pub(crate) max_duration: Duration,
 
-    /// Highest rate at which clients may let this end send, on each connection; bulk data then needs
-    /// a --bitrate [default: any]
+    /// Highest rate per connection at which a client may have this server send; clients must then give
+    /// --bitrate for bulk data [default: any]
     #[arg(long, value_name = "RATE", value_parser = quantity::rate, alias = "server-bitrate-limit")]
     pub(crate) max_bitrate: Option<Rate>,
 
-    /// Lane scheduler of the data that this end sends (QUIC)
+    /// Scheduler that chooses lanes for the data that the server sends (QUIC)
     #[arg(long, value_enum, default_value_t = PathName::Cwr)]
     pub(crate) path_scheduler: PathName,
 
-    /// Most bytes of each level that wait before a connection to be sent; messages are no longer
+    /// Most bytes of each priority that may wait for a connection; a longer message is refused
     #[arg(long, value_name = "SIZE", default_value = "1MB", value_parser = perf::backlog)]
     pub(crate) backlog: Bytes,
 
@@ -927,20 +935,21 @@ pub(crate) struct PerfClient {
     #[arg(long, value_enum, default_value_t = EngineName::Quic)]
     pub(crate) engine: EngineName,
 
-    /// Further lane to the server, at another of its addresses or ports; may be repeated
+    /// Further lane (network path) to the server, at another of its addresses or ports; may be repeated
     #[arg(long = "lane", value_name = "ADDR")]
     pub(crate) lanes: Vec<LaneSpec>,
 
-    /// Open a low lane next to each lane, for data that exceeds the lane's congestion window (QUIC);
-    /// the server needs --layered too
+    /// Open a low lane (DSCP LE) beside each lane, for data that the lane's congestion window does not
+    /// admit (QUIC); the server needs --layered too
     #[arg(long)]
     pub(crate) layered: bool,
 
-    /// Bound of the background data in flight, for data that the client sends
+    /// When to limit the background data in flight that the client sends, so that urgent data finds a short
+    /// queue
     #[arg(long, value_parser = words(coupling_help), default_value_t)]
     pub(crate) coupled: Coupling,
 
-    /// Let the server send, and receive
+    /// Let the server send and this client receive
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     pub(crate) reverse: bool,
 
@@ -948,7 +957,7 @@ pub(crate) struct PerfClient {
     #[arg(long)]
     pub(crate) bidir: bool,
 
-    /// Number of concurrent connections, each with all sources; --bytes is divided among them
+    /// Number of concurrent connections, each with all sources; they share the --bytes
     #[arg(
         short = 'P', long, value_name = "N", default_value_t = 1,
         value_parser = value_parser!(u8).range(1..=i64::from(perf::protocol::MAX_CONNECTIONS))
@@ -962,7 +971,8 @@ pub(crate) struct PerfClient {
 
     /// Endless background data: PRIORITY[:SIZE], in messages of 64kB by default
     ///
-    /// Without --source and --bulk, a source 100ms:10kB:p0 beside bulk of p4 is sent.
+    /// If neither --source nor --bulk is given, the client sends a source 100ms:10kB:p0 beside bulk data of
+    /// p4.
     #[arg(long, value_name = "SPEC")]
     pub(crate) bulk: Option<BulkSpec>,
 
@@ -979,7 +989,7 @@ pub(crate) struct PerfClient {
     #[arg(short, long)]
     pub(crate) unreliable: bool,
 
-    /// Lane scheduler [default: cwr; lowrtt with --stream-scheduler rr]
+    /// Scheduler that chooses the lane of data [default: cwr; lowrtt with --stream-scheduler rr]
     #[arg(long, value_enum)]
     pub(crate) path_scheduler: Option<PathName>,
 
@@ -987,7 +997,8 @@ pub(crate) struct PerfClient {
     #[arg(long, value_enum, default_value_t = StreamName::Cats)]
     pub(crate) stream_scheduler: StreamName,
 
-    /// Duration of sending; a bare number is of seconds [default: 10s, or one hour with --bytes]
+    /// Time for which messages are sent; a plain number means seconds [default: 10s, or one hour with
+    /// --bytes]
     #[arg(short = 't', long, value_name = "SPAN", value_parser = quantity::span_or_seconds)]
     pub(crate) duration: Option<Duration>,
 
@@ -995,11 +1006,11 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span)]
     pub(crate) warm_up: Duration,
 
-    /// Most bytes of each level that wait before each connection [default: 1MB]
+    /// Most bytes of each priority that may wait for a connection [default: 1MB]
     #[arg(long, value_name = "SIZE", value_parser = perf::backlog)]
     pub(crate) backlog: Option<Bytes>,
 
-    /// Seed of the sources' phases
+    /// Seed of the times at which the sources start
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed)]
     pub(crate) seed: u64,
 
@@ -1007,8 +1018,7 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "HEX", value_parser = perf::fingerprint, conflicts_with = "ca")]
     pub(crate) fingerprint: Option<Fingerprint>,
 
-    /// Accept certificates that those in this file (PEM) have signed [default: the system's root
-    /// certificates]
+    /// Accept certificates signed by one in this file (PEM) [default: the system's root certificates]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 
@@ -1016,17 +1026,17 @@ pub(crate) struct PerfClient {
     #[arg(long)]
     pub(crate) name: Option<String>,
 
-    /// Time after which a connection attempt is given up
+    /// Time after which a connection attempt fails
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span)]
     pub(crate) connect_timeout: Duration,
 
     /// Report goodput, completion times and lanes of each such span while the run goes on
     ///
-    /// A bare number is of seconds. Text has a line for each interval, JSON the array `intervals`.
+    /// A plain number means seconds. Text has a line for each interval, JSON the array `intervals`.
     #[arg(short, long, value_name = "SPAN", value_parser = perf::interval)]
     pub(crate) interval: Option<Duration>,
 
-    /// Silence of the server after which the run ends, incomplete
+    /// End the run, marked incomplete, if the server is silent for this long
     ///
     /// The server reports ten times a second. The values measured until then are printed and marked
     /// incomplete.
@@ -1117,9 +1127,8 @@ pub(crate) struct Papers {
 
     /// Write report.html, rows.json, rows.csv and the figures into this directory
     ///
-    /// With `all`, each paper has a directory of its own in it. Long experiments keep completed
-    /// runs in `runs`. The same program reuses them, so a command that was cut short continues from
-    /// there.
+    /// With `all`, each paper has a subdirectory. Long experiments keep completed runs in `runs`. The same
+    /// command, run again with the same binary, reuses them and so continues where it was interrupted.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -1138,7 +1147,7 @@ pub(crate) struct Validate {
 /// Runs of an experiment, and the format of its rows.
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
-    /// Shorten the runs; bands of random rows are wider, or left out
+    /// Shorten the runs, and widen the bands of random rows or leave them out
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -1155,7 +1164,7 @@ pub(crate) struct Runs {
 
     /// Number of concurrent runs [default: the number of cores]
     ///
-    /// The number changes no result. Short experiments always run one after the other.
+    /// The number does not change results. Short experiments always run one after the other.
     #[arg(long, value_name = "N", value_parser = jobs)]
     pub(crate) jobs: Option<NonZeroU16>,
 
@@ -1187,7 +1196,7 @@ pub(crate) enum Format {
 pub(crate) enum WorldName {
     /// Virtual time: the simulator
     Virtual,
-    /// Real time: real sockets through the link emulator
+    /// Real time: real sockets, between network namespaces with emulated links (Linux)
     Lab,
 }
 
@@ -1211,8 +1220,24 @@ pub(crate) fn command(registry: &Registry) -> clap::Command {
         listed.push(format!("\n{:<8} Every one of them, in order", Registry::ALL));
         format!("The paper:{}", listed.concat())
     };
-    Marcato::command()
-        .mut_subcommand("papers", |papers| papers.mut_arg("paper", |argument| argument.help(about)))
+    let command = Marcato::command()
+        .mut_subcommand("papers", |papers| papers.mut_arg("paper", |argument| argument.help(about)));
+    #[cfg(target_os = "linux")]
+    let command = command.mut_subcommand("crq", |crq| crq.mut_subcommand("set", keeps_other_settings));
+    command
+}
+
+/// Replaces the defaults in the help of `marcato crq set`. It shares the flags of `attach`, but keeps each
+/// setting that is not given.
+#[cfg(target_os = "linux")]
+fn keeps_other_settings(set: clap::Command) -> clap::Command {
+    set.mut_args(|argument| {
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        match help.split_once(" [default: ") {
+            Some((meaning, _)) => argument.help(format!("{meaning} [default: unchanged]")),
+            None => argument,
+        }
+    })
 }
 
 /// Parses the command line.

@@ -27,22 +27,22 @@ const ROUND_TRIP: Duration = Duration::from_millis(100);
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// Rate of the link, somewhat below what the device or the line behind it carries
+    /// Rate that CRQ shapes to: slightly below that of the device, or of the line behind it
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     #[serde(default, with = "rates", skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<Rate>,
 
-    /// Standard queue, in which every flow begins [default: codel]
+    /// Discipline of the standard queue, in which every flow begins [default: codel]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) standard: Option<QueueName>,
 
-    /// Queue of flows that answer congestion signals [default: codel]
+    /// Discipline of the responsive queue, for flows that slow down after drops or marks [default: codel]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) responsive: Option<QueueName>,
 
-    /// Percentage of the rate that is the responsive queue's while both are busy, 1 to 99 [default: 50]
+    /// Responsive queue's share of the rate while both queues are busy, in %, 1 to 99 [default: 50]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<u8>,
@@ -52,12 +52,12 @@ pub(crate) struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) preset: Option<PresetName>,
 
-    /// Verdict that admits a flow to the responsive queue [default: on the signal that this queue gives]
+    /// Verdict that a flow needs for the responsive queue [default: ecn if that queue is codel-ecn, else loss]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) admit: Option<AdmitName>,
 
-    /// Round trip by which the queues' limits are sized [default: 100ms]
+    /// Typical round trip of the flows, which sizes the queues [default: 100ms]
     #[arg(long, value_name = "SPAN", value_parser = quantity::span)]
     #[serde(default, with = "spans", skip_serializing_if = "Option::is_none")]
     pub(crate) round_trip: Option<Duration>,
@@ -97,7 +97,7 @@ impl From<QueueName> for QueueKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum PresetName {
-    /// Rules of this project, which tell responses from chance
+    /// Rules of this project, which tell a response from a coincidence
     Marcato,
     /// Rules of the paper's published program
     Authors,

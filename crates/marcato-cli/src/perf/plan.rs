@@ -45,9 +45,9 @@ impl From<EngineName> for marcato_net::Engine {
 /// Help for a use of coupled mode.
 pub(crate) const fn coupling_help(coupling: Coupling) -> &'static str {
     match coupling {
-        Coupling::Auto => "Once a connection has both urgent and background messages",
-        Coupling::On => "From the beginning",
-        Coupling::Off => "Never",
+        Coupling::Auto => "On once a connection has had both urgent and background messages",
+        Coupling::On => "On from the beginning",
+        Coupling::Off => "Off",
     }
 }
 

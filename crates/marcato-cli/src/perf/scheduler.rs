@@ -12,18 +12,18 @@ pub enum PathName {
     Lowrtt,
     /// One lane after the other
     Rr,
-    /// Room in the congestion window is reserved for each source (CWR)
+    /// The fastest lane, with room in the congestion window reserved for each source (CWR)
     Cwr,
-    /// As cwr, on all lanes, and each message on all of them (CWR+RED)
+    /// As cwr, with the reservation and a copy of each urgent message on every lane (CWR+RED)
     CwrRed,
 }
 
 /// Order in which messages are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StreamName {
-    /// The Conductor: by priority, with debts
+    /// By priority, and no priority starves: the Conductor, with the debts of CATS
     Cats,
-    /// By priority, strictly; first come, first served within one
+    /// Strictly by priority; first come, first served within a priority
     Pfifo,
     /// A packet of each message in turn, whatever its priority
     Rr,

@@ -334,6 +334,21 @@ fn every_command_has_examples_that_it_accepts() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn crq_set_promises_no_default_for_a_setting() {
+    let commands = all();
+    let help = |arg: &Arg| arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let attached = options(&commands["marcato crq attach"]);
+    let settings: Vec<&String> =
+        attached.iter().filter(|(_, arg)| help(arg).contains("[default: ")).map(|(name, _)| name).collect();
+    assert!(settings.len() >= 7, "{settings:?}");
+    let changed = options(&commands["marcato crq set"]);
+    for name in settings {
+        assert!(help(&changed[name]).ends_with("[default: unchanged]"), "--{name}: {}", help(&changed[name]));
+    }
+}
+
+#[test]
 fn every_command_has_a_manual_page() {
     let directory = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(marcato_cli::command(&marcato_papers::registry()), directory.path()).unwrap();

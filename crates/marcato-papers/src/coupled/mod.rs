@@ -47,7 +47,7 @@ type Ticket = crate::plan::Ticket<cell::Cell>;
 /// Experiments of coupled mode.
 pub(crate) const COUPLED: Paper<Scale> = Paper {
     name: "coupled",
-    about: "coupled mode: our own background no longer delays our urgent data",
+    about: "coupled mode: a connection's own background data no longer delays its urgent data",
     unit: "coupled, simulated seconds at 10 Mbit/s",
     questions: &[
         alone::tuned,

@@ -37,7 +37,7 @@ impl Experiment for Web {
     }
 
     fn about(&self) -> &'static str {
-        "the web plane beside other servers: late stylesheets, page loads of a browser, and cost"
+        "the web server beside other web servers: late stylesheets, page loads of a browser, and CPU time"
     }
 
     fn worlds(&self) -> &'static [World] {
