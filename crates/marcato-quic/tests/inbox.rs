@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
+use bytes::Bytes as Payload;
 use marcato_quic::inbox::{Action, Inbox, InboxError, InboxLimits, Side};
-use marcato_units::{Bytes as ByteCount, Priority, Seed, Stream};
+use marcato_units::{Bytes, Priority, Seed, Stream};
 use marcato_wire::{
     Duplicate, EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber,
 };
@@ -66,7 +66,7 @@ struct Sent {
     id: u64,
     frame: MessageFrame,
     header: usize,
-    bytes: Bytes,
+    bytes: Payload,
     /// Number of the run; streams with the same number are copies of each other.
     run: usize,
     kept: Vec<bool>,
@@ -137,8 +137,8 @@ fn send(specs: &[Spec]) -> Vec<Sent> {
                 let frame = MessageFrame {
                     id: MessageNumber(id),
                     priority: Priority::ALL[spec.priority],
-                    offset: ByteCount::new(start),
-                    len: ByteCount::new(end - start),
+                    offset: Bytes::new(start),
+                    len: Bytes::new(end - start),
                     last: end == spec.len,
                     receipt: spec.receipt,
                     report: spec.receipt,
@@ -300,14 +300,14 @@ fn tight(random: &mut Stream) -> InboxLimits {
     InboxLimits {
         // No chunk is longer than this, so a caller that may still feed one stays below twice the
         // limit.
-        unread: ByteCount::new(LONGEST_CHUNK + small(400) as u64),
+        unread: Bytes::new(LONGEST_CHUNK + small(400) as u64),
         unread_pieces: small(40),
         unread_messages: small(8),
         open_messages: small(12),
-        ahead: ByteCount::new(small(600) as u64),
+        ahead: Bytes::new(small(600) as u64),
         ahead_pieces_per_message: small(60),
-        parked_per_stream: ByteCount::new(small(200) as u64),
-        parked: ByteCount::new(small(600) as u64),
+        parked_per_stream: Bytes::new(small(200) as u64),
+        parked: Bytes::new(small(600) as u64),
         pieces: small(100),
         streams: small(40),
         gaps_per_stream: small(40),
@@ -359,8 +359,8 @@ fn hostile_stream(id: u64, lies: bool, random: &mut Stream) -> Vec<u8> {
             let frame = MessageFrame {
                 id: MessageNumber(id),
                 priority: Priority::ALL[(id % 5) as usize],
-                offset: ByteCount::new(start),
-                len: ByteCount::new(end - start),
+                offset: Bytes::new(start),
+                len: Bytes::new(end - start),
                 last: end == len || start == end,
                 receipt: random.chance(0.5),
                 report: id.is_multiple_of(3),
@@ -401,7 +401,7 @@ proptest! {
                     let start = if random.chance(0.7) { 0 } else { random.below(len) };
                     let end = if random.chance(0.7) { len } else { start + random.below(len - start + 1) };
                     let (start, end) = (start as usize, end as usize);
-                    let chunk = Bytes::copy_from_slice(&bytes[start..end]);
+                    let chunk = Payload::copy_from_slice(&bytes[start..end]);
                     if greedy || inbox.wants_data() { inbox.stream_data(id, start as u64, chunk) } else { Ok(()) }
                 }
                 18 => {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
-use marcato_units::{Bytes as ByteCount, Priority};
+use bytes::Bytes as Payload;
+use marcato_units::{Bytes, Priority};
 use marcato_wire::{Exchange, MessageFrame, MessageNumber};
 
 use super::error::InboxError;
@@ -39,9 +39,9 @@ pub(super) struct Assembly {
     /// Offset up to which all bytes have arrived.
     arrived_to: u64,
     /// Pieces from `read_to` to `arrived_to`, in order.
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Payload>,
     /// Pieces that arrived beyond `arrived_to`: disjoint, none at `arrived_to`.
-    ahead: BTreeMap<u64, Bytes>,
+    ahead: BTreeMap<u64, Payload>,
     ahead_bytes: u64,
     /// Streams with a frame of this message that has not wholly arrived, or that needs a receipt.
     pub(super) carriers: BTreeSet<u64>,
@@ -97,12 +97,12 @@ impl Assembly {
         let reach = frame.end().get();
         let last_differs = InboxError::LastDiffers { message, end: frame.end() };
         let beyond = |end, reach| {
-            let (end, reach) = (ByteCount::new(end), ByteCount::new(reach));
+            let (end, reach) = (Bytes::new(end), Bytes::new(reach));
             Err(InboxError::BeyondEnd { message, end, reach })
         };
         match self.end {
             Some(end) if frame.last && end != reach => {
-                return Err(InboxError::TwoEnds { message, was: ByteCount::new(end), now: frame.end() });
+                return Err(InboxError::TwoEnds { message, was: Bytes::new(end), now: frame.end() });
             }
             Some(end) if reach > end => return beyond(end, reach),
             Some(end) if !frame.last && reach == end && self.end_has_payload => return Err(last_differs),
@@ -128,7 +128,7 @@ impl Assembly {
     /// before stay.
     ///
     /// Costs O(log pieces), plus the pieces that it overlaps.
-    pub(super) fn insert(&mut self, offset: u64, mut bytes: Bytes) -> u64 {
+    pub(super) fn insert(&mut self, offset: u64, mut bytes: Payload) -> u64 {
         let mut at = offset;
         let mut new = 0;
         while !bytes.is_empty() {
@@ -173,7 +173,7 @@ impl Assembly {
     }
 
     /// Takes the next piece: its offset, its bytes, and whether it is the last.
-    pub(super) fn read(&mut self) -> (u64, Bytes, bool) {
+    pub(super) fn read(&mut self) -> (u64, Payload, bool) {
         let bytes = self.ready.pop_front().unwrap_or_default();
         let offset = self.read_to;
         self.read_to += length(&bytes);

@@ -30,8 +30,8 @@ mod tests;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
-use marcato_units::{Bytes as ByteCount, Priority};
+use bytes::Bytes as Payload;
+use marcato_units::{Bytes, Priority};
 use marcato_wire::{Decoded, Duplicate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, VarInt};
 
 use assembly::{Assembly, Held};
@@ -43,12 +43,12 @@ pub use stream::Side;
 use stream::{Body, Kind, Stream, is_bidirectional};
 
 /// Length of `bytes`, as an offset in a stream or message.
-fn length(bytes: &Bytes) -> u64 {
+fn length(bytes: &Payload) -> u64 {
     bytes.len() as u64
 }
 
 /// Cuts the first `len` bytes off, or all if they are fewer.
-fn cut(bytes: &mut Bytes, len: u64) -> Bytes {
+fn cut(bytes: &mut Payload, len: u64) -> Payload {
     bytes.split_to(usize::try_from(len).map_or(bytes.len(), |len| len.min(bytes.len())))
 }
 
@@ -139,7 +139,7 @@ impl Inbox {
     /// [`InboxError`] if the peer broke a rule or exceeded a limit. The connection is then lost:
     /// every later call of this, [`stream_finished`](Self::stream_finished) and
     /// [`stream_reset`](Self::stream_reset) returns the same error.
-    pub fn stream_data(&mut self, stream: u64, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
+    pub fn stream_data(&mut self, stream: u64, offset: u64, bytes: Payload) -> Result<(), InboxError> {
         self.unless_failed(|inbox| inbox.data(stream, offset, bytes))
     }
 
@@ -187,7 +187,7 @@ impl Inbox {
             report,
             exchange,
             early,
-            offset: ByteCount::new(offset),
+            offset: Bytes::new(offset),
             bytes,
             last,
         })
@@ -249,7 +249,7 @@ impl Inbox {
 
 /// Input from the peer.
 impl Inbox {
-    fn data(&mut self, id: u64, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
+    fn data(&mut self, id: u64, offset: u64, bytes: Payload) -> Result<(), InboxError> {
         let kind = self.kind(id)?;
         // RFC 9000 §19.8: the largest offset of a stream is 2^62 - 1.
         let end = offset.checked_add(length(&bytes)).filter(|&end| end <= VarInt::MAX.get());
@@ -258,7 +258,7 @@ impl Inbox {
             return Ok(());
         }
         if self.is_closed(id) {
-            self.counters.late += ByteCount::new(length(&bytes));
+            self.counters.late += Bytes::new(length(&bytes));
             return Ok(());
         }
         let stream = self.streams.entry(id).or_insert_with(|| Stream::new(kind));
@@ -284,7 +284,7 @@ impl Inbox {
             new += to - from;
             at = to;
         }
-        self.counters.repeated += ByteCount::new(length(&bytes) - new);
+        self.counters.repeated += Bytes::new(length(&bytes) - new);
         self.go_on(id)
     }
 
@@ -338,7 +338,7 @@ impl Inbox {
 /// Streams.
 impl Inbox {
     /// Places bytes of a stream, which begin at `at` and are new to it: parks or delivers them.
-    fn place(&mut self, id: u64, mut at: u64, mut bytes: Bytes) -> Result<(), InboxError> {
+    fn place(&mut self, id: u64, mut at: u64, mut bytes: Payload) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let (known, start, end) = match &stream.body {
             // The own header of an announced body has not arrived: it is expected at the cursor.
@@ -349,7 +349,7 @@ impl Inbox {
         let payload = stream.body.map(|body| body.frame);
 
         let late = length(&cut(&mut bytes, known.saturating_sub(at)));
-        self.counters.late += ByteCount::new(late);
+        self.counters.late += Bytes::new(late);
         at += late;
 
         let header = cut(&mut bytes, start.saturating_sub(at));
@@ -373,12 +373,12 @@ impl Inbox {
     }
 
     /// Parks bytes until their header arrives.
-    fn park(&mut self, id: u64, at: u64, bytes: Bytes) -> Result<(), InboxError> {
+    fn park(&mut self, id: u64, at: u64, bytes: Payload) -> Result<(), InboxError> {
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         if bytes.is_empty() {
             return Ok(());
         }
-        self.load.parked += ByteCount::new(length(&bytes));
+        self.load.parked += Bytes::new(length(&bytes));
         self.load.parked_pieces += 1;
         self.counters.parked_peak = self.counters.parked_peak.max(self.load.parked);
         stream.park(at, &bytes);
@@ -389,11 +389,11 @@ impl Inbox {
     }
 
     /// Takes the next parked piece below `end`.
-    fn unpark_below(&mut self, id: u64, end: u64) -> Option<(u64, Bytes)> {
+    fn unpark_below(&mut self, id: u64, end: u64) -> Option<(u64, Payload)> {
         let stream = self.streams.get_mut(&id)?;
         let pieces = stream.parked.len();
         let piece = stream.unpark_below(end)?;
-        self.load.parked -= ByteCount::new(length(&piece.1));
+        self.load.parked -= Bytes::new(length(&piece.1));
         self.load.parked_pieces = self.load.parked_pieces + stream.parked.len() - pieces;
         Some(piece)
     }
@@ -553,7 +553,7 @@ impl Inbox {
 
     /// Takes the parked bytes of a header that ends at `start`: at most as many pieces as a header
     /// has bytes.
-    fn take_header(&mut self, id: u64, start: u64) -> Vec<(u64, Bytes)> {
+    fn take_header(&mut self, id: u64, start: u64) -> Vec<(u64, Payload)> {
         std::iter::from_fn(|| self.unpark_below(id, start)).collect()
     }
 
@@ -621,7 +621,7 @@ impl Inbox {
         stream.ended = !answer_here;
         while let Some((at, bytes)) = self.unpark_below(id, body.end) {
             if at >= body.start {
-                self.counters.late += ByteCount::new(length(&bytes));
+                self.counters.late += Bytes::new(length(&bytes));
             }
         }
         if answer_here || (body.frame.receipt && !std::mem::replace(answered, true)) {
@@ -659,7 +659,7 @@ impl Inbox {
     /// Forgets a stream, except that it is closed.
     fn close(&mut self, id: u64) -> Result<(), InboxError> {
         if let Some(stream) = self.streams.remove(&id) {
-            self.load.parked -= ByteCount::new(stream.parked_bytes);
+            self.load.parked -= Bytes::new(stream.parked_bytes);
             self.load.parked_pieces -= stream.parked.len();
             self.load.gaps -= stream.seen.gaps();
             if let Some(body) = stream.body
@@ -687,9 +687,9 @@ impl Inbox {
 /// Messages.
 impl Inbox {
     /// Adds `bytes` at `offset` to a message.
-    fn deliver(&mut self, number: MessageNumber, offset: u64, bytes: Bytes) -> Result<(), InboxError> {
+    fn deliver(&mut self, number: MessageNumber, offset: u64, bytes: Payload) -> Result<(), InboxError> {
         let Some(message) = self.messages.get_mut(&number).filter(|message| !message.is_complete()) else {
-            self.counters.late += ByteCount::new(length(&bytes));
+            self.counters.late += Bytes::new(length(&bytes));
             return Ok(());
         };
         message.early |= self.early;
@@ -697,8 +697,8 @@ impl Inbox {
         let len = length(&bytes);
         let new = message.insert(offset, bytes);
         let held = message.held();
-        self.counters.accepted += ByteCount::new(new);
-        self.counters.duplicate += ByteCount::new(len - new);
+        self.counters.accepted += Bytes::new(new);
+        self.counters.duplicate += Bytes::new(len - new);
         self.load.replace(before, held);
         self.counters.ahead_peak = self.counters.ahead_peak.max(self.load.ahead);
         self.counters.unread_peak = self.counters.unread_peak.max(self.load.unread);
@@ -735,7 +735,7 @@ impl Inbox {
         if let Some(message) = self.messages.remove(&number) {
             let held = message.held();
             self.readable.remove(&(message.priority, number));
-            self.counters.discarded += ByteCount::new(held.unread) + ByteCount::new(held.ahead);
+            self.counters.discarded += Bytes::new(held.unread) + Bytes::new(held.ahead);
             self.load.replace(held, Held::default());
             carriers = message.carriers;
         }
@@ -786,9 +786,9 @@ impl Inbox {
 impl InboxLoad {
     /// Replaces a message's share of the load.
     fn replace(&mut self, before: Held, now: Held) {
-        self.unread = self.unread - ByteCount::new(before.unread) + ByteCount::new(now.unread);
+        self.unread = self.unread - Bytes::new(before.unread) + Bytes::new(now.unread);
         self.unread_pieces = self.unread_pieces - before.unread_pieces + now.unread_pieces;
-        self.ahead = self.ahead - ByteCount::new(before.ahead) + ByteCount::new(now.ahead);
+        self.ahead = self.ahead - Bytes::new(before.ahead) + Bytes::new(now.ahead);
         self.ahead_pieces = self.ahead_pieces - before.ahead_pieces + now.ahead_pieces;
     }
 }
@@ -797,6 +797,6 @@ fn limit(limit: InboxLimit, most: usize) -> InboxError {
     InboxError::Limit { limit, most: most as u64 }
 }
 
-fn limit_bytes(limit: InboxLimit, most: ByteCount) -> InboxError {
+fn limit_bytes(limit: InboxLimit, most: Bytes) -> InboxError {
     InboxError::Limit { limit, most: most.get() }
 }

@@ -1,7 +1,7 @@
 //! Output of an inbox: pieces of messages, actions and counters.
 
-use bytes::Bytes;
-use marcato_units::{Bytes as ByteCount, Priority};
+use bytes::Bytes as Payload;
+use marcato_units::{Bytes, Priority};
 use marcato_wire::{EndReason, Exchange, Fate, MessageNumber};
 
 /// Next bytes of a message.
@@ -18,9 +18,9 @@ pub struct Piece {
     /// Set if bytes of the message arrived before the handshake was complete.
     pub early: bool,
     /// Offset in the message: the end of the piece before.
-    pub offset: ByteCount,
+    pub offset: Bytes,
     /// Content; empty only if `last`.
-    pub bytes: Bytes,
+    pub bytes: Payload,
     /// Set if the message is now complete.
     pub last: bool,
 }
@@ -92,15 +92,15 @@ pub struct InboxCounters {
     /// Frames whose payload was placed by another copy's header before their own arrived.
     pub announced: u64,
     /// Payload that was new to its message.
-    pub accepted: ByteCount,
+    pub accepted: Bytes,
     /// Payload that another stream had already delivered: the cost of copies.
-    pub duplicate: ByteCount,
+    pub duplicate: Bytes,
     /// Bytes that their stream had already received.
-    pub repeated: ByteCount,
+    pub repeated: Bytes,
     /// Payload of settled messages, and bytes of streams that were stopped, reset or have ended.
-    pub late: ByteCount,
+    pub late: Bytes,
     /// Payload that had arrived but not been read when its message was abandoned.
-    pub discarded: ByteCount,
+    pub discarded: Bytes,
     /// Messages that became complete.
     pub completed: u64,
     /// Messages that the peer abandoned before they were complete.
@@ -120,11 +120,11 @@ pub struct InboxCounters {
     /// Hints from other copies that were evicted for lack of room.
     pub hints_evicted: u64,
     /// Largest number of readable bytes at once.
-    pub unread_peak: ByteCount,
+    pub unread_peak: Bytes,
     /// Largest number of bytes ahead of a gap at once.
-    pub ahead_peak: ByteCount,
+    pub ahead_peak: Bytes,
     /// Largest number of bytes parked for a frame header at once.
-    pub parked_peak: ByteCount,
+    pub parked_peak: Bytes,
 }
 
 /// Current load of an inbox.
@@ -132,7 +132,7 @@ pub struct InboxCounters {
 #[non_exhaustive]
 pub struct InboxLoad {
     /// Bytes that can be read.
-    pub unread: ByteCount,
+    pub unread: Bytes,
     /// Pieces that can be read.
     pub unread_pieces: usize,
     /// Complete messages not wholly read.
@@ -140,11 +140,11 @@ pub struct InboxLoad {
     /// Messages with missing bytes.
     pub open_messages: usize,
     /// Bytes that arrived ahead of a gap in their message.
-    pub ahead: ByteCount,
+    pub ahead: Bytes,
     /// Pieces that arrived ahead of a gap in their message.
     pub ahead_pieces: usize,
     /// Bytes parked for a frame header.
-    pub parked: ByteCount,
+    pub parked: Bytes,
     /// Pieces parked for a frame header.
     pub parked_pieces: usize,
     /// Streams with missing bytes.

@@ -25,8 +25,8 @@ fn run(id: u64, offset: u64, len: u64) -> MessageFrame {
     MessageFrame {
         id: MessageNumber(id),
         priority: Priority::P1,
-        offset: ByteCount::new(offset),
-        len: ByteCount::new(len),
+        offset: Bytes::new(offset),
+        len: Bytes::new(len),
         last: true,
         receipt: false,
         report: false,
@@ -39,15 +39,15 @@ fn copy(frame: MessageFrame, index: u8, copies: u8) -> MessageFrame {
     MessageFrame { duplicate: Some(Duplicate { index, copies }), ..frame }
 }
 
-/// Bytes of `frame`, then `payload`.
-fn message(frame: MessageFrame, payload: &[u8]) -> Bytes {
-    [control(Frame::Message(frame)), Bytes::copy_from_slice(payload)].concat().into()
+/// Payload of `frame`, then `payload`.
+fn message(frame: MessageFrame, payload: &[u8]) -> Payload {
+    [control(Frame::Message(frame)), Payload::copy_from_slice(payload)].concat().into()
 }
 
-fn control(frame: Frame) -> Bytes {
+fn control(frame: Frame) -> Payload {
     let mut header = [0; MAX_FRAME_HEADER];
     let len = frame.encode(&mut header).unwrap();
-    Bytes::copy_from_slice(&header[..len])
+    Payload::copy_from_slice(&header[..len])
 }
 
 fn actions(inbox: &mut Inbox) -> Vec<Action> {
@@ -157,7 +157,7 @@ fn a_copy_without_its_header_counts_by_its_duplicates() {
 fn a_header_after_its_announcement_has_to_agree() {
     let a = message(copy(run(0, 0, 10), 0, 2), TEN);
     let b = message(copy(run(0, 0, 10), 1, 2), TEN);
-    let broken = |header: &Bytes| {
+    let broken = |header: &Payload| {
         let mut inbox = inbox();
         inbox.stream_data(PEER_UNI + 4, HEADER, b.slice(8..9)).unwrap();
         inbox.stream_data(PEER_UNI, 0, a.slice(..8)).unwrap();
@@ -186,7 +186,7 @@ fn a_header_after_its_announcement_has_to_agree() {
 fn a_late_copy_is_stopped_if_only_its_duplicate_announced_it() {
     let mut inbox = inbox();
     inbox.stream_data(PEER_UNI, 0, message(copy(run(0, 0, 10), 0, 2), TEN)).unwrap();
-    inbox.stream_data(PEER_UNI + 4, HEADER + 4, Bytes::from_static(b"45")).unwrap();
+    inbox.stream_data(PEER_UNI + 4, HEADER + 4, Payload::from_static(b"45")).unwrap();
     assert_eq!(actions(&mut inbox), [Action::Stop { stream: PEER_UNI + 4 }]);
     assert_eq!((inbox.load().parked.get(), inbox.counters().late.get()), (0, 2));
 }
@@ -209,7 +209,7 @@ fn a_bidirectional_stream_carries_the_next_message_after_done() {
     let mut inbox = inbox();
     let receipt = |id| MessageFrame { receipt: true, ..run(id, 0, 10) };
     let bytes = [message(receipt(0), TEN), message(receipt(1), TEN)].concat();
-    let bytes = Bytes::from(bytes);
+    let bytes = Payload::from(bytes);
     let next = message(receipt(0), TEN).len();
     inbox.stream_data(PEER_BIDI, 0, bytes.slice(..next)).unwrap();
     assert_eq!(actions(&mut inbox), [Action::Done { stream: PEER_BIDI, message: MessageNumber(0) }]);
@@ -421,7 +421,7 @@ fn frames_go_only_where_they_belong() {
 fn frames_of_one_message_have_to_agree() {
     let open = |offset, len| MessageFrame { last: false, ..run(0, offset, len) };
     let number = MessageNumber(0);
-    let bytes = ByteCount::new;
+    let bytes = Bytes::new;
     let cases = [
         (
             run(0, 0, 10),
@@ -494,7 +494,7 @@ fn a_stream_that_ends_within_a_frame_or_twice_is_an_error() {
 #[test]
 fn bytes_that_are_no_frame_are_named_by_place() {
     let mut inbox = inbox();
-    let error = inbox.stream_data(PEER_UNI, 0, Bytes::from_static(b"\x01\x00\x07")).unwrap_err();
+    let error = inbox.stream_data(PEER_UNI, 0, Payload::from_static(b"\x01\x00\x07")).unwrap_err();
     assert_eq!(
         error.to_string(),
         "invalid frame at byte 0 of stream 3: priority 7 at byte 2 is unknown: it must be 0 to 4"
@@ -505,9 +505,9 @@ fn bytes_that_are_no_frame_are_named_by_place() {
 #[test]
 fn a_slow_reader_pushes_back_before_it_is_overfed() {
     let mut inbox = limited(|limits| {
-        limits.unread = ByteCount::new(15);
-        limits.ahead = ByteCount::ZERO;
-        limits.parked = ByteCount::ZERO;
+        limits.unread = Bytes::new(15);
+        limits.ahead = Bytes::ZERO;
+        limits.parked = Bytes::ZERO;
     });
     let mut next = 0;
     let mut feed = |inbox: &mut Inbox| {
@@ -529,7 +529,7 @@ fn a_slow_reader_pushes_back_before_it_is_overfed() {
 
 #[test]
 fn a_message_with_a_gap_never_pushes_back() {
-    let mut inbox = limited(|limits| limits.unread = ByteCount::new(5));
+    let mut inbox = limited(|limits| limits.unread = Bytes::new(5));
     let bytes = message(run(0, 0, 10), TEN);
     inbox.stream_data(PEER_UNI, 7, bytes.slice(7..)).unwrap();
     inbox.stream_data(PEER_UNI, 0, bytes.slice(..6)).unwrap();
@@ -541,7 +541,7 @@ fn a_message_with_a_gap_never_pushes_back() {
 
 /// Feeds `flood` of 0, 1, 2, … until the inbox reports a limit, and returns the limit and the
 /// round.
-fn flood(mut inbox: Inbox, mut flood: impl FnMut(u64) -> (u64, u64, Bytes)) -> (InboxLimit, u64) {
+fn flood(mut inbox: Inbox, mut flood: impl FnMut(u64) -> (u64, u64, Payload)) -> (InboxLimit, u64) {
     for round in 0..100 {
         let (id, offset, bytes) = flood(round);
         match inbox.stream_data(id, offset, bytes) {
@@ -560,7 +560,7 @@ fn flood(mut inbox: Inbox, mut flood: impl FnMut(u64) -> (u64, u64, Bytes)) -> (
 #[test]
 fn every_flood_meets_its_limit() {
     let open = |id, offset, len| message(MessageFrame { last: false, ..run(id, offset, len) }, b"");
-    let one = || Bytes::from_static(b"x");
+    let one = || Payload::from_static(b"x");
 
     let inbox = limited(|limits| limits.open_messages = 10);
     let messages = flood(inbox, |n| (PEER_UNI + 4 * n, 0, open(n, 0, 1)));
@@ -578,10 +578,10 @@ fn every_flood_meets_its_limit() {
     let carriers = flood(inbox, |n| (PEER_UNI + 4 * n, 0, open(0, 2 * n, 1)));
     assert_eq!(carriers, (InboxLimit::StreamsPerMessage, 10));
 
-    let inbox = limited(|limits| limits.parked_per_stream = ByteCount::new(10));
+    let inbox = limited(|limits| limits.parked_per_stream = Bytes::new(10));
     assert_eq!(flood(inbox, |n| (PEER_UNI, n + 1, one())), (InboxLimit::ParkedPerStream, 10));
 
-    let inbox = limited(|limits| limits.parked = ByteCount::new(10));
+    let inbox = limited(|limits| limits.parked = Bytes::new(10));
     assert_eq!(flood(inbox, |n| (PEER_UNI + 4 * n, 1, one())), (InboxLimit::Parked, 10));
 
     let inbox = limited(|limits| limits.pieces = 10);
@@ -595,7 +595,7 @@ fn every_flood_meets_its_limit() {
 
     let header = |n: u64| if n == 0 { open(0, 0, 63) } else { one() };
     let at = |n: u64| if n == 0 { 0 } else { 6 + 2 * n };
-    let inbox = limited(|limits| limits.ahead = ByteCount::new(10));
+    let inbox = limited(|limits| limits.ahead = Bytes::new(10));
     assert_eq!(flood(inbox, |n| (PEER_UNI, at(n), header(n))), (InboxLimit::Ahead, 11));
 
     let inbox = limited(|limits| limits.ahead_pieces_per_message = 10);
@@ -608,7 +608,7 @@ fn every_flood_meets_its_limit() {
     let inbox = limited(|limits| limits.actions = 10);
     assert_eq!(flood(inbox, |n| (PEER_UNI, 3 * n, reset(n))), (InboxLimit::Actions, 10));
     let inbox = limited(|limits| limits.actions = 10);
-    let many = Bytes::from((0..60).flat_map(|n| reset(n).to_vec()).collect::<Vec<u8>>());
+    let many = Payload::from((0..60).flat_map(|n| reset(n).to_vec()).collect::<Vec<u8>>());
     assert_eq!(flood(inbox, |_| (PEER_UNI, 0, many.clone())), (InboxLimit::Actions, 0));
 }
 

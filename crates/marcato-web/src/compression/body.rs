@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes as Payload, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use marcato_units::Bytes as Amount;
+use marcato_units::Bytes;
 use pin_project_lite::pin_project;
 
 use super::Shared;
@@ -65,13 +65,13 @@ impl<B> Body for CompressedBody<B>
 where
     B: Body<Error: Into<BoxError>>,
 {
-    type Data = Bytes;
+    type Data = Payload;
     type Error = BoxError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    ) -> Poll<Option<Result<Frame<Payload>, BoxError>>> {
         let this = self.project();
         match this.work {
             Some(work) => work.poll(this.body, cx),
@@ -105,7 +105,7 @@ where
 #[derive(Debug)]
 struct Held {
     encoder: Encoder,
-    memory: Amount,
+    memory: Bytes,
     shared: Arc<Shared>,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Work {
     /// Encoder, until it has written everything.
     held: Option<Held>,
     /// Rest of a piece of the body.
-    input: Bytes,
+    input: Payload,
     /// Output of the encoder that nobody has taken.
     output: BytesMut,
     /// True if the encoder has taken something that it may not have written.
@@ -153,7 +153,7 @@ impl Work {
         shared.counts.compressed(codec.coding());
         Some(Self {
             held: Some(Held { encoder, memory, shared: Arc::clone(shared) }),
-            input: Bytes::new(),
+            input: Payload::new(),
             output: BytesMut::new(),
             is_dirty: false,
             purpose: Purpose::Process,
@@ -172,7 +172,7 @@ impl Work {
         &mut self,
         mut body: Pin<&mut B>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>>
+    ) -> Poll<Option<Result<Frame<Payload>, BoxError>>>
     where
         B: Body<Error: Into<BoxError>>,
     {
@@ -243,7 +243,7 @@ impl Work {
     }
 
     /// Takes the next frame of the output.
-    fn frame(&mut self) -> Option<Frame<Bytes>> {
+    fn frame(&mut self) -> Option<Frame<Payload>> {
         if self.output.is_empty() {
             return None;
         }

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes as Payload};
 use marcato_sched::exchange::Exchange;
 use marcato_sched::order::StreamId;
-use marcato_units::Bytes as Amount;
+use marcato_units::Bytes;
 
 /// Books of a connection, which the granted bytes report to.
 #[derive(Clone, Debug)]
@@ -37,13 +37,13 @@ impl Books {
 /// The library drops what a reset stream never sends, so nothing stays outstanding.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    bytes: Bytes,
+    bytes: Payload,
     stream: StreamId,
     books: Books,
 }
 
 impl Granted {
-    pub(super) fn new(bytes: Bytes, stream: StreamId, books: Books) -> Self {
+    pub(super) fn new(bytes: Payload, stream: StreamId, books: Books) -> Self {
         books.accounts().charged += bytes.len() as u64;
         Self { bytes, stream, books }
     }
@@ -51,7 +51,7 @@ impl Granted {
     fn sent(&self, accounts: &mut Accounts, bytes: usize) {
         // A response that has been closed has nothing outstanding.
         if let Some(mut response) = accounts.exchange.response_mut(self.stream) {
-            let sent = response.sent(Amount::new(bytes as u64));
+            let sent = response.sent(Bytes::new(bytes as u64));
             debug_assert!(sent.is_ok(), "each byte is reported once");
         }
     }
@@ -94,12 +94,12 @@ mod tests {
     fn granted_bytes_return_when_written_or_dropped() {
         let stream = StreamId(1);
         let mut exchange = Exchange::new(Config::default()).unwrap();
-        exchange.open(stream, Parameters::default()).unwrap().supply(Amount::new(1000)).unwrap();
-        exchange.grant(Amount::new(1000)).unwrap();
+        exchange.open(stream, Parameters::default()).unwrap().supply(Bytes::new(1000)).unwrap();
+        exchange.grant(Bytes::new(1000)).unwrap();
         let books = Books::new(exchange);
         let outstanding = || books.accounts().exchange.outstanding().get();
         let charged = || books.accounts().charged;
-        let mut granted = Granted::new(Bytes::from(vec![0; 1000]), stream, books.clone());
+        let mut granted = Granted::new(Payload::from(vec![0; 1000]), stream, books.clone());
         granted.advance(600);
         assert_eq!((outstanding(), charged()), (400, 1000));
         let copied = granted.copy_to_bytes(300);
@@ -112,12 +112,12 @@ mod tests {
     fn granted_bytes_of_a_closed_response_are_gone() {
         let stream = StreamId(1);
         let mut exchange = Exchange::new(Config::default()).unwrap();
-        exchange.open(stream, Parameters::default()).unwrap().supply(Amount::new(10)).unwrap();
-        exchange.grant(Amount::new(10)).unwrap();
+        exchange.open(stream, Parameters::default()).unwrap().supply(Bytes::new(10)).unwrap();
+        exchange.grant(Bytes::new(10)).unwrap();
         let books = Books::new(exchange);
-        let granted = Granted::new(Bytes::from_static(&[0; 10]), stream, books.clone());
+        let granted = Granted::new(Payload::from_static(&[0; 10]), stream, books.clone());
         books.accounts().exchange.close(stream).unwrap();
         drop(granted);
-        assert_eq!(books.accounts().exchange.outstanding(), Amount::ZERO);
+        assert_eq!(books.accounts().exchange.outstanding(), Bytes::ZERO);
     }
 }

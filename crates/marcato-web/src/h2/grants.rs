@@ -1,7 +1,7 @@
 //! Grants of a connection: chunks of its responses, by priority.
 
 use marcato_sched::exchange::Grant;
-use marcato_units::Bytes as Amount;
+use marcato_units::Bytes;
 use tokio::time::Instant;
 
 use super::budget::Load;
@@ -11,7 +11,7 @@ use crate::early_end::EarlyEnd;
 use crate::handler::WebService;
 
 /// Content of the largest frame, unless the client allows more (RFC 9113 §6.5.2).
-const FRAME: Amount = Amount::new(16_384);
+const FRAME: Bytes = Bytes::new(16_384);
 
 impl<S: WebService> Driver<S> {
     /// Grants chunks as long as the queues below have little left. Returns true if any was.
@@ -43,7 +43,7 @@ impl<S: WebService> Driver<S> {
                 if split.is_some() && split != exchange.peek().map(|next| next.stream) {
                     break;
                 }
-                exchange.grant(Amount::new(budget as u64))
+                exchange.grant(Bytes::new(budget as u64))
             };
             let Some(grant) = grant else { break };
             {
@@ -108,7 +108,7 @@ impl<S: WebService> Driver<S> {
     /// other.
     fn step_aside(&mut self, grant: Grant, credit: usize, now: Instant) {
         let exchange = &mut self.books.accounts().exchange;
-        let refused = exchange.refuse(grant, Amount::new(credit as u64));
+        let refused = exchange.refuse(grant, Bytes::new(credit as u64));
         debug_assert!(refused.is_ok(), "it is the latest grant");
         if let Some(mut response) = exchange.response_mut(grant.stream) {
             response.hold();

@@ -4,7 +4,7 @@ use ::h2::Reason;
 use http::HeaderMap;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use marcato_sched::order::StreamId;
-use marcato_units::Bytes as Amount;
+use marcato_units::Bytes;
 use tokio::time::Instant;
 
 use super::driver::Driver;
@@ -80,7 +80,7 @@ impl<S: WebService> Driver<S> {
             }
             stream.record.supplied(now);
             if let Some(mut response) = self.books.accounts().exchange.response_mut(id) {
-                let supplied = response.supply(Amount::new(progress.bytes as u64));
+                let supplied = response.supply(Bytes::new(progress.bytes as u64));
                 debug_assert!(
                     supplied.is_ok(),
                     "a stage tells of its end last, and holds less than the exchange may"
@@ -139,6 +139,6 @@ fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
     ResponseHints {
         content_type: field(headers, &CONTENT_TYPE),
         disposition: field(headers, &CONTENT_DISPOSITION),
-        length: content_length(headers).map(Amount::new),
+        length: content_length(headers).map(Bytes::new),
     }
 }

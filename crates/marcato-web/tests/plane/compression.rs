@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes;
+use bytes::Bytes as Payload;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::channel::Channel;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper_util::rt::TokioIo;
-use marcato_units::Bytes as Amount;
+use marcato_units::Bytes;
 use marcato_web::compression::{Codec, CompressedBody, Compression, CompressionConfig, CompressionError};
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::proxy::{Proxy, ProxyConfig};
@@ -31,7 +31,7 @@ use tower_service::Service;
 
 use crate::support::{Running, fetch, read, run, until};
 
-type TestBody = UnsyncBoxBody<Bytes, BoxError>;
+type TestBody = UnsyncBoxBody<Payload, BoxError>;
 
 /// Content of the kind that compresses.
 fn text(len: usize) -> Vec<u8> {
@@ -50,7 +50,7 @@ fn noise(salt: u8, len: usize) -> Vec<u8> {
     next.take(len).collect()
 }
 
-fn full(content: impl Into<Bytes>) -> TestBody {
+fn full(content: impl Into<Payload>) -> TestBody {
     UnsyncBoxBody::new(Full::new(content.into()).map_err(Into::into))
 }
 
@@ -129,7 +129,7 @@ async fn begin(
             let stream = TokioIo::new(TcpStream::connect(running.addr).await.unwrap());
             let (mut send, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
             tokio::spawn(connection);
-            let request = request.header("host", "test").body(Empty::<Bytes>::new()).unwrap();
+            let request = request.header("host", "test").body(Empty::<Payload>::new()).unwrap();
             // The sender ends the connection once it is dropped, which is after the body.
             let response = send.send_request(request).await.unwrap();
             response.map(|body| {
@@ -165,7 +165,7 @@ async fn begin(
     }
 }
 
-type Frames = Result<Frame<Bytes>, BoxError>;
+type Frames = Result<Frame<Payload>, BoxError>;
 
 /// Stream of what a function yields.
 fn poll_fn_stream<F>(poll: F) -> impl futures_core::Stream<Item = Frames> + Send
@@ -272,10 +272,10 @@ fn files_have_the_coding_that_their_client_prefers() {
         }
         let counters = compression.counters();
         assert_eq!((counters.zstd, counters.brotli, counters.gzip), (4, 4, 6));
-        assert_eq!(counters.read, Amount::new(14 * 100_000));
-        assert!(counters.written < counters.read && counters.written > Amount::ZERO);
+        assert_eq!(counters.read, Bytes::new(14 * 100_000));
+        assert!(counters.written < counters.read && counters.written > Bytes::ZERO);
         until(|| compression.counters().encoders == 0).await;
-        assert_eq!(compression.counters().memory, Amount::ZERO);
+        assert_eq!(compression.counters().memory, Bytes::ZERO);
     });
 }
 
@@ -554,7 +554,7 @@ fn a_piece_arrives_before_the_next_one_is_made() {
     run(async {
         for over in BOTH {
             for coding in ["zstd", "br", "gzip"] {
-                let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+                let (mut sender, body) = Channel::<Payload, BoxError>::new(1);
                 let body = Arc::new(std::sync::Mutex::new(Some(body)));
                 let service = answering(move |_| {
                     let body = body.lock().unwrap().take().unwrap();
@@ -563,7 +563,7 @@ fn a_piece_arrives_before_the_next_one_is_made() {
                 let running = serve(service).await;
                 let accepted = [("accept-encoding", coding)];
                 let mut expected = b"first\n".to_vec();
-                sender.send_data(Bytes::from_static(b"first\n")).await.unwrap();
+                sender.send_data(Payload::from_static(b"first\n")).await.unwrap();
                 let got = begin(&running, over, Method::GET, "/", &accepted).await;
                 assert_eq!(field(got.headers(), "content-encoding"), coding);
                 let (mut body, mut bytes) = (got.into_body(), Vec::new());
@@ -592,7 +592,7 @@ fn trailers_and_failures_follow_the_compressed_content() {
     run(async {
         let service = answering(|path| {
             let fails = path == "/fails";
-            let mut frames = vec![Ok(Frame::data(Bytes::from(text(30_000))))];
+            let mut frames = vec![Ok(Frame::data(Payload::from(text(30_000))))];
             if fails {
                 frames.push(Err("broken".into()));
             } else {
@@ -650,7 +650,7 @@ fn a_compressed_body_is_over_once_it_has_failed() {
         assert!(matches!(Pin::new(&mut body).poll_frame(&mut cx), Poll::Ready(None)));
         let counters = compression.counters();
         // The failure is that of the body.
-        assert_eq!((counters.encoders, counters.memory, counters.failed), (0, Amount::ZERO, 0));
+        assert_eq!((counters.encoders, counters.memory, counters.failed), (0, Bytes::ZERO, 0));
     }
 }
 
@@ -662,7 +662,7 @@ fn flushed_output_leaves_before_more_input_is_taken() {
         let count = Arc::clone(&asked);
         // A source as fast as the encoder: whenever it is asked a second time, its next piece is ready.
         let frames = poll_fn_stream(move |cx| match count.fetch_add(1, Ordering::Relaxed) % 2 {
-            0 => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"data: 1\n\n"))))),
+            0 => Poll::Ready(Some(Ok(Frame::data(Payload::from_static(b"data: 1\n\n"))))),
             _ => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -683,9 +683,9 @@ fn responses_beyond_the_memory_are_sent_as_they_are() {
     run(async {
         let mut config = CompressionConfig::default();
         // One encoder of gzip, and not a byte more.
-        config.memory = Amount::new(320 << 10);
+        config.memory = Bytes::new(320 << 10);
         let compression = Compression::new(config).unwrap();
-        let (hold, held) = Channel::<Bytes, BoxError>::new(1);
+        let (hold, held) = Channel::<Payload, BoxError>::new(1);
         let held = Arc::new(std::sync::Mutex::new(Some(held)));
         let service = tower::service_fn(move |request: Request<marcato_web::Body>| {
             let body = match request.uri().path() {
@@ -709,7 +709,7 @@ fn responses_beyond_the_memory_are_sent_as_they_are() {
         // A client that goes away gives its memory back.
         drop((first, hold));
         until(|| compression.counters().encoders == 0).await;
-        assert_eq!(compression.counters().memory, Amount::ZERO);
+        assert_eq!(compression.counters().memory, Bytes::ZERO);
         let response = get(&running, Over::Http2, "/", &accepted).await;
         assert_eq!(field(response.headers(), "content-encoding"), "gzip");
     });
@@ -830,7 +830,7 @@ fn an_encoder_ends_although_its_client_reads_slowly() {
             assert_eq!((first.len(), compression.counters().encoders), (16 << 10, 1));
             let second = body.frame().await.unwrap().unwrap().into_data().unwrap();
             assert_eq!((second.len(), compression.counters().encoders), (16 << 10, 0));
-            assert_eq!(compression.counters().memory, Amount::ZERO);
+            assert_eq!(compression.counters().memory, Bytes::ZERO);
             let rest = body.collect().await.unwrap().to_bytes();
             assert_eq!(whole(coding, &[first, second, rest].concat()), page);
         }
@@ -950,7 +950,7 @@ proptest! {
         prop_assert_eq!(whole(coding, &bytes), made.concat());
         let counters = compression.counters();
         prop_assert_eq!(counters.written.get(), bytes.len() as u64);
-        prop_assert_eq!((counters.encoders, counters.memory), (0, Amount::ZERO));
+        prop_assert_eq!((counters.encoders, counters.memory), (0, Bytes::ZERO));
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes as Content;
+use bytes::Bytes as Payload;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use marcato_units::Bytes;
@@ -75,13 +75,13 @@ impl Site {
         response
     }
 
-    fn ask(&self, method: Method, uri: &str, fields: &[(&str, &str)]) -> Response<Content> {
+    fn ask(&self, method: Method, uri: &str, fields: &[(&str, &str)]) -> Response<Payload> {
         let (parts, body) = self.begin(method, uri, fields).into_parts();
         let content = self.runtime.block_on(body.collect()).unwrap().to_bytes();
         Response::from_parts(parts, content)
     }
 
-    fn get(&self, uri: &str, fields: &[(&str, &str)]) -> Response<Content> {
+    fn get(&self, uri: &str, fields: &[(&str, &str)]) -> Response<Payload> {
         self.ask(Method::GET, uri, fields)
     }
 
@@ -89,7 +89,7 @@ impl Site {
         self.get(uri, &[]).status().as_u16()
     }
 
-    fn body(&self, uri: &str) -> Content {
+    fn body(&self, uri: &str) -> Payload {
         self.get(uri, &[]).into_body()
     }
 }
@@ -393,7 +393,7 @@ fn several_ranges_are_sent_as_parts() {
 }
 
 /// Parts of a response by their `Content-Range`; all of the content for a response without one.
-fn parts(response: &Response<Content>) -> Vec<(Range<usize>, Vec<u8>)> {
+fn parts(response: &Response<Payload>) -> Vec<(Range<usize>, Vec<u8>)> {
     let range = |text: &str| {
         let (range, _) = text.strip_prefix("bytes ").unwrap().split_once('/').unwrap();
         let (first, last) = range.split_once('-').unwrap();

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use bytes::Bytes;
+use bytes::Bytes as Payload;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use marcato_units::{Bytes as Amount, Duration};
+use marcato_units::{Bytes, Duration};
 use marcato_web::proxy::{
     HealthConfig, PassiveConfig, Proxy, ProxyConfig, Roots, TrustedForwarders, Upstream,
 };
@@ -178,7 +178,7 @@ async fn trailers_of_a_request_claim_no_client() {
         ("x-real-ip", "1"),
     ];
     let trailing = trailers(&fields);
-    let body = Full::new(Bytes::from_static(b"x")).with_trailers(async move { Some(Ok(trailing)) });
+    let body = Full::new(Payload::from_static(b"x")).with_trailers(async move { Some(Ok(trailing)) });
     let body = body.map_err(BoxError::from).boxed_unsync();
     call(&proxy, request(Method::POST, &[("te", "trailers")], body)).await;
     assert_eq!(seen.recv().await.unwrap(), Some(trailers(&[("x-sum", "7")])));
@@ -236,7 +236,7 @@ async fn the_head_of_a_response_is_as_long_as_the_key_says() {
         let start = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nx: ";
         let value = "v".repeat(length - start.len() - 4);
         let address = answering(format!("{start}{value}\r\n\r\n")).await;
-        let proxy = configured(address, |config| config.response_head = Amount::new(most));
+        let proxy = configured(address, |config| config.response_head = Bytes::new(most));
         for _ in 0..10 {
             let response = call(&proxy, get(&[])).await;
             assert_eq!(response.status(), status, "{length} of {most}");
@@ -255,7 +255,7 @@ async fn the_fields_of_a_response_over_http2_have_the_same_bound() {
     })
     .await;
     let config =
-        ProxyConfig { response_head: Amount::new(8 << 10), ..ProxyConfig::to(format!("h2c://{address}")) };
+        ProxyConfig { response_head: Bytes::new(8 << 10), ..ProxyConfig::to(format!("h2c://{address}")) };
     let proxy = Proxy::new(config).unwrap();
     for (len, status) in [(7 << 10, 200), (9 << 10, 502), (100, 200)] {
         let request = Request::get(format!("http://a.test/?{len}")).body(empty()).unwrap();
@@ -309,9 +309,9 @@ async fn trailers_of_a_response_cannot_stand_for_its_fields() {
 fn a_tunnel_whose_response_is_dropped_ends_in_both_directions() {
     crate::support::run(async {
         let proxy = proxy_to(origin(Speaks::Http1, switch).await);
-        let (mut sender, body) = Channel::<Bytes, BoxError>::new(4);
+        let (mut sender, body) = Channel::<Payload, BoxError>::new(4);
         let mut response = call(&proxy, connect(Some("websocket"), body.boxed_unsync())).await.into_body();
-        sender.send_data(Bytes::from_static(b"word")).await.unwrap();
+        sender.send_data(Payload::from_static(b"word")).await.unwrap();
         assert_eq!(response.frame().await.unwrap().unwrap().into_data().unwrap(), "word");
         drop(response);
         // The client has not ended its direction.
@@ -354,7 +354,7 @@ async fn a_body_is_sent_again_after_a_stale_connection() {
 async fn posts_and_bodies_beyond_the_kept_part_are_not_resent() {
     for (method, length, kept) in [(Method::POST, 4, 64), (Method::PUT, 65, 64), (Method::PUT, 1, 0)] {
         let stale = Stale::start().await;
-        let proxy = configured(stale.address, |config| config.kept_body = Amount::new(kept));
+        let proxy = configured(stale.address, |config| config.kept_body = Bytes::new(kept));
         warm(&proxy).await;
         let response = call(&proxy, request(method, &[], full(&"x".repeat(length)))).await;
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY, "{length}");
@@ -383,12 +383,12 @@ async fn a_body_is_kept_until_its_response_begins() {
     })
     .await;
     let proxy = proxy_to(address);
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let (mut sender, body) = Channel::<Payload, BoxError>::new(1);
     let waiting = tokio::spawn({
         let proxy = proxy.clone();
         async move { call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await }
     });
-    sender.send_data(Bytes::from_static(b"part")).await.unwrap();
+    sender.send_data(Payload::from_static(b"part")).await.unwrap();
     assert_eq!(came.recv().await.unwrap(), "part");
     assert_eq!(proxy.counters().kept.get(), 4);
     go.send(true).unwrap();
@@ -413,10 +413,10 @@ where
 #[tokio::test]
 async fn a_body_is_not_kept_while_its_response_runs() {
     let proxy = answering_at_once(async |body| body.map_err(Into::into).boxed_unsync()).await;
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let (mut sender, body) = Channel::<Payload, BoxError>::new(1);
     let mut echo = call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await.into_body();
     for word in ["one", "two"] {
-        sender.send_data(Bytes::from_static(word.as_bytes())).await.unwrap();
+        sender.send_data(Payload::from_static(word.as_bytes())).await.unwrap();
         assert_eq!(echo.frame().await.unwrap().unwrap().into_data().unwrap(), word);
         assert_eq!(proxy.counters().kept.get(), 0, "{word}");
     }
@@ -428,25 +428,25 @@ async fn a_body_is_not_kept_while_its_response_runs() {
 async fn bytes_of_a_request_keep_its_silent_response_open() {
     let (seen, mut came) = mpsc::unbounded_channel();
     let proxy = answering_at_once(move |mut body| {
-        let (mut sender, response) = Channel::<Bytes, BoxError>::new(1);
+        let (mut sender, response) = Channel::<Payload, BoxError>::new(1);
         let seen = seen.clone();
         tokio::spawn(async move {
             while let Some(frame) = body.frame().await {
                 seen.send(frame.unwrap().into_data().unwrap()).unwrap();
             }
-            sender.send_data(Bytes::from_static(b"all")).await.unwrap();
+            sender.send_data(Payload::from_static(b"all")).await.unwrap();
         });
         std::future::ready(response.boxed_unsync())
     })
     .await;
     let idle = ProxyConfig::default().body_idle_timeout;
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let (mut sender, body) = Channel::<Payload, BoxError>::new(1);
     let mut response = call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await.into_body();
     let mut is_pending =
         async || poll_fn(|cx| Poll::Ready(Pin::new(&mut response).poll_frame(cx).is_pending())).await;
     assert!(is_pending().await);
     for _ in 0..4 {
-        sender.send_data(Bytes::from_static(b"more")).await.unwrap();
+        sender.send_data(Payload::from_static(b"more")).await.unwrap();
         assert_eq!(came.recv().await.unwrap(), "more");
         tokio::time::pause();
         tokio::time::advance(idle.mul_f64(0.6)).await;
@@ -476,11 +476,11 @@ async fn a_connection_returns_once_the_rest_of_its_request_is_sent() {
     });
     let proxy = proxy_to(address);
     for _ in 0..2 {
-        let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+        let (mut sender, body) = Channel::<Payload, BoxError>::new(1);
         let response = call(&proxy, request(Method::PUT, &[], body.boxed_unsync())).await;
         assert_eq!(text(response).await, "ok");
         assert_eq!(proxy.counters().upstreams[0].idle, 0);
-        sender.send_data(Bytes::from_static(b"rest")).await.unwrap();
+        sender.send_data(Payload::from_static(b"rest")).await.unwrap();
         drop(sender);
         until(|| proxy.counters().upstreams[0].idle == 1).await;
     }
@@ -724,7 +724,7 @@ async fn a_websocket_needs_the_proof_of_its_origin() {
             let _ = stream.read_u8().await;
         });
         let proxy = proxy_to(address);
-        let (_sender, body) = Channel::<Bytes, BoxError>::new(1);
+        let (_sender, body) = Channel::<Payload, BoxError>::new(1);
         let response = call(&proxy, connect(Some("websocket"), body.boxed_unsync())).await;
         let expected = if what == "right" { (StatusCode::OK, 1, 0) } else { (StatusCode::BAD_GATEWAY, 0, 1) };
         let counters = proxy.counters();
@@ -803,7 +803,7 @@ async fn the_connection_that_was_used_last_is_used_next() {
 
 #[tokio::test]
 async fn a_slow_client_is_no_silent_origin() {
-    let (mut sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let (mut sender, body) = Channel::<Payload, BoxError>::new(1);
     let body = Arc::new(Mutex::new(Some(body.boxed_unsync())));
     let address = origin(Speaks::Http1, move |_| {
         let body = body.lock().unwrap().take().unwrap();
@@ -816,7 +816,7 @@ async fn a_slow_client_is_no_silent_origin() {
     let is_pending = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_pending())).await;
     assert!(is_pending);
     for word in ["one", "two"] {
-        sender.send_data(Bytes::from_static(word.as_bytes())).await.unwrap();
+        sender.send_data(Payload::from_static(word.as_bytes())).await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), word);
         // It takes nothing for long: the origin owes nothing meanwhile.
         tokio::time::pause();
@@ -870,7 +870,7 @@ async fn a_websocket_over_tls_takes_http1_of_an_origin_with_both() {
     let proxy = Proxy::new(ProxyConfig { roots, ..ProxyConfig::to(format!("https://{address}")) }).unwrap();
     // A connection of HTTP/2 that is open does not serve an upgrade either.
     assert!(text(call(&proxy, get(&[])).await).await.starts_with("GET https://"));
-    let (_sender, body) = Channel::<Bytes, BoxError>::new(1);
+    let (_sender, body) = Channel::<Payload, BoxError>::new(1);
     let response = call(&proxy, connect(Some("websocket"), body.boxed_unsync())).await;
     assert_eq!((response.status(), proxy.counters().tunnels), (StatusCode::OK, 1));
 }
