@@ -1,6 +1,6 @@
 //! Coupled mode: our own background data no longer delays our urgent data.
 //!
-//! No paper has it; CATS §VI names it as future work. Each file holds one question; [`COUPLED`] runs
+//! No paper has it; CATS §VI names it as future work. Each file holds one question; `COUPLED` runs
 //! them all.
 
 mod alone;

@@ -3,7 +3,7 @@
 //!
 //! Holds the values that the paper prints, and the experiments in virtual time: TCP and QUIC flows
 //! that compete with unresponsive traffic at a bottleneck, with and without CRQ. Each file holds
-//! one question; [`CRQ`] runs them all.
+//! one question; `CRQ` runs them all.
 //!
 //! | files | contents |
 //! |---|---|

@@ -3,7 +3,7 @@
 //!
 //! Holds the values that the paper prints, a simple model of its Table I made before any run, and
 //! the experiments. They run two lanes of a QUIC session in virtual time, with periodic urgent
-//! messages and background data. Each file holds one question; [`CWR`] runs them all.
+//! messages and background data. Each file holds one question; `CWR` runs them all.
 
 mod aperiodic;
 mod beyond;

@@ -2,7 +2,7 @@
 //! (Venkataraman, Francis, Kodialam and Lakshman).
 //!
 //! Reproduces the paper's figures, with its statements as bands. Further questions vary what the
-//! paper leaves open, and answer those that it asks itself. Each file holds one question; [`PLT`]
+//! paper leaves open, and answer those that it asks itself. Each file holds one question; `PLT`
 //! runs them all. The protocol is [`marcato_sim::plt`].
 
 mod bottlenecks;
