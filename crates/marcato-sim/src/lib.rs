@@ -50,9 +50,8 @@ mod wire;
 
 pub use address::{Family, Rebinding};
 pub use app::{
-    App, Arrival, Bulk, ByteStream, Collector, Conducted, Coupled, Exchange, Fifo, FlowStreams, Framed,
-    Ledger, Mirror, OnOff, Planned, RequestResponse, Requester, Responder, Sink, SlowReader, Socket, Tag,
-    Writers,
+    App, Arrival, Bulk, ByteStream, Collector, Conducted, Coupled, Exchange, FlowStreams, Framed, Ledger,
+    Mirror, OnOff, Planned, RequestResponse, Requester, Responder, Sink, SlowReader, Socket, Tag, Writers,
 };
 pub use change::LinkChange;
 pub use datagram::{DatagramFlow, HostPair};

@@ -6,8 +6,8 @@ use marcato_queue::DropTail;
 use marcato_report::World;
 use marcato_sched::{Conductor, Config, Debt, Feeder};
 use marcato_sim::{
-    App, Collector, Conducted, Congestion, DelayedAck, Fifo, FlowId, LinkConfig, LinkId, Loss, Network,
-    NodeId, Packet, Planned, PriorityOption, Side, Tag, Tcp, TcpFlow, Writers,
+    App, Collector, Conducted, Congestion, DelayedAck, FlowId, LinkConfig, LinkId, Loss, Network, NodeId,
+    Packet, Planned, PriorityOption, Side, Tag, Tcp, TcpFlow, Writers,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 
@@ -185,7 +185,7 @@ impl Path {
     /// Creates an application that sends `plan` by `scheme`.
     pub(super) fn app(&self, scheme: Scheme, plan: Vec<Planned>) -> Result<Box<dyn App>, SimulationError> {
         Ok(match scheme {
-            Scheme::Fifo => Box::new(Fifo::new(plan)),
+            Scheme::Fifo => Box::new(Writers::fifo(plan)),
             Scheme::Writers(writer) => Box::new(Writers::new(plan, writer)),
             Scheme::Conductor(debt, feeding) => {
                 let config = Config { chunk: self.chunk(), ..Config::with_debt(debt) };

@@ -3,9 +3,9 @@
 mod bulk;
 mod collector;
 mod conducted;
+mod conducting;
 mod coupled;
 mod exchange;
-mod fifo;
 mod framed;
 mod mirror;
 mod onoff;
@@ -19,15 +19,16 @@ use std::collections::VecDeque;
 pub use bulk::{Bulk, Sink};
 pub use collector::{Arrival, Collector};
 pub use conducted::Conducted;
+pub(crate) use conducting::Conducting;
 pub use coupled::Coupled;
 pub use exchange::{Exchange, RequestResponse, Requester, Responder};
-pub use fifo::Fifo;
 pub use framed::Framed;
 use marcato_units::{Bytes, Priority, Seed, Stream, Time};
 pub use mirror::Mirror;
 pub use onoff::OnOff;
 pub use plan::Planned;
 pub use slow_reader::SlowReader;
+pub(crate) use writers::Turns;
 pub use writers::Writers;
 
 use crate::packet::Side;

@@ -1,20 +1,16 @@
 //! Application that sends the messages of sources over TCP, through a Conductor or without one.
 
-use std::collections::{HashMap, VecDeque};
-
 use marcato_scenario::flow::{Feeder as FeederName, Messages};
 use marcato_scenario::traffic::{Release, Source};
-use marcato_sched::conductor::{Conductor, DebtError, Grant, Message, MessageId, Removals, Slab};
+use marcato_sched::conductor::{Conductor, DebtError, Message};
 use marcato_sched::coupled::CoupledConfig;
-use marcato_sched::feeder::{Engine, Feeder, Mode};
-use marcato_units::{Bytes, Duration, Priority, Seed, Stream, Time};
+use marcato_sched::feeder::Feeder;
+use marcato_units::{Bytes, Duration, Seed, Stream, Time};
 
 use super::convert;
 use super::outcome::{Completion, Single, Timed, Times};
+use crate::app::{Conducting, Turns};
 use crate::{App, Collector, Coupled, Socket, Tag};
-
-/// Greatest size of one write, as in [`Writers`](crate::Writers).
-const PIECE: Bytes = Bytes::new(16 << 10);
 
 /// Message that was released. Its label is its index among all released messages.
 #[derive(Clone, Copy, Debug)]
@@ -62,17 +58,8 @@ impl Clock {
 
 /// Order in which messages reach the socket.
 enum Order {
-    Conducted {
-        conductor: Box<Conductor<Slab, Removals>>,
-        feeder: Feeder,
-        coupled: Option<Box<Coupled>>,
-        tags: HashMap<MessageId, Tag>,
-    },
-    Fifo(VecDeque<(Tag, Priority, Bytes)>),
-    Writers {
-        waiting: [VecDeque<(Tag, Priority, Bytes)>; Priority::COUNT],
-        turn: usize,
-    },
+    Conducted(Box<Conducting>),
+    Turns(Turns),
 }
 
 /// Application that sends messages of sources, single messages, and bulk data that fills the
@@ -94,19 +81,19 @@ impl Messenger {
     /// Creates the application of the flow `name`.
     pub(super) fn new(name: &str, messages: &Messages, stop: Time, seed: Seed) -> Result<Self, DebtError> {
         let mss = Bytes::new(messages.tcp.from.mss.into());
-        let coupled = convert::coupling(messages.messaging.coupled)
-            .map(|aim| Box::new(Coupled::new(CoupledConfig { aim, ..CoupledConfig::new(mss) })));
-        let conducted = |feeder| {
+        let conducted = |feeder| -> Result<_, DebtError> {
             let conductor =
                 Conductor::new(convert::conductor(messages.messaging.preset, messages.messaging.chunk))?;
-            let conductor = conductor.observed_by(Removals::default());
-            Ok(Order::Conducted { conductor: Box::new(conductor), feeder, coupled, tags: HashMap::new() })
+            let mut conducting = Box::new(Conducting::new(conductor, feeder));
+            conducting.coupled = convert::coupling(messages.messaging.coupled)
+                .map(|aim| Coupled::new(CoupledConfig { aim, ..CoupledConfig::new(mss) }));
+            Ok(Order::Conducted(conducting))
         };
         let order = match messages.feeder {
             FeederName::Conductor => conducted(Feeder::lean(messages.messaging.chunk))?,
             FeederName::Greedy => conducted(Feeder::greedy(messages.messaging.chunk))?,
-            FeederName::Fifo => Order::Fifo(VecDeque::new()),
-            FeederName::Writers => Order::Writers { waiting: Default::default(), turn: 0 },
+            FeederName::Fifo => Order::Turns(Turns::fifo()),
+            FeederName::Writers => Order::Turns(Turns::new(std::array::from_fn(|priority| priority))),
         };
         let clock = |(index, &source): (usize, &Source)| Clock {
             source,
@@ -140,25 +127,13 @@ impl Messenger {
     fn release(&mut self, group: usize, message: Message, socket: &mut Socket<'_>) {
         let at = socket.now();
         let tag = Tag(self.released.len() as u64);
-        let mut refused = false;
-        match &mut self.order {
-            Order::Conducted { conductor, feeder, tags, .. } => {
-                match conductor.offer(at, message) {
-                    Ok(id) => {
-                        tags.insert(id, tag);
-                    }
-                    Err(_) => refused = true,
-                }
-                if let Mode::Greedy { .. } = feeder.mode() {
-                    // The authors' socket decides once within each Send, before the next one.
-                    feeder.run_once(at, conductor, &mut Lane { socket, tags });
-                }
+        let refused = match &mut self.order {
+            Order::Conducted(conducting) => conducting.accept(tag, message, socket).is_err(),
+            Order::Turns(turns) => {
+                turns.accept(tag, &message);
+                false
             }
-            Order::Fifo(waiting) => waiting.push_back((tag, message.priority, message.len)),
-            Order::Writers { waiting, .. } => {
-                waiting[message.priority.index()].push_back((tag, message.priority, message.len));
-            }
-        }
+        };
         self.released.push(Released { group, at, size: message.len, refused });
     }
 
@@ -194,11 +169,10 @@ impl Messenger {
         for index in 0..self.messages.messaging.bulk.len() {
             let bulk = self.messages.messaging.bulk[index];
             let is_short = match &self.order {
-                Order::Conducted { conductor, .. } => {
-                    conductor.counters().level(bulk.priority).queued.bytes < bulk.size
+                Order::Conducted(conducting) => {
+                    conducting.conductor.counters().level(bulk.priority).queued.bytes < bulk.size
                 }
-                Order::Fifo(waiting) => waiting.is_empty() || any,
-                Order::Writers { waiting, .. } => waiting[bulk.priority.index()].is_empty(),
+                Order::Turns(turns) => turns.is_idle(bulk.priority) || turns.is_fifo() && any,
             };
             if is_short {
                 any = true;
@@ -226,56 +200,16 @@ impl Messenger {
     /// Moves released data into the socket, as far as it fits.
     fn feed(&mut self, socket: &mut Socket<'_>) {
         match &mut self.order {
-            Order::Conducted { conductor, feeder, coupled, tags } => {
-                let now = socket.now();
-                let mut lane = Lane { socket, tags };
-                match coupled {
-                    None => {
-                        feeder.run(now, conductor, &mut lane);
-                    }
-                    Some(coupled) => coupled.run(feeder, now, conductor, &mut lane),
-                }
-                for removed in conductor.observer_mut().take() {
-                    tags.remove(&removed.id);
-                }
-            }
-            Order::Fifo(waiting) => {
-                while let Some((tag, priority, left)) = waiting.front_mut() {
-                    *left -= socket.write(*left, *priority, *tag);
-                    if !left.is_zero() {
-                        return;
-                    }
-                    waiting.pop_front();
-                }
-            }
-            Order::Writers { waiting, turn } => {
-                let mut idle = 0;
-                while idle < waiting.len() {
-                    let Some((tag, priority, left)) = waiting[*turn].front_mut() else {
-                        idle += 1;
-                        *turn = (*turn + 1) % waiting.len();
-                        continue;
-                    };
-                    idle = 0;
-                    let taken = socket.write((*left).min(PIECE), *priority, *tag);
-                    if taken.is_zero() {
-                        return;
-                    }
-                    *left -= taken;
-                    if left.is_zero() {
-                        waiting[*turn].pop_front();
-                    }
-                    *turn = (*turn + 1) % waiting.len();
-                }
-            }
+            Order::Conducted(conducting) => conducting.write(socket, |_, _| ()),
+            Order::Turns(turns) => turns.write(socket),
         }
     }
 
     /// Returns the governor of coupled mode, if there is one.
     pub(super) fn coupled(&self) -> Option<&Coupled> {
         match &self.order {
-            Order::Conducted { coupled, .. } => coupled.as_deref(),
-            Order::Fifo(_) | Order::Writers { .. } => None,
+            Order::Conducted(conducting) => conducting.coupled.as_ref(),
+            Order::Turns(_) => None,
         }
     }
 
@@ -328,44 +262,14 @@ impl App for Messenger {
     }
 
     fn acknowledged(&mut self, socket: &mut Socket<'_>) -> bool {
-        let Order::Conducted { conductor, coupled: Some(coupled), .. } = &mut self.order else {
-            return false;
-        };
-        coupled.acknowledged(socket, conductor);
-        true
+        match &mut self.order {
+            Order::Conducted(conducting) => conducting.acknowledged(socket),
+            Order::Turns(_) => false,
+        }
     }
 
     fn timer(&mut self, _token: u32, socket: &mut Socket<'_>) {
         self.armed = self.armed.filter(|&at| at > socket.now());
         self.take_due(socket);
-    }
-}
-
-/// Simulated TCP connection as the feeder's engine.
-struct Lane<'a, 'b> {
-    socket: &'a mut Socket<'b>,
-    tags: &'a mut HashMap<MessageId, Tag>,
-}
-
-impl Engine for Lane<'_, '_> {
-    fn room(&self) -> Bytes {
-        self.socket.room()
-    }
-
-    fn unsent(&self) -> Bytes {
-        self.socket.unsent()
-    }
-
-    fn in_flight(&self) -> Bytes {
-        self.socket.in_flight()
-    }
-
-    fn feed(&mut self, grant: &Grant) -> Bytes {
-        let tag = self.tags.get(&grant.message).copied().unwrap_or_default();
-        let taken = self.socket.write(grant.len, grant.priority, tag);
-        if grant.fin && taken == grant.len {
-            self.tags.remove(&grant.message);
-        }
-        taken
     }
 }
