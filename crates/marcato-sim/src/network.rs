@@ -625,6 +625,7 @@ impl Network {
         (self.any_app(flow, side)? as &dyn Any).downcast_ref()
     }
 
+    /// Returns the application at an end of a TCP flow; `None` for other flows.
     pub(crate) fn any_app(&self, flow: FlowId, side: Side) -> Option<&dyn App> {
         match &self.flows[flow.0 as usize].kind {
             Kind::Tcp(ends) => Some(&*ends[side.index()].app),

@@ -279,6 +279,7 @@ impl Network {
         (self.any_host(flow, side)? as &dyn Any).downcast_ref()
     }
 
+    /// Returns the host at an end of a datagram flow; `None` for other flows.
     pub(crate) fn any_host(&self, flow: FlowId, side: Side) -> Option<&dyn Host> {
         Some(&*self.datagram_flow(flow)?.hosts[side.index()].host)
     }
