@@ -169,7 +169,7 @@ impl Path {
         net.link(sender, left, access(), access());
         let (bottleneck, _) = net.link(left, right, bottleneck(), bottleneck());
         net.link(right, receiver, access(), access());
-        let net = Carrier::Virtual(Box::new(net));
+        let net = Carrier::from(net);
         Dumbbell { net, sender, receiver, bottleneck, start: Time::ZERO }
     }
 
@@ -327,7 +327,7 @@ impl Transfer {
     /// arrived.
     pub(super) fn run_until(&mut self, until: Time) -> Result<(), SimulationError> {
         let end = self.start + until.since(Time::ZERO);
-        if matches!(self.net, Carrier::Virtual(_)) {
+        if self.net.simulator().is_ok() {
             return self.net.run_until(end);
         }
         while self.net.now() < end && !self.is_complete() {

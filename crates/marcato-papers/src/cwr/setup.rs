@@ -485,7 +485,7 @@ impl Ways {
             clients.push(client);
             links.push([up, down]);
         }
-        Ok(Self { net: Carrier::Virtual(Box::new(net)), server, clients, links })
+        Ok(Self { net: Carrier::from(net), server, clients, links })
     }
 
     fn in_lab(setup: &Setup, seed: u64) -> Result<Self, SimulationError> {
