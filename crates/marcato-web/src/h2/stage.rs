@@ -110,7 +110,9 @@ impl Stage {
     /// been produced.
     pub(crate) fn interim(&self, response: Response<()>) -> bool {
         let mut state = self.state();
-        let accepted = !state.closed && state.head.is_none() && state.interim.len() < MAX_INTERIM;
+        // The head is on the stage until the connection takes it.
+        let is_final = state.head.is_some() || state.announced;
+        let accepted = !state.closed && !is_final && state.interim.len() < MAX_INTERIM;
         if accepted {
             state.interim.push_back(response);
         }

@@ -4,16 +4,18 @@
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{RawClient, Running, fetch, fields, frame, get, get_with, headers, read, run, until};
 use bytes::Bytes;
 use h2::{Reason, client};
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use marcato_web::{Body, Config, RateLimit, Server};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{Channel, Full};
+use marcato_web::{Body, Config, EarlyHints, RateLimit, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 /// Service whose paths name the length of their content.
 async fn bytes(request: Request<Body>) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -299,6 +301,32 @@ fn content_may_take_longer_than_a_head() {
             client.send(&[byte]).await;
         }
         assert_eq!(running.server.counters().slow_heads, 0);
+    });
+}
+
+#[test]
+fn eight_early_hints_wait_and_none_follows_the_response() {
+    run(async {
+        let began = Arc::<Notify>::default();
+        let has_begun = Arc::clone(&began);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let began = Arc::clone(&began);
+            async move {
+                let hints = request.extensions().get::<EarlyHints>().unwrap().clone();
+                let sent = (0..20).filter(|_| hints.send(HeaderMap::new())).count();
+                let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+                tokio::spawn(async move {
+                    began.notified().await;
+                    let after = hints.send(HeaderMap::new());
+                    _ = sender.send_data(format!("{sent} {after}").into()).await;
+                });
+                Ok::<_, Infallible>(Response::new(body))
+            }
+        });
+        let running = Running::start(Server::new(), service).await;
+        let response = fetch(&mut running.client().await, get("/")).await;
+        has_begun.notify_one();
+        assert_eq!(read(response).await.unwrap(), b"8 false");
     });
 }
 

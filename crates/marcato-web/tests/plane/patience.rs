@@ -126,6 +126,22 @@ fn a_response_that_has_all_the_credit_it_wants_has_not_stalled() {
 }
 
 #[test]
+fn only_bytes_with_credit_count_as_granted() {
+    run_still(async {
+        let (running, _) = start(chunks_of(1)).await;
+        let mut client =
+            Receiver::connect(running.addr, Terms { stream_window: 10, ..Terms::default() }).await;
+        let [stream] = client.ask([("/1000", "u=3")]).await;
+        client.read_bytes(10).await;
+        settle().await;
+        assert_eq!(client.unread(&running.server), 0);
+        client.credit(stream, 990).await;
+        client.read_until_end(stream).await;
+        assert_eq!((client.bytes(), client.unread(&running.server)), (1000, 0));
+    });
+}
+
+#[test]
 fn credit_of_single_bytes_is_enough_to_go_on() {
     run_still(async {
         let (running, _) = start(chunks_of(1)).await;

@@ -218,6 +218,28 @@ fn alpn_chooses_the_version_over_tls() {
     });
 }
 
+/// Without it, a client could not tell the end from a truncation.
+#[test]
+fn a_connection_over_tls_ends_with_the_end_of_tls() {
+    run(async {
+        let identity = Identity::self_signed("server.test").unwrap();
+        let presented = ServerIdentity::new(&identity).unwrap();
+        let running = Running::start(Server::new().identity(&presented).unwrap()).await;
+        let mut tls = Trust::Certificate(identity.certificate().unwrap().clone()).client_tls().unwrap();
+        tls.alpn_protocols = vec!["h2".into()];
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(tls));
+        let stream = TcpStream::connect(running.addr).await.unwrap();
+        let mut stream =
+            connector.connect(ServerName::try_from("server.test").unwrap(), stream).await.unwrap();
+        // RFC 9113 §6.7: a PING with a stream is an error of the connection.
+        let frames = [frame(4, 0, 0, b""), frame(6, 0, 1, b"12345678")].concat();
+        stream.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &frames].concat()).await.unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        assert!(!all.is_empty());
+    });
+}
+
 #[test]
 fn a_request_slower_than_its_preface_is_still_http1() {
     run(async {
