@@ -201,6 +201,60 @@ async fn closing_ends_although_the_own_inbox_is_full() {
     assert_eq!(holds, [(Priority::P2, true)]);
 }
 
+/// Lets the tasks of this thread do what they can at once.
+async fn settle() {
+    for _ in 0..3000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Time passes here where the test says so.
+#[tokio::test(start_paused = true)]
+async fn an_application_that_takes_messages_has_its_patience_anew() {
+    // The runtime moves its clock only when it has nothing to do.
+    tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut config = config();
+    config.tcp.linger = Duration::from_secs(10);
+    config.tcp.close_timeout = Duration::from_secs(3600);
+    let (client, mut peer) = with_a_bare_peer(&config).await;
+    let mut number = 0;
+    let mut fill = async |client: &Connection, count: u8| {
+        let stops = client.stats().received.stops;
+        for _ in 0..count {
+            // MESSAGE with LAST and RECEIPT, at offset 0, with 8192 bytes.
+            peer.write_all(&[1, number, 2, 3, 0, 0x60, 0]).await.unwrap();
+            peer.write_all(&[7; 8192]).await.unwrap();
+            number += 1;
+        }
+        until(|| client.stats().received.stops > stops).await;
+    };
+    // The peer does not acknowledge it, so closing waits.
+    let _hello = client.send(Message::new("hello")).await.unwrap();
+    let closing = client.clone();
+    let _closing = tokio::spawn(async move { closing.close().await });
+    settle().await;
+    fill(&client, 24).await;
+    settle().await;
+    tokio::time::advance(Duration::from_secs(6)).await;
+    settle().await;
+    for _ in 0..22 {
+        client.recv().await.unwrap();
+    }
+    settle().await;
+    fill(&client, 36).await;
+    settle().await;
+    tokio::time::advance(Duration::from_secs(6)).await;
+    settle().await;
+    assert_eq!(client.stats().received.declined, 0);
+    // Now it has taken none for long: what still comes is declined.
+    tokio::time::advance(Duration::from_secs(11)).await;
+    until(|| client.stats().received.declined > 0).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_ends_although_the_peer_takes_nothing() {
     let mut config = config();

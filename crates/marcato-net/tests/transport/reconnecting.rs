@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes as Payload;
 
-use crate::common::{LIMIT, NAME, body, for_both_engines, localhost, number_of, within};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+use crate::common::{LIMIT, NAME, body, for_both_engines, greet, localhost, number_of, within};
 use marcato_net::{
     Bytes, ClientAuth, ClientSecurity, Closed, Config, ConnectError, Connection, Delivery, Ended, Endpoint,
     Engine, Events, Identity, LongMessages, Message, NoReply, NotDelivered, Priority, ReconnectConfig,
@@ -619,6 +622,24 @@ async fn attempts_end_after_the_limit() {
     assert!((270.0..=300.0).contains(&seconds), "{seconds}");
     // 8 attempts to reach the longest delay, then one every 15 to 30 s.
     assert!((15..=30).contains(&client.stats().failures), "{:?}", client.stats());
+}
+
+/// The peer has every message, and does not end the connection.
+#[tokio::test]
+async fn a_client_that_closes_can_still_be_aborted() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.linger = 100 * LIMIT;
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    let remote = Remote::new(listener.local_addr().unwrap(), ClientSecurity::Plaintext);
+    let client = Reconnecting::new(&config, remote, &settings()).unwrap();
+    let (mut peer, _) = within(listener.accept()).await.unwrap();
+    within(greet(&mut peer)).await;
+    let closing = client.clone();
+    let closing = tokio::spawn(async move { closing.close().await });
+    // Its direction has ended: it only waits for the peer.
+    assert_eq!(within(peer.read(&mut [0; 1])).await.unwrap(), 0);
+    client.abort();
+    within(closing).await.unwrap().unwrap();
 }
 
 #[tokio::test]
