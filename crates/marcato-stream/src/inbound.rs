@@ -876,6 +876,18 @@ mod tests {
         assert_eq!(pool.held(), Bytes::ZERO);
     }
 
+    /// Otherwise the rest of its messages would never come.
+    #[test]
+    fn a_peer_whose_messages_are_all_incomplete_is_read_on() {
+        let pool = Pool::new(Bytes::new(100));
+        let mut inbounds = [(); 2].map(|()| Inbound::new(Limits::default(), pool.clone()));
+        let [greedy, modest] = &mut inbounds;
+        greedy.piece(Head::new(MessageNumber(0), P2), &[0; 80], false).unwrap();
+        modest.piece(Head::new(MessageNumber(0), P2), &[0; 40], true).unwrap();
+        assert!(!greedy.is_full());
+        assert_eq!(greedy.counters().stops, 0);
+    }
+
     /// Answers about levels that the peer shall hold or release.
     fn holds(inbound: &mut Inbound) -> Vec<(Priority, bool)> {
         std::iter::from_fn(|| inbound.take_answer())

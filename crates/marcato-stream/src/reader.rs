@@ -422,6 +422,7 @@ mod tests {
                 assert!(received.bytes.iter().all(|&byte| byte == priority as u8));
             }
             assert!(outcomes.iter().all(|outcome| outcome.try_recv().is_err()));
+            assert!(!a.sender.is_idle(), "the peer has acknowledged nothing");
             while b.sender.wants_write() {
                 a.feed(&b.chunk(NOW, budget)).unwrap();
             }
@@ -477,6 +478,19 @@ mod tests {
         let empty = a.sender.offer_part(NOW, long, &message(0, Priority::P1), false, slip().0);
         assert_eq!(empty, Err(crate::SendError::EmptyPart));
         assert!(a.sender.is_idle());
+    }
+
+    #[test]
+    fn a_direction_does_not_end_before_a_message_that_is_held() {
+        let (mut a, mut b) = (End::new(), End::new());
+        a.sender.hold(Priority::P4, true);
+        a.send(NOW, message(5000, Priority::P4));
+        a.sender.finish();
+        assert!(!a.sender.wants_write() && a.chunk(NOW, 1448).is_empty());
+        a.sender.hold(Priority::P4, false);
+        a.exchange(&mut b);
+        assert_eq!(b.inbound.take().map(|message| message.bytes.len()), Some(5000));
+        assert_eq!(b.inbound.ended(), Some(Closed::Finished));
     }
 
     #[test]
@@ -832,6 +846,22 @@ mod tests {
         // With less than the bound, a part of any length is accepted.
         sender.fill(NOW, 20, &mut Vec::new());
         assert_eq!([part(&mut sender, 500), part(&mut sender, 1)], [Ok(()), busy]);
+    }
+
+    #[test]
+    fn a_part_is_settled_once_it_is_written() {
+        let mut end = End::new();
+        let long = end.sender.begin_long();
+        let outcomes = [false, true].map(|last| {
+            let (ticket, outcome) = slip();
+            end.sender.offer_part(NOW, long, &Message::new(vec![7; 50]), last, ticket).unwrap();
+            outcome
+        });
+        end.chunk(NOW, 1000);
+        // The last one stands for the message, which the peer has not acknowledged.
+        assert_eq!(outcomes[0].try_recv(), Ok(Ok(())));
+        assert!(outcomes[1].try_recv().is_err());
+        assert_eq!(end.sender.unfinished().iter().sum::<usize>(), 1);
     }
 
     #[test]

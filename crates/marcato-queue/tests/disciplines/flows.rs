@@ -556,6 +556,26 @@ fn a_flood_of_small_packets_does_not_starve_large_sparse_ones() {
 }
 
 #[test]
+fn a_queue_that_has_paid_is_no_longer_the_longest() {
+    let codel = CodelConfig { limit: Limit::Bytes(Bytes::new(11_500)), ..CodelConfig::default() };
+    // The keys of flows decide which of them are compared with each other.
+    for key in 0..20 {
+        let mut queue = FqCodel::new(FqCodelConfig { codel, ..FqCodelConfig::default() }).unwrap();
+        let [long, shorter, new] = [key, key + 100, key + 200];
+        let packets = [(long, 6, 1000), (shorter, 5, 1100), (new, 2, 1000)];
+        let mut paid = Vec::new();
+        for (flow, count, len) in packets {
+            for _ in 0..count {
+                let verdict =
+                    queue.enqueue_with(Time::ZERO, plain(0, flow, len), &mut |sent| paid.push(sent.flow));
+                assert_eq!(verdict, Verdict::Queued);
+            }
+        }
+        assert_eq!(paid, [long, shorter], "key {key}");
+    }
+}
+
+#[test]
 fn the_longest_queue_pays_even_if_the_packet_is_its_own() {
     // 20 flows have 100 bytes each; with 2000 bytes the new flow would have most.
     let codel = CodelConfig { limit: Limit::Bytes(Bytes::new(3000)), ..CodelConfig::default() };

@@ -676,6 +676,26 @@ fn an_undeclared_source_is_learned_and_then_finds_room() {
     assert!(at_once[13..].iter().all(|at_once| *at_once), "{at_once:?}");
 }
 
+#[test]
+fn a_source_once_declared_is_learned_from_new_messages_alone() {
+    let key = SourceKey(5);
+    let mut world = World::new(Cwr::new(CwrConfig::marcato()).unwrap(), vec![lane(0, Bytes::kb(40), 53)]);
+    let release = |world: &mut World<Cwr>, at: u64| {
+        world.pass_to(ms(at));
+        world.release(Some(key), Bytes::kb(10), Redundancy::Once);
+    };
+    for number in 1..=20 {
+        release(&mut world, number * 100);
+    }
+    assert!(world.scheduler.reserve().source(key).is_some());
+    let source = Source::new(Duration::from_millis(300), Bytes::kb(10), ms(2300));
+    world.scheduler.declare(key, source).unwrap();
+    assert!(world.scheduler.withdraw(key));
+    // One message says nothing of a period, and the old ones count no more.
+    release(&mut world, 2100);
+    assert!(world.scheduler.reserve().source(key).is_none());
+}
+
 /// Returns the releases of several sources, in order of time.
 fn schedule(sources: &[Source], until: Time) -> Vec<(Time, usize)> {
     let mut releases = Vec::new();

@@ -173,6 +173,24 @@ fn a_rate_collapse_sheds_the_least_urgent_level_oldest_first() {
     assert_eq!(shed, [sync[0], sync[1], old_image, young_sync]);
 }
 
+/// A transport may take much less than it asks for.
+#[test]
+fn refused_bytes_are_no_part_of_the_usual_rate() {
+    let mut nobody = |_| ();
+    let mut path = Congested::new(Shedding::default(), &mut nobody);
+    for _ in 0..20 {
+        path.offer(message(1000, Priority::P4));
+    }
+    for _ in 0..100 {
+        path.carry(200_000, 100);
+        let grant = path.conductor.grant(path.now, Bytes::kb(200)).unwrap();
+        path.conductor.refuse(grant, Bytes::ZERO).unwrap();
+    }
+    // A third of what was carried, and much less than a quarter of what was granted.
+    path.carry(67_000, 10_000);
+    assert_eq!(path.shed(), Tally::default());
+}
+
 #[test]
 fn a_rate_just_above_a_quarter_and_short_stalls_shed_nothing() {
     let mut nobody = |_| ();
