@@ -10,7 +10,7 @@
 //! missing. Bytes that arrive ahead of their header are *parked*. If the header of a copy is lost,
 //! the header of another copy on a neighbouring stream replaces it.
 //!
-//! **Payload is never copied**, only cut ([`Bytes::slice`]). Where copies overlap, the first to
+//! **Payload is never copied**, only cut ([`Payload::slice`]). Where copies overlap, the first to
 //! arrive counts. Comparing later bytes would require keeping those handed out, so equality is not
 //! checked.
 //!

@@ -3,7 +3,7 @@
 //! To add one here:
 //!
 //! 1. Implement [`CongestionControl`] in a file of this directory, and add its `mod`.
-//! 2. Add its row to [`Congestion`](marcato_scenario::tcp::Congestion), in
+//! 2. Add its row to [`Congestion`], in
 //!    `marcato-scenario/src/tcp.rs`: documentation, name in scenarios, variant, and whether it draws
 //!    random numbers.
 //! 3. Add its constructor to `build`, which does not compile without it.
