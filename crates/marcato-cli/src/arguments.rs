@@ -50,7 +50,8 @@ struct Marcato {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a paper's experiments and compares the measured values with the published ones
+    /// Runs the experiments of a paper, of coupled mode or of the web server, and compares them with
+    /// published values
     ///
     /// The exit status is 0 when every row lies in its band, 1 when one lies outside, and 2 when the
     /// experiments could not be run. `web` needs --world lab. `all` runs the experiments that exist in the
@@ -73,14 +74,14 @@ pub(crate) enum Command {
   marcato validate --repeat 5 --out out/validate")]
     Validate(Validate),
 
-    /// Loads web pages over real QUIC and HTTP/2 through an emulated link, first come first served
-    /// and with Marcato
+    /// Loads web pages over real sockets through an emulated link, first come first served and with Marcato
     ///
     /// Over QUIC the page is that of the CATS paper, beside a source of small critical messages. Over
     /// HTTP/2, Chromium loads a page if it is installed; otherwise a built-in client does. The emulated
     /// links need no privileges. If the system allows network namespaces, the link of HTTP/2 runs between
-    /// two of them; otherwise a relay on the loopback interface stands in for it. The exit status is 0 when
-    /// urgent data arrived earlier with Marcato, 1 when it did not, and 2 when nothing could be run.
+    /// two of them, and the page is also loaded over the kernel's TCP. Otherwise a relay on the loopback
+    /// interface stands in for the link of HTTP/2. The exit status is 0 when urgent data arrived earlier
+    /// with Marcato, 1 when it did not, and 2 when nothing could be run.
     #[command(after_help = "Examples:
   marcato demo --out out/demo
   marcato demo --loads 10 --queue droptail --loss 0.02")]
