@@ -78,17 +78,18 @@ impl<Q, F> Filtered<Q, F> {
 impl<P: Packet, Q: Discipline<P>, F: Filter<P, Q>> Discipline<P> for Filtered<Q, F> {
     fn enqueue_with(&mut self, now: Time, mut packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let Self { queue, filter, refused, .. } = self;
-        let verdict = match filter.arrives(now, &mut packet) {
-            Fate::Pass => queue.enqueue_with(now, packet, &mut |packet| {
-                filter.lost(now, &packet);
-                on_drop(packet);
-            }),
-            Fate::Drop => {
-                refused.enqueued.count(packet.len());
-                refused.dropped.count(packet.len());
-                Verdict::Dropped(packet)
-            }
-        };
+        if filter.arrives(now, &mut packet) == Fate::Drop {
+            refused.enqueued.count(packet.len());
+            refused.dropped.count(packet.len());
+            filter.lost(now, &packet);
+            filter.arrived(now, queue);
+            self.add_up();
+            return Verdict::Dropped(packet);
+        }
+        let verdict = queue.enqueue_with(now, packet, &mut |packet| {
+            filter.lost(now, &packet);
+            on_drop(packet);
+        });
         if let Verdict::Dropped(packet) = &verdict {
             filter.lost(now, packet);
         }

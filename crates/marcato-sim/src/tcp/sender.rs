@@ -333,7 +333,7 @@ impl Sender {
             delivered,
             newly_lost,
             prior_in_flight: prior_in_flight + self.pacing.held_back(),
-            used: self.window.used(self.cwnd(), prior_in_flight + self.pacing.held_back()),
+            used: self.window.used(|| self.cwnd(), prior_in_flight + self.pacing.held_back()),
             in_flight: self.board.pipe(),
             rtt,
             srtt: self.timers.rto.srtt(),

@@ -62,7 +62,7 @@ impl CongestionWindow {
     }
 
     /// Returns the part of a window of `cwnd` bytes that counts as used while this much is in flight.
-    pub(crate) fn used(&self, cwnd: u64, in_flight: u64) -> u64 {
-        self.usage.map_or(in_flight, |usage| usage.of(cwnd))
+    pub(crate) fn used(&self, cwnd: impl FnOnce() -> u64, in_flight: u64) -> u64 {
+        self.usage.map_or(in_flight, |usage| usage.of(cwnd()))
     }
 }
