@@ -318,56 +318,16 @@ mod tests {
         assert!(!Arc::ptr_eq(&none.tls(&peer(0)).unwrap(), &none.tls(&peer(0)).unwrap()));
     }
 
-    /// Verifier that accepts all certificates.
-    #[cfg(feature = "quic")]
-    #[derive(Debug)]
-    struct Lenient;
-
-    #[cfg(feature = "quic")]
-    impl ServerCertVerifier for Lenient {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, rustls::Error> {
-            Ok(ServerCertVerified::assertion())
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            Vec::new()
-        }
-    }
-
     /// A ticket may belong to any of them, and one that was forgotten could not be checked again.
     #[cfg(feature = "quic")]
     #[test]
     fn with_too_many_certificates_no_data_is_early() {
-        let witness = Witness::new(Arc::new(Lenient));
+        // A fingerprint is of the certificate alone, whatever follows it in the chain.
+        let witness = Witness::new(peer(0).trust.verifier().unwrap());
         let name = ServerName::try_from("server.test").unwrap();
         let accepts = |count: usize| {
             for number in 0..count {
-                witness.remember(&number.to_be_bytes().to_vec().into(), &[]);
+                witness.remember(&vec![7].into(), &[number.to_be_bytes().to_vec().into()]);
             }
             witness.accepts_all(&name, UnixTime::now())
         };
