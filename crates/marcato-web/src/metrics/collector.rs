@@ -39,14 +39,6 @@ impl<'a> Family<'a> {
         Self { name, help, kind: Kind::Gauge, is_bytes: false, values: vec![(vec![], value as u64)] }
     }
 
-    /// Adds a value to that with these labels.
-    fn add(&mut self, labels: Labels<'a>, number: u64) {
-        match self.values.iter_mut().find(|(known, _)| *known == labels) {
-            Some((_, sum)) => *sum += number,
-            None => self.values.push((labels, number)),
-        }
-    }
-
     fn encode(self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Self { name, help, kind, is_bytes, values } = self;
         let metric_type = match kind {
@@ -73,31 +65,33 @@ fn write(encoder: &mut MetricEncoder<'_>, kind: Kind, value: u64) -> fmt::Result
     }
 }
 
-/// Returns the metrics of things of a kind, each with labels of its own. Values with equal labels are summed.
-fn families<'a, T: Metrics>(things: impl IntoIterator<Item = (Labels<'a>, T)>) -> Vec<Family<'a>> {
+/// Returns the metrics of things of a kind, which have labels of their own. Things with the same labels come together,
+/// and are summed.
+fn families<'a, T: Metrics>(things: impl IntoIterator<Item = (Labels<'a>, Vec<T>)>) -> Vec<Family<'a>> {
     let mut families: Vec<Family<'a>> = Vec::new();
-    for Metric { name, help, kind, is_bytes, .. } in T::METRICS {
-        if families.iter().all(|family| family.name != *name) {
-            families.push(Family { name, help, kind: *kind, is_bytes: *is_bytes, values: Vec::new() });
-        }
-    }
-    for (labels, thing) in things {
-        for metric in T::METRICS {
-            let Some(family) = families.iter_mut().find(|family| family.name == metric.name) else {
-                continue;
-            };
+    let places: Vec<usize> = T::METRICS.iter().map(|metric| place_of(&mut families, metric)).collect();
+    for (labels, things) in things {
+        for (metric, place) in T::METRICS.iter().zip(&places) {
+            let sum = |element| things.iter().map(|thing| (metric.number)(thing, element)).sum();
+            let values = &mut families[*place].values;
             match metric.label {
-                None => family.add(labels.clone(), (metric.number)(&thing, 0)),
-                Some((label, values)) => {
-                    for (index, value) in values.iter().enumerate() {
-                        let labels = labels.iter().copied().chain([(label, *value)]).collect();
-                        family.add(labels, (metric.number)(&thing, index));
-                    }
-                }
+                None => values.push((labels.clone(), sum(0))),
+                Some((label, names)) => values.extend(names.iter().enumerate().map(|(element, name)| {
+                    (labels.iter().copied().chain([(label, *name)]).collect(), sum(element))
+                })),
             }
         }
     }
     families
+}
+
+/// Returns the place of the family of a metric, which is added if it is the first of its name.
+fn place_of<T>(families: &mut Vec<Family<'_>>, metric: &Metric<T>) -> usize {
+    let Metric { name, help, kind, is_bytes, .. } = *metric;
+    families.iter().position(|family| family.name == name).unwrap_or_else(|| {
+        families.push(Family { name, help, kind, is_bytes, values: Vec::new() });
+        families.len() - 1
+    })
 }
 
 impl Collector for Collected {
@@ -105,7 +99,7 @@ impl Collector for Collected {
         let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = &watched.servers;
         let sum = |number: fn(&Server) -> usize| servers.iter().map(number).sum();
-        let mut all = families(servers.iter().map(|server| (vec![], server.counters())));
+        let mut all = families([(vec![], servers.iter().map(Server::counters).collect())]);
         all.push(Family::gauge(
             "open_connections",
             "Connections that are open",
@@ -119,11 +113,11 @@ impl Collector for Collected {
         ));
         let files = watched.files.iter();
         all.extend(families(
-            files.map(|(name, files)| (vec![("directory", name.as_str())], files.counters())),
+            files.map(|(name, files)| (vec![("directory", name.as_str())], vec![files.counters()])),
         ));
         #[cfg(feature = "compression")]
         if let Some(compression) = &watched.compression {
-            all.extend(families([(vec![], compression.counters())]));
+            all.extend(families([(vec![], vec![compression.counters()])]));
         }
         #[cfg(feature = "proxy")]
         let proxies: Vec<_> =
@@ -135,10 +129,12 @@ impl Collector for Collected {
                 counters
                     .upstreams
                     .iter()
-                    .map(move |upstream| (labels(upstream.uri.as_str()), upstream.clone()))
+                    .map(move |upstream| (labels(upstream.uri.as_str()), vec![upstream.clone()]))
             });
             let upstreams = families(upstreams);
-            all.extend(families(proxies.iter().map(|(name, of)| (vec![("origin", *name)], of.clone()))));
+            all.extend(families(
+                proxies.iter().map(|(name, of)| (vec![("origin", *name)], vec![of.clone()])),
+            ));
             all.extend(upstreams);
         }
         all.into_iter().try_for_each(|family| family.encode(&mut encoder))
@@ -175,8 +171,8 @@ mod tests {
         }
     }
 
-    fn values<T: Metrics>(things: Vec<(Labels<'static>, T)>) -> Vec<(&'static str, String, u64)> {
-        let families = families(things).into_iter();
+    fn values<T: Metrics>(labels: Labels<'static>, things: Vec<T>) -> Vec<(&'static str, String, u64)> {
+        let families = families([(labels, things)]).into_iter();
         let of = |family: Family<'static>| {
             let text =
                 |labels: &Labels<'_>| labels.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(" ");
@@ -201,9 +197,9 @@ mod tests {
             ("letters", "here returned".to_owned(), 2),
             ("paper", "here".to_owned(), 500),
         ];
-        assert_eq!(values(vec![(vec![("desk", "here")], desk.clone())]), expected);
+        assert_eq!(values(vec![("desk", "here")], vec![desk.clone()]), expected);
         // Two desks without names of their own are summed.
-        let both = values(vec![(vec![], desk.clone()), (vec![], desk)]);
+        let both = values(vec![], vec![desk.clone(), desk]);
         assert_eq!(both.iter().map(|(_, _, number)| *number).collect::<Vec<_>>(), [6, 2, 4, 1000]);
     }
 
