@@ -262,8 +262,8 @@ impl Server {
 
     /// Number of requests that are not over.
     pub fn open_requests(&self) -> usize {
-        let counters = self.counters.read();
-        usize::try_from(counters.requests.saturating_sub(counters.ended)).unwrap_or(usize::MAX)
+        let open = self.counters.requests.get().saturating_sub(self.counters.ended.get());
+        usize::try_from(open).unwrap_or(usize::MAX)
     }
 
     /// Number of addresses whose rates are in use.

@@ -71,16 +71,16 @@ impl<S: WebService> Driver<S> {
         let now = Instant::now();
         let wanted = usize::try_from(grant.len.get()).unwrap_or(usize::MAX);
         let credit = stream.credit(wanted);
-        if credit < wanted {
+        let stream = if credit < wanted {
             self.step_aside(grant, credit, now);
-            if credit == 0 {
-                return Ok(());
+            match self.streams.get_mut(grant.stream) {
+                Some(stream) if credit > 0 => stream,
+                _ => return Ok(()),
             }
-        }
-        let Some(stream) = self.streams.get_mut(grant.stream) else { return Ok(()) };
-        if credit >= wanted {
+        } else {
             stream.stalled_since = None;
-        }
+            stream
+        };
         let taken = credit.min(wanted);
         let is_last = grant.fin && taken == wanted;
         let content = stream.stage.take(taken);

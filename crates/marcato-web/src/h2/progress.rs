@@ -39,40 +39,15 @@ impl<S: WebService> Driver<S> {
         for interim in progress.interim {
             stream.interim(interim)?;
         }
-        if let Some(Head { response, is_end }) = progress.head {
-            let decision = {
-                let headers = response.headers();
-                let mut inner = self.wire.inner();
-                let guess = if inner.signals.ignores_guesses() {
-                    None
-                } else {
-                    let table = &self.context.config.guess;
-                    table.response(inner.signals.guess(id), &response_hints(headers))
-                };
-                let priority = headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
-                inner.signals.response(id, priority, guess).ok()
-            };
-            if let Some(decision) = decision {
-                stream.record.decide(decision);
+        let stream = match progress.head {
+            None => stream,
+            Some(head) => {
+                self.begin(id, head, progress.bytes > 0)?;
+                // Its head may have been all.
+                let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
+                stream
             }
-            stream.record.head(response.status(), content_length(response.headers()));
-            stream.head(response, is_end)?;
-            if is_end {
-                self.close(id, true);
-                return Ok(());
-            }
-            let Decision { parameters, .. } = stream.record.decision;
-            let is_open = self.books.accounts().exchange.open(id, parameters).is_ok();
-            if !is_open {
-                // As many may be open as there are streams, so this is never reached.
-                stream.reset(Reason::INTERNAL_ERROR);
-                self.close(id, false);
-                return Ok(());
-            }
-            self.budget.uses(self.context.config.levels().level(parameters.urgency));
-            self.streams.begun(id, progress.bytes > 0);
-        }
-        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
+        };
         if progress.bytes > 0 {
             let now = Instant::now();
             if let Some(since) = stream.empty_since.take() {
@@ -116,6 +91,45 @@ impl<S: WebService> Driver<S> {
                 response.release();
             }
         }
+        Ok(())
+    }
+
+    /// Sends the head of a response, decides about its urgency, and opens it in the exchange; `has_content` if some of its
+    /// content is staged. Closes the stream if the head is all, or the response cannot be opened.
+    fn begin(&mut self, id: StreamId, head: Head, has_content: bool) -> Result<(), ::h2::Error> {
+        let Head { response, is_end } = head;
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
+        let decision = {
+            let headers = response.headers();
+            let mut inner = self.wire.inner();
+            let guess = if inner.signals.ignores_guesses() {
+                None
+            } else {
+                let table = &self.context.config.guess;
+                table.response(inner.signals.guess(id), &response_hints(headers))
+            };
+            let priority = headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
+            inner.signals.response(id, priority, guess).ok()
+        };
+        if let Some(decision) = decision {
+            stream.record.decide(decision);
+        }
+        stream.record.head(response.status(), content_length(response.headers()));
+        stream.head(response, is_end)?;
+        if is_end {
+            self.close(id, true);
+            return Ok(());
+        }
+        let Decision { parameters, .. } = stream.record.decision;
+        let is_open = self.books.accounts().exchange.open(id, parameters).is_ok();
+        if !is_open {
+            // As many may be open as there are streams, so this is never reached.
+            stream.reset(Reason::INTERNAL_ERROR);
+            self.close(id, false);
+            return Ok(());
+        }
+        self.budget.uses(self.context.config.levels().level(parameters.urgency));
+        self.streams.begun(id, has_content);
         Ok(())
     }
 
