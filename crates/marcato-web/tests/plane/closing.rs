@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::proxy::{listen, proof, proxy_to};
-use crate::receiver::{pass, run_still, settle, stand_still, still_until};
-use crate::support::{Running, run};
+use crate::receiver::{pass, run_still, settle, stand_still};
+use crate::support::{Running, run, until};
 
 /// Close frame of a server with the status 1001.
 const GOING_AWAY: [u8; 4] = [0x88, 0x02, 0x03, 0xe9];
@@ -187,7 +187,7 @@ fn a_websocket_without_an_answer_is_cut_after_five_seconds() {
         pass(SECOND * 4).await;
         assert!(!ended.is_finished());
         pass(SECOND * 2).await;
-        still_until(|| ended.is_finished()).await;
+        until(|| ended.is_finished()).await;
         expect_end(&mut client).await;
         expect_end(&mut origin).await;
     });
@@ -222,7 +222,7 @@ fn the_server_waits_for_tunnels_within_its_grace() {
             let server = running.server.clone();
             let ended = end(running);
             // The tunnel is no connection of the server any more.
-            still_until(|| server.open_connections() == 0).await;
+            until(|| server.open_connections() == 0).await;
             settle().await;
             pass(SHORT - SECOND).await;
             assert!(!ended.is_finished());
@@ -233,7 +233,7 @@ fn the_server_waits_for_tunnels_within_its_grace() {
             } else {
                 pass(SECOND * 2).await;
             }
-            still_until(|| ended.is_finished()).await;
+            until(|| ended.is_finished()).await;
         }
     });
 }
@@ -257,7 +257,7 @@ fn a_single_connection_waits_for_its_tunnel() {
             let head = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n";
             client.write_all(head).await.unwrap();
             let mut origin = opened.await.unwrap();
-            still_until(|| server.open_connections() == 0).await;
+            until(|| server.open_connections() == 0).await;
             if !closes {
                 drop(end);
             }
@@ -272,7 +272,7 @@ fn a_single_connection_waits_for_its_tunnel() {
                 // One time of grace for the connection, and one for the tunnel.
                 pass(SHORT).await;
             }
-            still_until(|| served.is_finished()).await;
+            until(|| served.is_finished()).await;
         }
     });
 }

@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::receiver::{
-    GOAWAY, PING, Receiver, Terms, chunks_of, ended, pass, run_still, settle, stand_still, still_until,
+    GOAWAY, PING, Receiver, Terms, chunks_of, ended, pass, run_still, settle, stand_still,
 };
 use crate::support::{Pieces, Running, fields, frame, recording, run, until};
 
@@ -63,7 +63,7 @@ fn a_response_without_any_credit_is_reset_after_the_stall() {
         settle().await;
         let none = held(&bodies);
         let [stream] = client.ask([("/1000000", "u=3")]).await;
-        still_until(|| held(&bodies) > none).await;
+        until(|| held(&bodies) > none).await;
         settle().await;
         pass(SECOND * 59).await;
         assert_eq!((running.server.counters().stalled, running.server.open_requests()), (0, 1));
@@ -71,7 +71,7 @@ fn a_response_without_any_credit_is_reset_after_the_stall() {
         assert_eq!(client.read_until_reset(stream).await, Reason::CANCEL);
         assert_eq!((running.server.counters().stalled, running.server.open_requests()), (1, 0));
         // The handler and what it held are gone.
-        still_until(|| held(&bodies) == none).await;
+        until(|| held(&bodies) == none).await;
         // The connection is idle from now on, and ends.
         pass(SECOND * 74).await;
         assert_eq!(running.server.open_connections(), 1);
@@ -99,7 +99,7 @@ fn a_response_whose_window_is_used_up_is_reset_after_the_stall() {
         assert_eq!((running.server.counters().stalled, running.server.open_requests()), (1, 1));
         pass(SECOND * 36).await;
         assert_eq!(client.read_until_reset(streams[0]).await, Reason::CANCEL);
-        still_until(|| held(&bodies) == none).await;
+        until(|| held(&bodies) == none).await;
         assert_eq!(running.server.counters().stuck, 0);
         // The connection serves on.
         client.credit(0, 1000).await;
@@ -202,7 +202,7 @@ fn a_connection_whose_window_is_closed_ends_after_the_stall() {
             pass(SECOND * 6).await;
             closes(&mut client).await;
             assert_eq!((running.server.counters().stuck, running.server.open_requests()), (1, 0));
-            still_until(|| held(&bodies) < none).await;
+            until(|| held(&bodies) < none).await;
         }
     });
 }
@@ -219,7 +219,7 @@ fn a_connection_whose_buffers_are_full_ends_after_the_stall() {
             for _ in 0..3 {
                 let before = granted();
                 client.read_bytes(300_000).await;
-                still_until(|| granted() > before).await;
+                until(|| granted() > before).await;
                 settle().await;
                 pass(SECOND * 50).await;
                 assert_eq!(running.server.counters().stuck, 0);
@@ -230,7 +230,7 @@ fn a_connection_whose_buffers_are_full_ends_after_the_stall() {
                 pass(SECOND * 11).await;
                 waited += 1;
             }
-            still_until(|| running.server.open_requests() == 0).await;
+            until(|| running.server.open_requests() == 0).await;
             assert_eq!(running.server.counters().stuck, 1);
         }
     });
@@ -262,7 +262,7 @@ fn idle_time_counts_from_the_end_of_the_last_stream() {
         pass(SECOND * 2).await;
         assert!(closes(&mut client).await, "GOAWAY came");
         drop(client);
-        still_until(|| running.server.open_connections() == 0).await;
+        until(|| running.server.open_connections() == 0).await;
         assert_eq!(running.server.counters().broken, 0);
     });
 }
@@ -310,7 +310,7 @@ fn idle_time_does_not_prolong_the_grace() {
             assert_eq!(server.open_connections(), 1);
         }
         pass(SECOND * 3).await;
-        still_until(|| server.open_connections() == 0).await;
+        until(|| server.open_connections() == 0).await;
         ended(end).await;
     });
 }
@@ -374,7 +374,7 @@ fn a_body_that_never_comes_over_http2_is_answered_with_408() {
         let running = uploads(config).await;
         let mut client = Receiver::connect(running.addr, Terms::default()).await;
         client.send(&[post(1, "/read"), frame(0, 0, 1, b"some")].concat()).await;
-        still_until(|| running.server.open_requests() == 1).await;
+        until(|| running.server.open_requests() == 1).await;
         settle().await;
         pass(SECOND * 59).await;
         // A byte is progress; a frame without one is none.
@@ -399,7 +399,7 @@ fn bytes_that_a_handler_has_not_looked_at_are_progress() {
         let running = uploads(config).await;
         let mut client = Receiver::connect(running.addr, Terms::default()).await;
         client.send(&post(1, "/later")).await;
-        still_until(|| running.server.open_requests() == 1).await;
+        until(|| running.server.open_requests() == 1).await;
         settle().await;
         pass(SECOND * 59).await;
         client.send(&frame(0, 1, 1, b"come")).await;
@@ -409,7 +409,7 @@ fn bytes_that_a_handler_has_not_looked_at_are_progress() {
         pass(SECOND * 2).await;
         client.read_until_end(1).await;
         assert_eq!((client.bytes(), running.server.counters().late_bodies), (4, 0));
-        still_until(|| running.server.open_requests() == 0).await;
+        until(|| running.server.open_requests() == 0).await;
         assert_eq!(records.lock().unwrap()[0].status, Some(StatusCode::OK));
     });
 }
@@ -422,7 +422,7 @@ fn a_body_that_never_comes_over_http1_is_answered_with_408() {
         let mut client = TcpStream::connect(running.addr).await.unwrap();
         let head = b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nsome";
         client.write_all(head).await.unwrap();
-        still_until(|| running.server.open_requests() == 1).await;
+        until(|| running.server.open_requests() == 1).await;
         settle().await;
         pass(SECOND * 59).await;
         client.write_all(b"x").await.unwrap();
@@ -434,7 +434,7 @@ fn a_body_that_never_comes_over_http1_is_answered_with_408() {
         client.read_to_string(&mut response).await.unwrap();
         let response = response.to_lowercase();
         assert!(response.starts_with("http/1.1 408 ") && response.contains("\r\nconnection: close\r\n"));
-        still_until(|| running.server.open_requests() == 0).await;
+        until(|| running.server.open_requests() == 0).await;
         assert_eq!(running.server.counters().late_bodies, 1);
     });
 }
@@ -446,7 +446,7 @@ fn a_silent_body_ends_no_response_that_has_begun() {
         let mut client = Receiver::connect(running.addr, Terms::default()).await;
         // One handler has answered, and the other one does not wait for the body.
         client.send(&[post(1, "/echo"), post(3, "/busy")].concat()).await;
-        still_until(|| running.server.open_requests() == 2).await;
+        until(|| running.server.open_requests() == 2).await;
         settle().await;
         pass(SECOND * 1000).await;
         assert_eq!((running.server.counters().late_bodies, running.server.open_requests()), (0, 2));
@@ -476,7 +476,7 @@ fn a_proxied_body_has_the_bound_of_its_proxy() {
             // The origin reads nothing of the body.
             let head = b"POST /busy HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nsome";
             client.write_all(head).await.unwrap();
-            still_until(|| front.server.open_requests() == 1).await;
+            until(|| front.server.open_requests() == 1).await;
             settle().await;
             pass(SECOND * (bound - 1)).await;
             assert_eq!(front.server.open_requests(), 1, "{bound}");
@@ -559,7 +559,7 @@ fn a_closed_connection_still_takes_what_its_client_sends() {
             } else {
                 pass(SECOND).await;
             }
-            still_until(|| running.server.open_connections() == 0).await;
+            until(|| running.server.open_connections() == 0).await;
         }
     });
 }
@@ -592,7 +592,7 @@ fn a_client_that_says_nothing_is_closed_and_counted() {
         let mut silent = TcpStream::connect(running.addr).await.unwrap();
         let mut slow = TcpStream::connect(running.addr).await.unwrap();
         slow.write_all(b"PRI * ").await.unwrap();
-        still_until(|| running.server.open_connections() == 2).await;
+        until(|| running.server.open_connections() == 2).await;
         settle().await;
         pass(SECOND * 9).await;
         assert_eq!((running.server.counters().failed_handshakes, running.server.open_connections()), (0, 2));
@@ -601,7 +601,7 @@ fn a_client_that_says_nothing_is_closed_and_counted() {
             // A reset is an end as well.
             assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
         }
-        still_until(|| running.server.open_connections() == 0).await;
+        until(|| running.server.open_connections() == 0).await;
         assert_eq!(running.server.counters().failed_handshakes, 2);
     });
 }

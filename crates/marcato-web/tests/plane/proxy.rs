@@ -31,6 +31,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tower_service::Service;
 
+use crate::support::until;
+
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 pub(crate) type TestBody = UnsyncBoxBody<Bytes, BoxError>;
 
@@ -179,13 +181,6 @@ pub(crate) fn request(method: Method, fields: &[(&str, &str)], body: TestBody) -
 
 pub(crate) fn get(fields: &[(&str, &str)]) -> Request<TestBody> {
     request(Method::GET, fields, empty())
-}
-
-/// Lets all tasks run until a condition holds.
-async fn until(mut holds: impl FnMut() -> bool) {
-    while !holds() {
-        tokio::task::yield_now().await;
-    }
 }
 
 /// Lets all tasks run until a number stays as it is.

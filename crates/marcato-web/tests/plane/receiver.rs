@@ -17,7 +17,7 @@ use marcato_web::{Config, Server};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::{PATIENCE, RawFrame, frame};
+use crate::support::{PATIENCE, RawFrame, frame, until};
 
 /// Types of frames (RFC 9113 §6).
 pub(crate) const DATA: u8 = 0;
@@ -74,15 +74,6 @@ pub(crate) async fn rest() {
     // The runtime moves its clock only when it has nothing to do.
     let rest = tokio::time::timeout(Duration::from_millis(100), late).await;
     assert!(rest.is_err(), "a task never rests");
-}
-
-/// Lets all tasks run until a condition holds.
-pub(crate) async fn still_until(mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < PATIENCE, "the test hangs");
-        tokio::task::yield_now().await;
-    }
 }
 
 /// Configuration of a server whose chunks have this many segments at any rate, and whose background is not held back.
@@ -385,7 +376,7 @@ fn fields(path: &str, priority: &str) -> Vec<u8> {
 
 /// Waits for the end of a task that ends by itself, while all others run.
 pub(crate) async fn ended<T>(task: tokio::task::JoinHandle<T>) -> T {
-    still_until(|| task.is_finished()).await;
+    until(|| task.is_finished()).await;
     let mut task = task;
     poll_fn(|cx| std::pin::Pin::new(&mut task).poll(cx)).await.unwrap()
 }

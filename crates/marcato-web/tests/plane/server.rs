@@ -5,11 +5,10 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::client::{self, SendRequest};
-use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::BoxBody};
@@ -20,10 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{recording, until};
-
-/// Patience of a test. It ends only those that would hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::{fetch, read, recording, run, until};
 
 type Content = BoxBody<Bytes, Infallible>;
 
@@ -144,29 +140,8 @@ fn get_with(path: &str, priority: &str) -> Request<()> {
     request
 }
 
-async fn fetch(client: &mut SendRequest<Bytes>, request: Request<()>) -> Response<RecvStream> {
-    poll_fn(|cx| client.poll_ready(cx)).await.unwrap();
-    client.send_request(request, true).unwrap().0.await.unwrap()
-}
-
-async fn read(response: Response<RecvStream>) -> Result<Vec<u8>, h2::Error> {
-    let (mut body, mut content) = (response.into_body(), Vec::new());
-    while let Some(data) = body.data().await {
-        let data = data?;
-        body.flow_control().release_capacity(data.len())?;
-        content.extend_from_slice(&data);
-    }
-    Ok(content)
-}
-
 async fn text(client: &mut SendRequest<Bytes>, request: Request<()>) -> String {
     String::from_utf8(read(fetch(client, request).await).await.unwrap()).unwrap()
-}
-
-/// Runs a test on a runtime of its own, and fails it if it hangs.
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.expect("the test hangs") });
 }
 
 #[test]

@@ -21,8 +21,8 @@ use marcato_sched::order::StreamId;
 use marcato_web::files::{Files, FilesConfig};
 use marcato_web::{Body, Config, Server, Traces};
 
-use crate::receiver::{PING, Receiver, Terms, chunks_of, pass, rest, run_still, settle, still_until};
-use crate::support::{PIECE, Pieces, Running, frame};
+use crate::receiver::{PING, Receiver, Terms, chunks_of, pass, rest, run_still, settle};
+use crate::support::{PIECE, Pieces, Running, frame, until};
 
 type Content = BoxBody<Bytes, Infallible>;
 
@@ -335,7 +335,7 @@ fn a_slow_connection_has_one_chunk_beyond_what_has_arrived() {
             settle().await;
             // The kernel has not sent one chunk. The next one is granted when it has.
             let chunk_and_a_half = SEGMENT + SEGMENT / 2;
-            still_until(|| client.unread(&running.server) < client.received() + chunk_and_a_half).await;
+            until(|| client.unread(&running.server) < client.received() + chunk_and_a_half).await;
         }
     });
 }
@@ -690,7 +690,7 @@ fn a_connection_that_was_held_back_can_be_stuck_later() {
         assert_eq!((running.server.counters().stuck, running.server.open_connections()), (0, 1));
         // The client reads nothing any more.
         pass(Duration::from_secs(61)).await;
-        still_until(|| running.server.open_connections() == 0).await;
+        until(|| running.server.open_connections() == 0).await;
         assert_eq!(running.server.counters().stuck, 1);
     });
 }
@@ -707,7 +707,7 @@ fn a_connection_rests_once_nothing_is_held_back() {
         assert_eq!(running.server.counters().granted, before, "it is held back");
         // RST_STREAM with CANCEL.
         client.send(&frame(3, 0, stream, &8_u32.to_be_bytes())).await;
-        still_until(|| running.server.open_requests() == 0).await;
+        until(|| running.server.open_requests() == 0).await;
         pass(Duration::from_millis(1)).await;
         rest().await;
     });
