@@ -13,7 +13,7 @@ pub enum Fate {
     Drop,
 }
 
-/// Rule before a queue: it drops or marks packets that arrive, and sees what becomes of others.
+/// Rule before a queue: it drops or marks packets that arrive, and observes those that leave or are lost.
 ///
 /// A closure with the arguments of [`arrives`](Self::arrives) is one.
 pub trait Filter<P: Packet, Q: Discipline<P>> {

@@ -365,8 +365,8 @@ impl Recovery {
 pub(crate) enum Left {
     /// None ended.
     No,
-    /// That of a reduction.
+    /// The recovery that follows a reduction ended.
     Reduction,
-    /// That after a timeout. The window has grown from one segment, and stays as it is.
+    /// The recovery after a timeout ended. The window has grown from one segment, and stays as it is.
     Timeout,
 }
