@@ -287,8 +287,8 @@ pub struct SessionConfig {
     /// reproductions of papers measure their controllers alone.
     pub coupled: Coupling,
     /// Packets of background data that coupled mode lets stand in the queue
-    /// ([`CoupledConfig::aim`](marcato_sched::coupled::CoupledConfig)): 2 by default.
-    pub coupled_aim: u64,
+    /// ([`CoupledConfig::queued_packets`](marcato_sched::coupled::CoupledConfig)): 2 by default.
+    pub queued_packets: u64,
 }
 
 impl Default for SessionConfig {
@@ -331,7 +331,7 @@ impl Default for SessionConfig {
             trace_windows: false,
             low_lanes: None,
             coupled: Coupling::Off,
-            coupled_aim: CoupledConfig::AIM,
+            queued_packets: CoupledConfig::QUEUED_PACKETS,
         }
     }
 }

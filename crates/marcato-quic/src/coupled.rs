@@ -25,7 +25,7 @@ pub struct LaneCoupling {
 #[derive(Debug)]
 pub(crate) struct LaneGovernor {
     governor: Governor,
-    aim: u64,
+    queued_packets: u64,
     mss: Bytes,
     /// Set once the cap applies.
     acts: bool,
@@ -41,11 +41,11 @@ pub(crate) struct LaneGovernor {
 }
 
 impl LaneGovernor {
-    /// Governor that lets `aim` packets stand in the queue.
-    pub(crate) fn new(mss: Bytes, aim: u64) -> Self {
+    /// Governor that lets `queued_packets` packets stand in the queue.
+    pub(crate) fn new(mss: Bytes, queued_packets: u64) -> Self {
         Self {
-            governor: Governor::new(CoupledConfig { aim, ..CoupledConfig::new(mss) }),
-            aim,
+            governor: Governor::new(CoupledConfig { queued_packets, ..CoupledConfig::new(mss) }),
+            queued_packets,
             mss,
             acts: false,
             rtt: None,
@@ -58,7 +58,7 @@ impl LaneGovernor {
 
     /// Starts over: the path is another one.
     pub(crate) fn restart(&mut self) {
-        *self = Self { acts: self.acts, ..Self::new(self.mss, self.aim) };
+        *self = Self { acts: self.acts, ..Self::new(self.mss, self.queued_packets) };
     }
 
     /// Records an acknowledged packet, and its round trip if it carried `data`.
@@ -172,7 +172,7 @@ mod tests {
 
     /// Governor whose cap is its floor of four packets, after a train and a loss.
     fn at_floor(gate: &Gate) -> LaneGovernor {
-        let mut lane = LaneGovernor::new(MSS, CoupledConfig::AIM);
+        let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
         for packet in 1..=16 {
             let rtt = Duration::from_micros(packet * 500);
             lane.acked(rtt, MSS, true);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
-        let mut lane = LaneGovernor::new(MSS, CoupledConfig::AIM);
+        let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
         lane.acked(Duration::from_millis(9), MSS / 2, true);
         lane.acked(Duration::from_millis(8), MSS, true);
         lane.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);

@@ -602,7 +602,7 @@ pub struct LowLayer {
     pub min_rto: Duration,
     /// Smallest timeout until the first low packet has been acknowledged; applies if it exceeds
     /// `min_rto`.
-    pub first_rto: Duration,
+    pub initial_min_rto: Duration,
     /// Number of low retransmissions of a packet before the high layer retransmits it.
     pub retransmissions: u8,
     /// Layer of the acknowledgements of low packets.
@@ -621,7 +621,7 @@ impl LowLayer {
         initial_window: 2500,
         most_window: 7500,
         min_rto: Duration::from_millis(200),
-        first_rto: Duration::ZERO,
+        initial_min_rto: Duration::ZERO,
         retransmissions: 0,
         ack_layer: Layer::Low,
         ack_every: 1,
@@ -637,7 +637,7 @@ impl LowLayer {
         epoch: None,
         initial_window: 100,
         most_window: 1_000_000,
-        first_rto: Duration::from_secs(1),
+        initial_min_rto: Duration::from_secs(1),
         ..Self::PAPER
     };
 }
@@ -661,7 +661,7 @@ keyed! {
     "min-rto" => min_rto: SomeSpan, or(preset.min_rto; "`\"200 ms\"`");
     /// the same until the first of its packets is acknowledged, if that is more: on a busy link they
     /// wait
-    "first-rto" => first_rto: Span, or(preset.first_rto; "paper `\"0 s\"`, marcato `\"1 s\"`");
+    "initial-min-rto" => initial_min_rto: Span, or(preset.initial_min_rto; "paper `\"0 s\"`, marcato `\"1 s\"`");
     /// number of its own retransmissions of a packet before the high layer repairs it
     "retransmissions" => retransmissions: Tries, or(preset.retransmissions; "`0`");
     /// layer of the acknowledgements of its packets

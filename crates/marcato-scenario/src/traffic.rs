@@ -391,21 +391,21 @@ kinds! {
     #[default]
     "off" => Off,
     /// A governor bounds what is in flight by a rule like FAST's.
-    "fast" => Fast(Aim),
+    "fast" => Fast(Fast),
 }
 
-/// Aim of a governor's rule.
+/// Parameters of a governor's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aim {
+pub struct Fast {
     /// Packets of background data that may stand in the queue.
-    pub packets: u32,
+    pub queued_packets: u32,
 }
 
 keyed! {
-    Aim, "fast" kinded, |_of: ()|;
+    Fast, "fast" kinded, |_of: ()|;
     /// packets of background data that may stand in the bottleneck's queue: more of them cost urgent data delay,
     /// and save goodput where the link's rate varies
-    "packets" => packets: Small(1..=1000), or(2);
+    "queued-packets" => queued_packets: Small(1..=1000), or(2);
 }
 
 /// Default chunk, which is also the Conductor's: the payload of a TCP segment without options.

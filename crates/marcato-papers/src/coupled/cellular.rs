@@ -145,7 +145,7 @@ pub(super) fn cellular(plan: &mut Plan) -> Ask {
         ("fast", "coupled CUBIC", add("cubic", "fast", true)),
     ];
     let aims = AIMS.map(|aim| {
-        let coupled = format!(r#"{{ kind = "fast", packets = {aim} }}"#);
+        let coupled = format!(r#"{{ kind = "fast", queued-packets = {aim} }}"#);
         (aim, add("cubic", &coupled, true))
     });
     Box::new(move |runs: &Runs| {

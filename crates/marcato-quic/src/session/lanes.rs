@@ -62,7 +62,7 @@ impl Session {
             low: self.manages(request.layer).then(LowLayer::default),
             rtt: RoundTrip { smoothed, least: None },
             flight: Flight::new(now),
-            governor: couples.then(|| LaneGovernor::new(gate.mtu(), self.config.coupled_aim)),
+            governor: couples.then(|| LaneGovernor::new(gate.mtu(), self.config.queued_packets)),
             gate,
             pacer,
             held: false,

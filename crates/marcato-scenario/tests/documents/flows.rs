@@ -53,15 +53,15 @@ fn coupled_mode_is_a_word_or_a_table_with_packets() {
     let of =
         |coupled: &str| of_flow(&format!("{F}kind = \"messages\"\nbulk = \"p3\"\ncoupled = {coupled}\n"));
     let written = |coupled| read(&of(coupled)).experiment().to_toml();
-    for (coupled, packets) in [(r#""fast""#, 2), (r#"{ kind = "fast", packets = 8 }"#, 8)] {
+    for (coupled, packets) in [(r#""fast""#, 2), (r#"{ kind = "fast", queued-packets = 8 }"#, 8)] {
         let text = written(coupled);
-        assert!(text.contains(&format!("packets = {packets}")), "{text}");
+        assert!(text.contains(&format!("queued-packets = {packets}")), "{text}");
         assert_eq!(read(&text).experiment().to_toml(), text);
     }
     for (wrong, word) in [
-        (r#"{ kind = "fast", packets = 0 }"#, "packets"),
-        (r#"{ kind = "fast", packets = 1001 }"#, "packets"),
-        (r#"{ kind = "off", packets = 8 }"#, "packets"),
+        (r#"{ kind = "fast", queued-packets = 0 }"#, "queued-packets"),
+        (r#"{ kind = "fast", queued-packets = 1001 }"#, "queued-packets"),
+        (r#"{ kind = "off", queued-packets = 8 }"#, "queued-packets"),
         (r#""slow""#, "slow"),
     ] {
         let faults = faults(&of(wrong));

@@ -111,7 +111,7 @@ fn flow() -> impl Strategy<Value = String> {
         "tcp = { congestion = \"dctcp\", ecn = true, mss = \"1 kB\" }\n",
         "congestion = \"bbr\"\ntcp = { notsent-lowat = \"16 KiB\" }\ntcp-to = { notsent-lowat = \"none\" }\n",
         "tcp = { low-layer = \"paper\", send-buffer = \"64 MB\" }\n",
-        "tcp = { low-layer = { kind = \"marcato\", target = 0.0123, epoch = \"30 ms\", first-rto = \"400 ms\", initial-window = 7, high-for = \"p1\" } }\n",
+        "tcp = { low-layer = { kind = \"marcato\", target = 0.0123, epoch = \"30 ms\", initial-min-rto = \"400 ms\", initial-window = 7, high-for = \"p1\" } }\n",
         "tcp = { low-layer = { kind = \"paper\", target = \"found\", epoch = \"round-trip\", high-for = \"all\", ack-every = 3 } }\n",
         "tcp = { segmentation-offload = \"64 KiB\" }\ntcp-to = { segmentation-offload = \"none\" }\n",
         "tcp = { delayed-ack = { every = 1 }, timestamps = false, min-rto = \"1 s\" }\n",
@@ -127,7 +127,7 @@ fn flow() -> impl Strategy<Value = String> {
         "kind = \"tcp-process\"\narrivals = \"3 /s\"\nsize = { kind = \"exponential\", mean = \"20 kB\" }\n",
         "kind = \"request-response\"\nresponse = { kind = \"log-normal\", mean = \"20 kB\", sigma = 0.7 }\nrequests = 4\n",
         "kind = \"request-response\"\nresponse = \"3 kB\"\nthink = \"20 ms\"\n",
-        "kind = \"messages\"\nbulk = \"p3\"\ncoupled = { kind = \"fast\", packets = 7 }\n",
+        "kind = \"messages\"\nbulk = \"p3\"\ncoupled = { kind = \"fast\", queued-packets = 7 }\n",
         "kind = \"messages\"\nbulk = \"p4\"\nsources = [{ period = \"20 ms\", size = \"300 B\", jitter = \"3 ms\" }]\n",
         "kind = \"messages\"\nfeeder = \"writers\"\nmessages = [{ name = \"late\", after = \"1 s\", size = \"2 kB\" }, { size = \"1 MB\", lifetime = \"2 s\" }]\n",
     ]);

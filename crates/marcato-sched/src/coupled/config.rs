@@ -16,27 +16,27 @@ pub struct CoupledConfig {
     pub poll: Duration,
     /// Packets that our own data may keep in the queue, at least one. More of them cost delay, and save goodput
     /// where the rate of the path varies.
-    pub aim: u64,
+    pub queued_packets: u64,
 }
 
 impl CoupledConfig {
-    /// Default of [`aim`](Self::aim).
-    pub const AIM: u64 = 2;
+    /// Default of [`queued_packets`](Self::queued_packets).
+    pub const QUEUED_PACKETS: u64 = 2;
 
     /// P0 and P1 are urgent, there is a sample for each acknowledgement, and two packets may stand in the queue.
     pub const fn new(mss: Bytes) -> Self {
-        Self { mss, urgent: PrioritySet::URGENT, poll: Duration::ZERO, aim: Self::AIM }
+        Self { mss, urgent: PrioritySet::URGENT, poll: Duration::ZERO, queued_packets: Self::QUEUED_PACKETS }
     }
 
     /// Bytes that our own data may keep in the queue.
     pub(super) fn alpha(&self, rate: Rate) -> Bytes {
-        self.least(rate) + self.mss * self.aim.max(1) - self.mss * Self::AIM
+        self.least(rate) + self.mss * self.queued_packets.max(1) - self.mss * Self::QUEUED_PACKETS
     }
 
-    /// Bytes in the queue at the default aim: less would cost goodput at a constant rate.
+    /// Bytes in the queue at the default of packets: less would cost goodput at a constant rate.
     pub(super) fn least(&self, rate: Rate) -> Bytes {
         if self.poll.is_zero() {
-            return self.mss * Self::AIM;
+            return self.mss * Self::QUEUED_PACKETS;
         }
         // The queue shrinks until the next sample by what leaves it meanwhile, and the round trips seen
         // are those of packets in the middle of that. At rates at which it is several packets,

@@ -47,7 +47,7 @@ pub struct PltConfig {
     /// `examples/short-flows.toml` the link carries 82.5 % instead of 86.0, and half of the flows
     /// take at most 126 ms instead of 136. The slowest hundredth, whose packets are sent only once,
     /// takes 1.7 s instead of 1.3. It costs a second where the low layer is a black hole.
-    pub first_rto: Duration,
+    pub initial_min_rto: Duration,
     /// Doubles the LCM's timeout while nothing is acknowledged, as TCP does. The timeouts shrink
     /// the window in any case, and a layer starved for long would resume late by up to the same
     /// time.
@@ -80,7 +80,7 @@ impl PltConfig {
             ack_delay: Duration::from_millis(40),
             reordering: 3,
             min_rto: Duration::from_millis(200),
-            first_rto: Duration::ZERO,
+            initial_min_rto: Duration::ZERO,
             back_off: false,
             reassembly: None,
             high_for: None,

@@ -65,7 +65,7 @@ pub(crate) struct LowModule {
     reordering: u64,
     back_off: bool,
     rto: RtoEstimator,
-    first_rto: Duration,
+    initial_min_rto: Duration,
     rto_at: Option<Time>,
     /// Time at which a window below one packet has room again, if data waits for that.
     wake_at: Option<Time>,
@@ -91,7 +91,7 @@ impl LowModule {
             reordering: u64::from(config.reordering),
             back_off: config.back_off,
             rto: RtoEstimator::new(tcp.initial_rto, config.min_rto, tcp.max_rto.max(config.min_rto)),
-            first_rto: config.first_rto,
+            initial_min_rto: config.initial_min_rto,
             rto_at: None,
             wake_at: None,
             epochs: config.log_epochs.then(Vec::new),
@@ -145,7 +145,7 @@ impl LowModule {
     /// Returns the silence after which all packets in flight are lost.
     fn timeout(&self) -> Duration {
         let rto = self.rto.rto();
-        if self.counters.low_acked == 0 { rto.max(self.first_rto) } else { rto }
+        if self.counters.low_acked == 0 { rto.max(self.initial_min_rto) } else { rto }
     }
 
     /// Returns the next low packet that may leave now, and its length. `window` is the HCM's,

@@ -34,7 +34,7 @@ pub(super) const fn debt(preset: traffic::Preset) -> Debt {
 pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<u64> {
     match coupled {
         traffic::Coupling::Off => None,
-        traffic::Coupling::Fast(fast) => Some(fast.packets as u64),
+        traffic::Coupling::Fast(fast) => Some(fast.queued_packets as u64),
     }
 }
 

@@ -85,8 +85,9 @@ impl Messenger {
             let conductor =
                 Conductor::new(convert::conductor(messages.messaging.preset, messages.messaging.chunk))?;
             let mut conducting = Box::new(Conducting::new(conductor, feeder));
-            conducting.coupled = convert::coupling(messages.messaging.coupled)
-                .map(|aim| Coupled::new(CoupledConfig { aim, ..CoupledConfig::new(mss) }));
+            conducting.coupled = convert::coupling(messages.messaging.coupled).map(|queued_packets| {
+                Coupled::new(CoupledConfig { queued_packets, ..CoupledConfig::new(mss) })
+            });
             Ok(Order::Conducted(conducting))
         };
         let order = match messages.feeder {

@@ -91,7 +91,7 @@ fn session(name: &str, quic: &spec::Quic, plugins: &Plugins) -> Result<SessionCo
         initial_rtt: quic.initial_rtt,
         // Over TCP, too, it acts from the beginning.
         coupled: if coupling.is_some() { Coupling::On } else { Coupling::Off },
-        coupled_aim: coupling.unwrap_or(default.coupled_aim),
+        queued_packets: coupling.unwrap_or(default.queued_packets),
         max_lanes: u8::try_from(quic.paths.len()).unwrap_or(u8::MAX).max(default.max_lanes),
         ..default
     };

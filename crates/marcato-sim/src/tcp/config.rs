@@ -45,7 +45,7 @@ fn low_layer(low: &LowLayer, packet: Bytes) -> PltConfig {
         ack_layer: low.ack_layer,
         ack_every: low.ack_every,
         min_rto: low.min_rto,
-        first_rto: low.first_rto,
+        initial_min_rto: low.initial_min_rto,
         high_for: low.high_for,
         ..PltConfig::new(lcm)
     }

@@ -256,13 +256,13 @@ fn a_low_layer_that_others_fill_keeps_no_transfer_from_ending() {
 }
 
 #[test]
-fn a_one_second_first_rto_avoids_repairs_of_delayed_low_packets() {
-    let run = |first_rto| {
+fn a_first_timeout_of_a_second_avoids_repairs_of_delayed_low_packets() {
+    let run = |initial_min_rto| {
         let mut world = world(1, link(BDP), link(BDP));
         // High packets delay the low ones of a transfer that begins 50 ms later by 550 ms.
         let all = UdpFlow::new(world.client, world.server, Rate::from_mbps(25), Bytes::new(972));
         world.net.udp(UdpFlow { stop: Time::from_millis(600), ..all }).unwrap();
-        let plt = plt().map(|plt| PltConfig { first_rto, ..plt });
+        let plt = plt().map(|plt| PltConfig { initial_min_rto, ..plt });
         let flow = TcpFlow::new(world.client, world.server, usual(plt), Bulk::new(Bytes::kb(96)));
         let flow = world.net.tcp(flow.start(Time::from_millis(50))).unwrap();
         world.net.run_until(Time::from_secs(10));

@@ -89,7 +89,7 @@ prop_compose! {
         initial in 1u64..100, packet in 240u64..1600, adaptive in any::<bool>(), least in any::<bool>(),
         low_retransmissions in 0u8..3, relief in prop::option::of(1u32..5), high_acks in any::<bool>(),
         ack_every in 1u32..=4, reordering in 1u32..6, back_off in any::<bool>(),
-        reassembly in prop::option::of(2_000u64..200_000), first_rto in 0u64..2_000,
+        reassembly in prop::option::of(2_000u64..200_000), initial_min_rto in 0u64..2_000,
     ) -> PltConfig {
         let packet = Bytes::new(packet);
         let lcm = LcmConfig {
@@ -106,7 +106,7 @@ prop_compose! {
             ack_every,
             reordering,
             back_off,
-            first_rto: Duration::from_millis(first_rto),
+            initial_min_rto: Duration::from_millis(initial_min_rto),
             reassembly: reassembly.map(Bytes::new),
             ..PltConfig::new(lcm)
         }

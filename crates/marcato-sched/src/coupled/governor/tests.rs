@@ -202,7 +202,7 @@ fn alone_the_queue_holds_a_few_packets_at_the_full_rate() {
 #[test]
 fn the_aim_is_what_our_data_keeps_in_the_queue() {
     for aim in [1, 2, 4, 8, 16, 32] {
-        let config = CoupledConfig { aim: aim.into(), ..CoupledConfig::new(MSS) };
+        let config = CoupledConfig { queued_packets: aim.into(), ..CoupledConfig::new(MSS) };
         let path = alone(10, 100, 4.0, Governor::new(config));
         let packet = path.rate.transmission_time(MSS);
         let worst = path.worst_delay(Duration::from_secs(10));
@@ -214,7 +214,9 @@ fn the_aim_is_what_our_data_keeps_in_the_queue() {
 
 #[test]
 fn an_aim_of_none_counts_as_one() {
-    let cap = |aim| alone(10, 40, 4.0, Governor::new(CoupledConfig { aim, ..CoupledConfig::new(MSS) }));
+    let cap = |aim| {
+        alone(10, 40, 4.0, Governor::new(CoupledConfig { queued_packets: aim, ..CoupledConfig::new(MSS) }))
+    };
     let caps = [0, 1].map(|aim| cap(aim).senders[0].governor.unwrap().cap());
     assert_eq!(caps[0], caps[1]);
 }
