@@ -605,3 +605,21 @@ fn a_client_that_says_nothing_is_closed_and_counted() {
         assert_eq!(running.server.counters().failed_handshakes, 2);
     });
 }
+
+#[test]
+fn a_client_that_only_begins_the_preface_of_http2_is_closed() {
+    run_still(async {
+        stand_still();
+        let running = uploads(Config::default()).await;
+        let mut client = TcpStream::connect(running.addr).await.unwrap();
+        // It tells the version, and the rest of the preface never comes.
+        client.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
+        until(|| running.server.counters().connections == [1, 0]).await;
+        settle().await;
+        pass(SECOND * 9).await;
+        assert_eq!((running.server.counters().broken, running.server.open_connections()), (0, 1));
+        pass(SECOND * 2).await;
+        until(|| running.server.open_connections() == 0).await;
+        assert_eq!(running.server.counters().broken, 1);
+    });
+}
