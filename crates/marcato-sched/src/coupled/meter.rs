@@ -142,6 +142,15 @@ mod tests {
         }
     }
 
+    /// A first window is acknowledged at once, and nothing else is in its round trip.
+    #[test]
+    fn the_burst_of_a_first_window_counts_as_a_round_trip() {
+        let (mut meter, mut at) = (Meter::new(), (0, 0));
+        deliver(&mut meter, &mut at, 11, 100);
+        // Ten packets after the first mark, in 1 ms, in a round trip of 20 ms.
+        assert_eq!((meter.rate(RTT, MSS), meter.longest()), (Rate::from_mbps(4), Rate::from_mbps(4)));
+    }
+
     #[test]
     fn before_anything_is_delivered_the_rate_is_zero() {
         assert_eq!((Meter::new().rate(RTT, MSS), Meter::new().longest()), (Rate::ZERO, Rate::ZERO));

@@ -382,6 +382,36 @@ fn an_endless_urgent_stream_does_not_starve_a_watch() {
     assert!(events >= 13, "{events} events");
 }
 
+/// Debts are redistributed before a grant if all waiting levels are in debt. A refusal replays that.
+#[test]
+fn a_grant_that_is_taken_in_part_keeps_its_redistribution() {
+    let mut exchange = exchange(Rules::Fixed(Debt::paper()));
+    for (stream, urgency) in [(0, 0), (4, 1)] {
+        exchange.open(StreamId(stream), sequential(urgency)).unwrap();
+    }
+    for _ in 0..1000 {
+        for stream in [0, 4] {
+            exchange.response_mut(StreamId(stream)).unwrap().supply(CHUNK).unwrap();
+        }
+        let (mut other, before) = (exchange.clone(), exchange.counters().redistributions);
+        let grant = exchange.grant(CHUNK).unwrap();
+        if exchange.counters().redistributions == before {
+            exchange.grant(CHUNK).unwrap();
+            continue;
+        }
+        let part = CHUNK / 2;
+        exchange.refuse(grant, part).unwrap();
+        assert_eq!(other.grant(part).unwrap().stream, grant.stream);
+        for level in [Priority::P0, Priority::P1] {
+            let [seen, expected] = [&exchange, &other].map(|it| (it.debt(level), it.is_in_debt(level)));
+            assert_eq!(seen, expected, "{level}");
+        }
+        assert_eq!(exchange.counters().redistributions, before + 1);
+        return;
+    }
+    panic!("the levels were never both in debt");
+}
+
 #[test]
 fn watermarks_and_debts_follow_the_rate() {
     let mut exchange = exchange(Rules::FollowRate);
