@@ -667,6 +667,19 @@ mod tests {
         assert_eq!(b.inbound.take().unwrap().priority, Priority::P0);
     }
 
+    /// A chunk consists of many grants, none of which exceeds the Conductor's unit: it is shared as the debts say.
+    #[test]
+    fn levels_share_a_long_chunk_by_their_debts() {
+        let (mut a, mut b) = (End::new(), End::new());
+        for level in [Priority::P2, Priority::P3] {
+            a.send(NOW, message(1_000_000, level));
+        }
+        b.feed(&a.chunk(NOW, 64 << 10)).unwrap();
+        let bytes = b.inbound.counters().level_bytes.map(Bytes::get);
+        // P2 may owe 15 kB, and P3 pays 1.5 bytes of that back with each of its own.
+        assert!(bytes[2] > bytes[3] && bytes[3] > 10_000, "{bytes:?}");
+    }
+
     #[test]
     fn the_receiver_learns_of_partial_cancels_and_missed_deadlines() {
         let (mut a, mut b) = (End::new(), End::new());
