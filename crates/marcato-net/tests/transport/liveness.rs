@@ -266,3 +266,65 @@ async fn closing_ends_although_the_peer_takes_nothing() {
     assert!(closed.to_string().contains("took nothing"), "{closed}");
     assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
 }
+
+/// The driver looks at the inbox each time that anything happens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reading_that_stays_stopped_has_stopped_once() {
+    let (client, mut peer) = with_a_bare_peer(&config()).await;
+    fill_the_inbox_of(&client, &mut peer).await;
+    for number in 0..20 {
+        let message = body(number, 1000);
+        let _message = client.send(Message::new(message.clone())).await.unwrap();
+        // Receipts and the HOLD come between the messages.
+        let mut seen = Vec::new();
+        within(async {
+            while !seen.windows(message.len()).any(|window| window == message) {
+                peer.read_buf(&mut seen).await.unwrap();
+            }
+        })
+        .await;
+    }
+    assert_eq!(client.stats().received.stops, 1);
+}
+
+/// Time passes here where the test says so.
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_a_peer_that_takes_little_by_little() {
+    // The runtime moves its clock only when it has nothing to do.
+    tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
+    let mut config = config();
+    config.tcp.close_timeout = Duration::from_secs(60);
+    let (client, mut peer) = with_a_bare_peer(&config).await;
+    // One message: only the bytes that are acknowledged show that it goes on.
+    let _message = client.send(Message::new(body(1, MUCH))).await.unwrap();
+    until_stuck(&client).await;
+    let closing = tokio::spawn({
+        let client = client.clone();
+        async move { client.close().await }
+    });
+    settle().await;
+    let mut some = vec![0; 2 << 20];
+    for _ in 0..3 {
+        let sent = client.stats().lanes[0].sent_bytes;
+        peer.read_exact(&mut some).await.unwrap();
+        until(|| {
+            let lane = client.stats().lanes[0];
+            lane.sent_bytes > sent && lane.in_flight.is_zero()
+        })
+        .await;
+        tokio::time::advance(Duration::from_secs(61)).await;
+        settle().await;
+        assert!(!closing.is_finished());
+    }
+    // The peer's kernel may take a little more.
+    while !closing.is_finished() {
+        tokio::time::advance(Duration::from_secs(61)).await;
+        settle().await;
+    }
+    let closed = closing.await.unwrap().unwrap_err();
+    assert!(closed.to_string().contains("took nothing"), "{closed}");
+}

@@ -259,7 +259,34 @@ async fn open_requests_are_bounded_at_both_ends(engine: Engine) {
     assert_eq!(refused, 3);
 }
 
+async fn the_most_urgent_request_is_accepted_first(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    let order = [Priority::P3, Priority::P0, Priority::P4, Priority::P2];
+    let asked = order.map(|priority| {
+        let client = client.clone();
+        tokio::spawn(async move { client.request(Message::new("?").with_priority(priority)).await })
+    });
+    within(async {
+        while server.stats().received.messages.iter().sum::<u64>() < 4 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut accepted = Vec::new();
+    for _ in order {
+        let request = within(server.accept_request()).await.unwrap();
+        accepted.push(request.message().priority);
+        request.reply(Message::new("!")).await.unwrap();
+    }
+    assert_eq!(accepted, [Priority::P0, Priority::P2, Priority::P3, Priority::P4]);
+    for reply in asked {
+        within(reply).await.unwrap().unwrap();
+    }
+    close(client, server).await;
+}
+
 for_both_engines! {
+    the_most_urgent_request_is_accepted_first
     a_thousand_requests_get_their_own_replies
     replies_come_in_any_order_in_both_directions
     requests_and_messages_are_kept_apart
