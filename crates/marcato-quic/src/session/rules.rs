@@ -925,6 +925,44 @@ fn only_the_most_urgent_level_leaves_in_batches_at_a_low_rate() {
     }
 }
 
+/// A batch is one grant: at once, a level gets no more than it may owe.
+#[test]
+fn a_batch_is_no_longer_than_its_level_may_owe() {
+    let longest = [Priority::P3, Priority::P4].map(|level| {
+        // At this rate, the data of a millisecond is longer than any batch.
+        let initial_window = Some(Bytes::new(1_000_000));
+        let mut pair = pair(&[1], &SessionConfig { initial_window, ..SessionConfig::default() });
+        pair.send(Client, message(level, 300_000));
+        let (now, most) = (pair.now, NonZeroUsize::new(64).unwrap());
+        let (mut buf, mut longest) = (Vec::new(), 0);
+        while let Some(transmit) = pair.endpoint(Client).poll_transmit(now, most, &mut buf) {
+            longest = longest.max(transmit.len);
+            buf.clear();
+        }
+        longest
+    });
+    // P3 may owe 6 kB. P4 owes nobody.
+    assert!((3000..=6000).contains(&longest[0]) && longest[1] > 6000, "{longest:?}");
+}
+
+/// The lane that is left has a small window, and much is to be sent again on it.
+#[test]
+fn urgent_data_does_not_wait_for_data_that_is_sent_again() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    let mut pair = pair(&[40, 40], &config);
+    pair.line(0, Client).loss = 0.1;
+    pair.send(Client, message(Priority::P4, 20_000_000));
+    pair.pass(Duration::from_millis(250));
+    pair.line(0, Client).loss = 0.0;
+    pair.kill(1);
+    pair.run_until(|pair| pair.events(Client).any(|event| matches!(event, Event::LaneStalled(_))));
+    let (sent, urgent) = (pair.now, pair.send(Client, message(Priority::P1, 1000)));
+    // A round trip until there is room, and another one.
+    let took = delivery(&mut pair, urgent).since(sent);
+    assert!(took <= Duration::from_millis(100), "{took:?}");
+    assert!(pair.session(Client).repairs.waits(Priority::P4));
+}
+
 /// Messages of which a report is awaited are bounded. However one ends, its place is free again.
 #[test]
 fn places_of_reports_are_free_again_after_every_end() {
