@@ -78,6 +78,9 @@ fn without_new_data_a_timeout_is_repaired_at_once() {
     assert_eq!(host.sent(), ["1+1000"]);
     host.get("ack 1001");
     assert_eq!(host.sent(), ["1001+1000", "2001+1000"]);
+    // RFC 5682 §3.1 step 2b: without new data, an answer to what was sent once proves nothing.
+    host.get("ack 4001");
+    assert_eq!(undone(&host).0, 0);
 }
 
 #[test]

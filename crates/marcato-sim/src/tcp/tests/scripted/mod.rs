@@ -198,6 +198,7 @@ scripts!(
     rst_is_challenged,
     rst_refuses_a_client,
     rst_refuses_a_server,
+    rack_bounds_its_window,
     rack_lost_retransmission,
     rack_reordering,
     rack_sees_reordering,
