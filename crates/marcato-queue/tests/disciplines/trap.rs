@@ -440,6 +440,55 @@ fn an_answer_after_the_longest_round_trip_does_not_count() {
     }
 }
 
+/// The first packet seen comes late, or early: its bit begins no cycle.
+#[test]
+fn the_first_round_trip_of_a_spin_bit_is_a_whole_one() {
+    for window in [10, 20, 40] {
+        let mut trap = Trap::new(TrapKind::Spin);
+        let bits =
+            [true].into_iter().chain([false; 6]).chain(honest(window, 200).into_iter().map(|bit| !bit));
+        let first = (0u64..).zip(bits).find_map(|(at, bit)| {
+            trap.forward(&TrapConfig::marcato(), Time::from_millis(at), &spinning(bit));
+            Some(trap.round_trip()).filter(|length| *length > Duration::ZERO)
+        });
+        let wanted = Duration::from_millis(window as u64);
+        let error = first.unwrap().abs_diff(wanted);
+        assert!(error <= Duration::from_millis(1), "{first:?} instead of {wanted:?}");
+    }
+}
+
+/// RFC 7323 §4.3: the segment after a loss echoes an older timestamp.
+#[test]
+fn a_timestamp_echoed_late_lengthens_no_round_trip() {
+    let config = TrapConfig::marcato();
+    // Round trips of 20 ms; in these turns, this host echoes the answer before the last.
+    let length = |late: &[u32]| {
+        let mut trap = Trap::new(TrapKind::Tcp);
+        for turn in 0..60u32 {
+            let now = Time::from_millis(u64::from(turn) * 20);
+            // Answers have odd values, from 1 on.
+            let echo = (2 * turn).saturating_sub(if late.contains(&turn) { 3 } else { 1 });
+            let data = TcpSegment {
+                timestamps: Some(TcpTimestamps { value: 2 * turn + 2, echo }),
+                ..segment(turn * 1000, 7, 1000)
+            };
+            trap.forward(&config, now, &Transport::Tcp(data));
+            let answer = TcpSegment {
+                timestamps: Some(TcpTimestamps { value: 2 * turn + 1, echo: 2 * turn + 2 }),
+                ..segment(7, turn * 1000 + 1000, 0)
+            };
+            trap.backward(&config, now + Duration::from_millis(10), &Transport::Tcp(answer));
+        }
+        trap.round_trip()
+    };
+    let (never, seldom) = (length(&[]), length(&[50, 53, 56, 59]));
+    assert!(never.abs_diff(Duration::from_millis(20)) <= Duration::from_millis(1), "{never:?}");
+    assert!(seldom.abs_diff(never) <= Duration::from_millis(1), "{seldom:?} instead of {never:?}");
+    // Twice in a row, it is the path that has become longer.
+    let every_other: Vec<u32> = (30..60).filter(|turn| turn % 2 == 0).collect();
+    assert!(length(&every_other) >= Duration::from_millis(30), "{:?}", length(&every_other));
+}
+
 /// Defect 7: the first drop of an unknown flow was not counted.
 #[test]
 fn the_loss_of_a_flows_first_packet_counts() {
