@@ -696,11 +696,5 @@ mod tests {
             prop_assert_eq!((events, last), (whole.clone(), outcome));
             prop_assert_eq!(read(&bytes, 1).0, whole);
         }
-
-        #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), piece in 1..50_usize) {
-            let _ = read(&bytes, piece);
-            let _ = read(&[PREFACE.as_slice(), &bytes].concat(), piece);
-        }
     }
 }

@@ -406,7 +406,6 @@ fn extension(path: &str) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn shown(guess: Option<Guess>) -> Option<(String, Source)> {
         guess.map(|guess| (guess.parameters.to_string(), guess.source))
@@ -547,25 +546,5 @@ mod tests {
     fn every_default_destination_exists() {
         assert!(GuessTable::default().destinations.names().all(|name| DESTINATIONS.contains(&name)));
         assert!(DESTINATIONS.is_sorted());
-    }
-
-    proptest! {
-        #[test]
-        fn no_request_or_response_panics(
-            path in "\\PC{0,40}",
-            value in proptest::collection::vec(any::<u8>(), 0..300),
-            length in any::<u64>(),
-        ) {
-            let table = GuessTable::default();
-            let value = Some(value.as_slice());
-            let hints = RequestHints { path: &path, destination: value, purpose: value, save_data: value };
-            let response = ResponseHints {
-                content_type: value,
-                disposition: value,
-                length: Some(Bytes::new(length)),
-            };
-            table.response(table.request(&hints), &response);
-            table.declines(&hints);
-        }
     }
 }

@@ -138,6 +138,8 @@ mod log_format;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod names;
+#[cfg(all(test, feature = "full"))]
+mod no_input_panics;
 #[cfg(feature = "server")]
 mod patience;
 #[cfg(feature = "server")]

@@ -343,14 +343,6 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_payload_panics(stream in any::<u32>(), payload in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Update::from_http2(stream, &payload);
-            let _ = Update::from_http2(0, &payload);
-            let _ = Update::from_http3(Update::HTTP3_REQUEST_TYPE, &payload);
-            let _ = Update::from_http3(stream.into(), &payload);
-        }
-
-        #[test]
         fn the_store_never_exceeds_its_limit(
             limit in 0..5_usize,
             steps in proptest::collection::vec((0..9_u64, any::<u8>()), 0..60),

@@ -11,6 +11,8 @@ extern crate std;
 mod ecn;
 mod flow_tuple;
 mod frame;
+#[cfg(test)]
+mod no_input_panics;
 mod packet;
 mod quic_header;
 mod tcp_option;

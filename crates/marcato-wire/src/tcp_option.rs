@@ -665,10 +665,5 @@ mod tests {
                 }
             }
         }
-
-        #[test]
-        fn no_bytes_make_the_reader_panic_or_loop(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            prop_assert!(TcpOptions::new(&bytes).count() <= bytes.len());
-        }
     }
 }

@@ -72,3 +72,22 @@ pub use body::FileBody;
 pub use config::{FilesConfig, FilesError};
 pub use counters::FilesCounters;
 pub use handler::{Files, FilesFuture};
+
+/// Reads these bytes as each field of a request that the service knows.
+#[cfg(test)]
+pub(crate) fn read_as_fields(bytes: &[u8]) {
+    use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+    for len in [0, 1, 40, u64::MAX] {
+        range::Selection::parse(bytes, len);
+    }
+    let tag = etag::EntityTag::new(10, 1, false);
+    tag.is_in(bytes, etag::Comparison::Weak);
+    tag.is(bytes, etag::Comparison::Weak);
+    let validators = conditional::Validators { tag: &tag, modified: 784_111_777 };
+    let Ok(value) = http::HeaderValue::from_bytes(bytes) else { return };
+    for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE] {
+        let fields = http::HeaderMap::from_iter([(name, value.clone())]);
+        conditional::Precondition::evaluate(&fields, validators);
+        conditional::permits_range(&fields, validators);
+    }
+}
