@@ -43,12 +43,3 @@ pub(crate) fn verdict(id: impl Into<String>, what: impl Into<String>, held: bool
         Row::new(id, what, Unit::Count).measured(f64::from(u8::from(held)))
     }
 }
-
-/// Checks that every published value has a band, or a reason for none.
-#[cfg(test)]
-pub(crate) fn assert_reasons(report: &Report) {
-    let printed = report.document().rows().iter().filter(|row| row.paper_value().is_some());
-    let silent: Vec<&str> =
-        printed.filter(|row| row.ok().is_none() && row.why_unclaimed().is_none()).map(Row::id).collect();
-    assert!(silent.is_empty(), "{silent:?}");
-}

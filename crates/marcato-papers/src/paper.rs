@@ -84,3 +84,26 @@ impl<S: Copy> Experiment for Paper<S> {
         self.report((self.scale)(options.quick), options, progress)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use marcato_report::Row;
+
+    use crate::{crq::CRQ, cwr::CWR, plt::PLT};
+
+    #[test]
+    fn every_published_value_has_a_band_or_a_reason_for_none() {
+        for quick in [false, true] {
+            let reports = [
+                PLT.without_outcomes((PLT.scale)(quick)),
+                CWR.without_outcomes((CWR.scale)(quick)),
+                CRQ.without_outcomes((CRQ.scale)(quick)),
+            ];
+            let rows = reports.iter().flat_map(|report| report.document().rows());
+            let published = rows.filter(|row| row.paper_value().is_some());
+            let silent = published.filter(|row| row.ok().is_none() && row.why_unclaimed().is_none());
+            let silent: Vec<&str> = silent.map(Row::id).collect();
+            assert!(silent.is_empty(), "quick {quick}: {silent:?}");
+        }
+    }
+}

@@ -285,9 +285,15 @@ mod tests {
 
     #[test]
     fn a_run_that_is_impossible_stops_all() {
-        let mut plan = Plan::new(());
-        plan.add(Sum(0));
-        assert!(plan.run_on(2, "sums", &RunOptions::default(), &mut Silent).is_err());
+        let options = RunOptions::repeated(1, 2).unwrap();
+        for (numbers, cores) in [(&[0][..], 1), (&[0], 2), (&[3, 0, 6], 1), (&[3, 6, 0], 2)] {
+            let mut plan = Plan::new(());
+            for &number in numbers {
+                plan.add(Sum(number));
+            }
+            let run = plan.run_on(cores, "sums", &options, &mut Silent);
+            assert!(matches!(run, Err(SimulationError::Missing("summand"))), "{numbers:?} on {cores} cores");
+        }
     }
 
     #[test]

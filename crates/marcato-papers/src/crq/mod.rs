@@ -100,13 +100,6 @@ mod tests {
     use crate::{RunOptions, Silent};
 
     #[test]
-    fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
-        for scale in [Scale::FULL, Scale::QUICK] {
-            crate::answer::assert_reasons(&CRQ.without_outcomes(scale));
-        }
-    }
-
-    #[test]
     fn a_report_names_the_sizes_and_times_of_its_own_runs() {
         let full = [
             "One flow of 200 MB at",

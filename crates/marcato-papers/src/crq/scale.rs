@@ -109,15 +109,4 @@ mod tests {
             assert!(one.of(ticket)[0].transfers[0].fct.is_some());
         }
     }
-
-    #[test]
-    fn a_run_that_is_impossible_stops_all() {
-        let mut plan = Plan::new(Scale::TINY);
-        let mut impossible = setup(&plan, Stack::OneWay(Control::Cubic));
-        if let super::super::setup::Bottleneck::Crq(config) = &mut impossible.bottleneck {
-            config.standard.share = 0;
-        }
-        plan.add(impossible);
-        assert!(plan.run_on(2, "CRQ", &RunOptions::default(), &mut Silent).is_err());
-    }
 }

@@ -119,11 +119,4 @@ mod tests {
             quick.contains("For 1 s a path carries nothing") && quick.contains("keep-alives every 0.125 s")
         );
     }
-
-    #[test]
-    fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
-        for scale in [Scale::FULL, Scale::QUICK] {
-            crate::answer::assert_reasons(&CWR.without_outcomes(scale));
-        }
-    }
 }

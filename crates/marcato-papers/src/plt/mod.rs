@@ -83,13 +83,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_of_the_paper_has_a_band_or_a_reason_for_none() {
-        for scale in [Scale::FULL, Scale::QUICK] {
-            crate::answer::assert_reasons(&PLT.without_outcomes(scale));
-        }
-    }
-
-    #[test]
     fn a_report_names_the_times_of_its_own_runs() {
         let said = |scale: Scale| {
             let apart = published::APART / scale.apart_divisor;

@@ -155,11 +155,4 @@ mod tests {
         assert_eq!((one.each(ticket, 0), one.mean(ticket, 0)), (vec![4.0, 5.0], 4.5));
         assert_eq!((one.first(constant), one.each(constant, 1)), (&[7.0, 8.0][..], vec![8.0]));
     }
-
-    #[test]
-    fn a_run_that_is_impossible_stops_all() {
-        let mut plan = Plan::new(true);
-        plan.once(1, || Err(SimulationError::Missing("patience")));
-        assert!(plan.run_on(2, &RunOptions::default(), &mut Silent).is_err());
-    }
 }
