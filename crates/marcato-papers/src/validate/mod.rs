@@ -114,14 +114,24 @@ mod tests {
         assert_eq!(report.document().count().ok, 0, "nothing holds of what was not measured");
     }
 
+    /// The tests of the simulator leave these laws to it.
     #[test]
     fn quick_questions_agree_with_theory() {
-        let few: &[Question] = &[timing::timing, bbr::bbr, codel::codel, priority::priority];
+        let few: &[Question] = &[
+            timing::timing,
+            mathis::mathis,
+            utilisation::utilisation,
+            cubic::cubic,
+            bbr::bbr,
+            codel::codel,
+            poisson::poisson,
+            priority::priority,
+        ];
         let options = RunOptions::default().shortened(true);
         let report = report(few, &options, &mut Silent).unwrap();
         let outside: Vec<_> = report.document().rows().iter().filter(|row| row.ok() == Some(false)).collect();
         assert!(outside.is_empty(), "{outside:#?}");
-        assert!(report.document().count().ok >= 50, "{}", report.document().count());
+        assert!(report.document().count().ok >= 90, "{}", report.document().count());
         assert!(report.to_text().contains("theory  measured"));
     }
 }
