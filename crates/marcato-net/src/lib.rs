@@ -255,7 +255,7 @@ pub use stats::{ConnectionStats, CoupledStats, EarlyStats, EndpointStats, LaneSt
 pub use sys::TcpInfo;
 pub use target::{Named, Target};
 #[cfg(feature = "tcp")]
-pub use tcp::{Chunk, LeanSocket};
+pub use tcp::{Chunk, LeanSocket, NoTurn, Probe, Supply, Turn};
 pub use trust::system_trust;
 // Whole crates, for settings beyond the common ones: the rules of the Conductor
 // (`Config::conductor`) and of the sessions (`QuicConfig::session`).

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use marcato_net::{Chunk, CoupledStats, LeanSocket};
+use marcato_net::{CoupledStats, LeanSocket, NoTurn, Supply};
 use marcato_units::{Bytes, PrioritySet, Rate, Time};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::time::Instant;
@@ -12,7 +12,16 @@ use tokio::time::Instant;
 use crate::listener::Stream;
 
 /// Chunk for a byte stream whose rate nobody measures: 16 KiB.
-const CHUNK: Bytes = Bytes::new(16 << 10);
+const CHUNK: usize = 16 << 10;
+
+/// Leave to send a chunk.
+#[derive(Debug)]
+#[must_use = "a chunk is recorded by spending its turn"]
+pub(crate) struct Turn {
+    /// Most plaintext bytes of the chunk.
+    pub(crate) payload: usize,
+    lean: Option<marcato_net::Turn>,
+}
 
 /// Socket under HTTP/2.
 #[derive(Debug)]
@@ -175,50 +184,30 @@ impl Socket {
         }
     }
 
-    /// Returns whether the next chunk would wait for nothing.
-    pub(crate) fn is_writable(&self) -> io::Result<bool> {
+    /// Returns the leave to send the next chunk.
+    pub(crate) fn turn(&mut self, now: Time, supply: Supply) -> io::Result<Result<Turn, NoTurn>> {
         match self {
-            Self::Lean(socket) => socket.is_writable(),
-            Self::Other(other) => Ok(!other.is_pending()),
+            Self::Lean(socket) => {
+                let turn = socket.turn(now, supply)?;
+                Ok(turn.map(|turn| Turn { payload: turn.payload(), lean: Some(turn) }))
+            }
+            Self::Other(other) if other.is_pending() => Ok(Err(NoTurn::Pending)),
+            Self::Other(_) => Ok(Ok(Turn { payload: CHUNK, lean: None })),
         }
     }
 
-    /// Returns the next chunk.
-    pub(crate) fn measure(&mut self, now: Time, quiet: bool) -> io::Result<Chunk> {
-        match self {
-            Self::Lean(socket) => socket.measure(now, quiet),
-            Self::Other(_) => Ok(Chunk { wire: CHUNK, slow: false }),
+    /// Records the levels of a chunk that is queued next, by its turn.
+    pub(crate) fn spend(&mut self, turn: Turn) {
+        if let (Self::Lean(socket), Some(turn)) = (self, turn.lean) {
+            socket.spend(turn);
         }
     }
 
-    /// Begins coupled mode if data of these levels is the condition for it. Returns whether it did.
-    pub(crate) fn couple(&mut self, now: Time, used: PrioritySet) -> bool {
+    /// Largest chunk at the latest turn, in bytes on the wire.
+    pub(crate) fn chunk(&self) -> Bytes {
         match self {
-            Self::Lean(socket) => socket.couple(now, used),
-            Self::Other(_) => false,
-        }
-    }
-
-    /// Returns the bytes that coupled mode allows now.
-    pub(crate) fn room(&mut self, now: Time, waiting: PrioritySet, size: Bytes) -> Bytes {
-        match self {
-            Self::Lean(socket) => socket.room(now, waiting, size),
-            Self::Other(_) => size,
-        }
-    }
-
-    /// Returns the plaintext bytes of a chunk.
-    pub(crate) fn payload(&self, wire: Bytes) -> usize {
-        match self {
-            Self::Lean(socket) => socket.payload(wire),
-            Self::Other(_) => usize::try_from(wire.get()).unwrap_or(usize::MAX),
-        }
-    }
-
-    /// Records the levels of a chunk that is written next.
-    pub(crate) fn grant(&mut self, levels: PrioritySet) {
-        if let Self::Lean(socket) = self {
-            socket.grant(levels);
+            Self::Lean(socket) => socket.chunk().wire,
+            Self::Other(_) => Bytes::new(CHUNK as u64),
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::lean::LeanSocket;
+use super::lean::{LeanSocket, NoTurn, Probe, Supply};
 use super::liveness::Liveness;
 use super::pipe::Pipe;
 use super::{Phase, Tcp};
@@ -375,33 +375,30 @@ impl Driver {
             self.ending = true;
             return Ok(true);
         }
-        // The socket may be full for long: the governor sees what leaves it meanwhile.
-        if wanted && self.socket.couple(now, used) {
-            lock(&self.tcp.state).coupled = self.socket.coupled();
-        }
-        if !wanted || !self.socket.is_writable()? {
+        if !wanted {
             return Ok(any);
         }
-        let size = self.socket.measure(now, quiet)?.wire;
-        let room = self.socket.room(now, waiting, size);
-        let budget = self.socket.payload(if room.is_zero() { size } else { room });
+        let turn = self.socket.turn(now, Supply { used, waiting, quiet, probe: Probe::Always })?;
+        let held = turn.is_err();
         self.chunk.clear();
         {
             let mut state = lock(&self.tcp.state);
             state.coupled = self.socket.coupled();
-            if room.is_zero() {
+            match turn {
+                Ok(turn) => {
+                    state.sender.fill(now, turn.payload(), &mut self.chunk);
+                    self.socket.spend(turn);
+                }
                 // The peer waits for these, and they are few.
-                state.sender.fill_answers(budget, &mut self.chunk);
-            } else {
-                state.sender.fill(now, budget, &mut self.chunk);
-                self.socket.grant(waiting);
+                Err(NoTurn::Held { payload }) => state.sender.fill_answers(payload, &mut self.chunk),
+                Err(NoTurn::Pending | NoTurn::Full) => return Ok(any),
             }
         }
         if !self.chunk.is_empty() {
             self.socket.queue(&mut self.chunk)?;
             self.socket.flush()?;
             any = true;
-        } else if room.is_zero() {
+        } else if held {
             return Ok(any);
         }
         // Messages have left the queue, or have expired in it.

@@ -33,11 +33,64 @@ pub struct Chunk {
     pub slow: bool,
 }
 
+/// Data that the owner of a socket has.
+#[derive(Clone, Copy, Debug)]
+pub struct Supply {
+    /// Levels at which there has been data.
+    pub used: PrioritySet,
+    /// Levels of the data that can be sent now.
+    pub waiting: PrioritySet,
+    /// True if no urgent data has come for a while ([`ChunkRule::quiet_after`]).
+    pub quiet: bool,
+    /// Connections at which the kernel is asked for its unsent bytes.
+    pub probe: Probe,
+}
+
+/// Connections at which the kernel is asked whether it has [little left](LeanSocket::turn), before a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// All.
+    Always,
+    /// Slow ones. A fast one finds out by a write that blocks.
+    IfSlow,
+    /// None: the kernel has been asked, and nothing was written since.
+    Never,
+}
+
+/// Leave to send a chunk. Whoever sends it [spends](LeanSocket::spend) it.
+#[derive(Debug)]
+#[must_use = "a chunk is recorded by spending its turn"]
+pub struct Turn {
+    payload: usize,
+    levels: PrioritySet,
+}
+
+impl Turn {
+    /// Most plaintext bytes of the chunk, which then ends with a TLS record.
+    pub const fn payload(&self) -> usize {
+        self.payload
+    }
+}
+
+/// Reason for which no chunk may be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTurn {
+    /// The kernel has not accepted all of what was queued.
+    Pending,
+    /// The kernel has too much left: wait until it [accepts data](LeanSocket::poll_write_ready).
+    Full,
+    /// Coupled mode holds data back until [`look`](LeanSocket::look).
+    Held {
+        /// Plaintext bytes that a chunk would have, for what the peer waits for: it is not held back.
+        payload: usize,
+    },
+}
+
 /// TCP socket that keeps little unsent, in plaintext or with TLS.
 ///
-/// Data that the kernel holds cannot be overtaken. So its owner decides about the next chunk only when
-/// the kernel [has little left](Self::is_writable), and [asks](Self::room) coupled mode, which keeps the
-/// bottleneck's queue short as well. The feeder of messages and the web plane share it.
+/// Data that the kernel holds cannot be overtaken. So its owner decides about the next chunk only when it
+/// has its [`turn`](Self::turn): when the kernel has little left, and coupled mode, which keeps the
+/// bottleneck's queue short as well, holds nothing back. The feeder of messages and the web plane share it.
 ///
 /// All calls return at once. Those that begin with `poll` register the task for a wake-up.
 pub struct LeanSocket {
@@ -115,9 +168,15 @@ impl LeanSocket {
         self.pipe.is_pending()
     }
 
-    /// Rate at which the connection carries data, as last [measured](Self::measure); zero before that.
+    /// Rate at which the connection carries data, as measured for the latest [`turn`](Self::turn); zero before
+    /// that.
     pub const fn rate(&self) -> Rate {
         self.rate
+    }
+
+    /// Chunk at that rate; of no bytes before the first turn.
+    pub const fn chunk(&self) -> Chunk {
+        self.chunk
     }
 
     /// State of coupled mode; `None` until it acts.
@@ -142,8 +201,8 @@ impl LeanSocket {
         }
     }
 
-    /// Waits until the kernel accepts data, after [`flush`](Self::flush) has left some or
-    /// [`is_writable`](Self::is_writable) was false.
+    /// Waits until the kernel accepts data, after [`flush`](Self::flush) has left some or a turn was refused as
+    /// [`Full`](NoTurn::Full).
     ///
     /// # Errors
     ///
@@ -152,7 +211,7 @@ impl LeanSocket {
         self.stream.poll_write_ready(cx)
     }
 
-    /// Queues bytes, which leave in [records](Self::room) of their own, and empties the buffer.
+    /// Queues bytes, which leave in records of their own, and empties the buffer.
     ///
     /// # Errors
     ///
@@ -180,14 +239,64 @@ impl LeanSocket {
         Ok(flushed)
     }
 
-    /// Returns whether the kernel has less unsent than the low-water mark. The runtime's own
-    /// readiness is that of the latest edge. A chunk granted on it would wait in the kernel while
-    /// more urgent data arrives.
+    /// Measures the connection, and returns the leave to send its next chunk.
+    ///
+    /// Coupled mode begins if it is due, even while the kernel is full: its governor then sees what leaves.
     ///
     /// # Errors
     ///
     /// If the connection is broken.
-    pub fn is_writable(&self) -> io::Result<bool> {
+    pub fn turn(&mut self, now: Time, supply: Supply) -> io::Result<Result<Turn, NoTurn>> {
+        if self.is_pending() {
+            return Ok(Err(NoTurn::Pending));
+        }
+        self.coupled.begin(now, &SockRef::from(&*self.stream), supply.used);
+        let Chunk { wire, slow } = self.measure(now, supply.quiet)?;
+        let probes = match supply.probe {
+            Probe::Always => true,
+            Probe::IfSlow => slow,
+            Probe::Never => false,
+        };
+        if probes && !self.is_writable()? {
+            return Ok(Err(NoTurn::Full));
+        }
+        let room = self.coupled.room(now, &SockRef::from(&*self.stream), supply.waiting, wire, slow);
+        let payload = |wire| chunk::plain(wire, self.pipe.is_tls());
+        if room.is_zero() {
+            return Ok(Err(NoTurn::Held { payload: payload(wire) }));
+        }
+        Ok(Ok(Turn { payload: payload(room), levels: supply.waiting }))
+    }
+
+    /// Records the levels of a chunk that is queued next, by its turn.
+    #[expect(clippy::needless_pass_by_value, reason = "a turn is spent once")]
+    pub fn spend(&mut self, turn: Turn) {
+        self.coupled.chunk(turn.levels);
+    }
+
+    /// Ends the wait for the next look. A turn that is still [held back](NoTurn::Held) begins it again.
+    pub const fn release(&mut self) {
+        self.coupled.release();
+    }
+
+    /// Time at which to ask coupled mode again; `None` while nothing is held back.
+    pub const fn look(&self) -> Option<Instant> {
+        self.coupled.look()
+    }
+
+    /// Ends our direction: nothing can be sent after it.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is broken.
+    pub fn shut_down(&self) -> io::Result<()> {
+        SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write)
+    }
+
+    /// Returns whether the kernel has less unsent than the low-water mark. The runtime's own
+    /// readiness is that of the latest edge. A chunk granted on it would wait in the kernel while
+    /// more urgent data arrives.
+    fn is_writable(&self) -> io::Result<bool> {
         let poll = || {
             if sys::poll_writable(&SockRef::from(&*self.stream))? {
                 Ok(())
@@ -203,12 +312,7 @@ impl LeanSocket {
     }
 
     /// Returns the next chunk at the connection's present rate, and sets the low-water mark for it.
-    /// `quiet` means that no urgent data has come for a while.
-    ///
-    /// # Errors
-    ///
-    /// If the mark cannot be set.
-    pub fn measure(&mut self, now: Time, quiet: bool) -> io::Result<Chunk> {
+    fn measure(&mut self, now: Time, quiet: bool) -> io::Result<Chunk> {
         if quiet == self.quiet && self.measured_at.is_some_and(|at| now.since(at) < FRESH) {
             return Ok(self.chunk);
         }
@@ -228,47 +332,6 @@ impl LeanSocket {
             socket.set_tcp_notsent_lowat(low_water)?;
         }
         Ok(self.chunk)
-    }
-
-    /// Begins coupled mode if data of these levels is the condition for it. Returns whether it did.
-    pub fn couple(&mut self, now: Time, used: PrioritySet) -> bool {
-        self.coupled.begin(now, &SockRef::from(&*self.stream), used)
-    }
-
-    /// Returns the bytes on the wire that coupled mode allows now, in whole segments: at most `size`.
-    /// Zero means that data is held back, and that [`look`](Self::look) is the time to ask again.
-    /// `waiting` are the levels of data that can be sent now.
-    pub fn room(&mut self, now: Time, waiting: PrioritySet, size: Bytes) -> Bytes {
-        self.coupled.room(now, &SockRef::from(&*self.stream), waiting, size, self.chunk.slow)
-    }
-
-    /// Returns the plaintext bytes of a chunk of `wire` bytes, which then ends with a record.
-    pub fn payload(&self, wire: Bytes) -> usize {
-        chunk::plain(wire, self.pipe.is_tls())
-    }
-
-    /// Records the levels of a chunk that is written next.
-    pub fn grant(&mut self, levels: PrioritySet) {
-        self.coupled.chunk(levels);
-    }
-
-    /// Ends the wait for the next look. [`room`](Self::room) begins it again if data is still held.
-    pub const fn release(&mut self) {
-        self.coupled.release();
-    }
-
-    /// Time at which to ask coupled mode again; `None` while nothing is held back.
-    pub const fn look(&self) -> Option<Instant> {
-        self.coupled.look()
-    }
-
-    /// Ends our direction: nothing can be sent after it.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is broken.
-    pub fn shut_down(&self) -> io::Result<()> {
-        SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write)
     }
 
     /// Makes coupled mode act, and hold all background data back.

@@ -44,7 +44,7 @@ use crate::stats::{ConnectionStats, CoupledStats, LaneStats};
 use crate::sys;
 use crate::tls;
 use hello::HelloError;
-pub use lean::{Chunk, LeanSocket};
+pub use lean::{Chunk, LeanSocket, NoTurn, Probe, Supply, Turn};
 pub(crate) use listener::Listener;
 use liveness::Liveness;
 use pipe::Pipe;

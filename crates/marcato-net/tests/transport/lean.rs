@@ -4,8 +4,8 @@
 
 use crate::common::{localhost, with_a_bare_peer, within};
 use bytes::{Buf as _, BytesMut};
-use marcato_net::{ChunkRule, Config, Coupling, Engine, LeanSocket, Message};
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_net::{ChunkRule, Config, Coupling, Engine, LeanSocket, Message, Probe, Supply};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use marcato_wire::{Decoded, Frame};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -124,7 +124,10 @@ async fn urgent_data_makes_the_next_chunk_small_at_once() {
     let mut now = Time::ZERO;
     for _ in 0..3 {
         for (quiet, most) in [(true, QUIET), (false, CHUNK)] {
-            let size = socket.measure(now, quiet).unwrap().wire;
+            let levels = PrioritySet::one(Priority::P2);
+            let supply = Supply { used: levels, waiting: levels, quiet, probe: Probe::Always };
+            assert!(socket.turn(now, supply).unwrap().is_ok());
+            let size = socket.chunk().wire;
             assert!(size <= most && size > most - CHUNK, "{size} of {most}");
         }
         now += Duration::from_micros(1);

@@ -1,5 +1,6 @@
 //! Budget of a connection's next grant.
 
+use marcato_net::{NoTurn, Probe, Supply};
 use marcato_units::{Bytes, Priority, PrioritySet, Rate, Time};
 use tokio::time::Instant;
 
@@ -7,6 +8,7 @@ use super::granted::Books;
 use super::wire;
 use crate::early_end::EarlyEnd;
 use crate::server::Context;
+use crate::socket::Turn;
 
 /// Length of a frame's header (RFC 9113 §4.1).
 const FRAME_HEADER: usize = 9;
@@ -70,54 +72,54 @@ impl Budget {
         self.blocked
     }
 
-    /// Returns the bytes of content that may be granted now.
+    /// Returns the turn of the next grant, with the bytes of content that it may have; `None` if there is none now.
     pub(super) fn next(
         &mut self,
         wire: &mut wire::Inner,
         books: &Books,
         context: &Context,
         load: Load,
-    ) -> Result<usize, EarlyEnd> {
+    ) -> Result<Option<(Turn, usize)>, EarlyEnd> {
         let now = Time::ZERO + self.epoch.elapsed();
         if !load.waiting.and(PrioritySet::URGENT).is_empty() {
             self.urgent_at = now;
         }
         let quiet = now.since(self.urgent_at) >= context.config.chunk.quiet_after;
+        // Within a round nothing is written, so the kernel is asked once.
+        let probe = if load.frames == 0 { Probe::IfSlow } else { Probe::Never };
+        let supply = Supply { used: self.used, waiting: load.waiting, quiet, probe };
+        let turn = wire.socket.turn(now, supply)?;
         // What TLS holds would stand before the chunk.
-        if wire.socket.is_pending() {
-            return Ok(0);
+        if matches!(turn, Err(NoTurn::Pending)) {
+            return Ok(None);
         }
-        let chunk = wire.socket.measure(now, quiet)?;
-        if (wire.socket.rate(), chunk.wire) != (self.rate, self.chunk) {
-            (self.rate, self.chunk) = (wire.socket.rate(), chunk.wire);
-            books.accounts().exchange.set_rate(self.rate, chunk.wire);
+        if (wire.socket.rate(), wire.socket.chunk()) != (self.rate, self.chunk) {
+            (self.rate, self.chunk) = (wire.socket.rate(), wire.socket.chunk());
+            books.accounts().exchange.set_rate(self.rate, self.chunk);
         }
-        wire.socket.couple(now, self.used);
         if let Some(trace) = &context.trace
             && let Some(state) = wire.socket.coupled()
         {
             trace.coupled(state.mode, state.cap);
         }
-        // A fast connection finds out by a write that blocks. Within a round nothing is written, so the
-        // kernel is asked once.
-        if chunk.slow && load.frames == 0 && !wire.socket.is_writable()? {
-            self.blocked = true;
-            return Ok(0);
-        }
-        let room = wire.socket.room(now, load.waiting, chunk.wire);
-        if room.is_zero() {
-            return Ok(0);
-        }
+        let turn = match turn {
+            Ok(turn) => turn,
+            Err(reason) => {
+                self.blocked = reason == NoTurn::Full;
+                return Ok(None);
+            }
+        };
         let before = wire.collected()
             + usize::try_from(load.outstanding.get()).unwrap_or(usize::MAX)
             + load.frames * FRAME_HEADER;
-        let budget = wire.socket.payload(room).saturating_sub(before + FRAME_HEADER);
+        let budget = turn.payload.saturating_sub(before + FRAME_HEADER);
         if budget < LEAST_CONTENT {
-            return Ok(0);
+            return Ok(None);
         }
         // The library hands the connection's window out in the order in which streams ask. So nothing
         // is asked for beyond it: the window goes to the response whose turn it is when it opens.
         let window = wire.allowed().saturating_sub(books.accounts().charged);
-        Ok(budget.min(usize::try_from(window).unwrap_or(usize::MAX)))
+        let budget = budget.min(usize::try_from(window).unwrap_or(usize::MAX));
+        Ok((budget > 0).then_some((turn, budget)))
     }
 }

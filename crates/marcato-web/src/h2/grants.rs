@@ -31,10 +31,8 @@ impl<S: WebService> Driver<S> {
                 break;
             }
             let load = Load { waiting, outstanding, frames };
-            let budget = self.budget.next(&mut self.wire.inner(), &self.books, &self.context, load)?;
-            if budget == 0 {
-                break;
-            }
+            let next = self.budget.next(&mut self.wire.inner(), &self.books, &self.context, load)?;
+            let Some((turn, budget)) = next else { break };
             let grant = {
                 let exchange = &mut self.books.accounts().exchange;
                 if self.streams.gives_way(exchange, self.context.config.levels()) {
@@ -48,7 +46,7 @@ impl<S: WebService> Driver<S> {
             let Some(grant) = grant else { break };
             {
                 let mut inner = self.wire.inner();
-                inner.socket.grant(waiting);
+                inner.socket.spend(turn);
                 inner.granted();
             }
             frames += 1;
