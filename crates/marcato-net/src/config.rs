@@ -43,6 +43,8 @@ pub struct Config {
     pub conductor: ConductorConfig,
     /// Bounds of queued data, and of data that the peer can make us hold.
     pub limits: Limits,
+    /// Bounds of peers that connect, and of their handshakes.
+    pub peers: PeerLimits,
     /// Bound on the background data in flight, so that urgent messages find the network's queues
     /// empty: over QUIC on each lane of the high layer, and over kernel TCP on Linux. Elsewhere
     /// TCP ignores it.
@@ -66,6 +68,7 @@ impl Default for Config {
             alpn: vec![marcato_wire::ALPN.to_vec()],
             conductor: ConductorConfig::default(),
             limits: Limits::default(),
+            peers: PeerLimits::default(),
             coupled: Coupling::default(),
             #[cfg(feature = "tcp")]
             tcp: TcpConfig::default(),
@@ -135,6 +138,55 @@ impl Config {
     }
 }
 
+/// Limits of the peers that connect to an endpoint, over either engine. Time and number of handshakes hold for an
+/// endpoint that connects as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerLimits {
+    /// Limit of an endpoint's connections (4096). Further peers are refused.
+    pub connections: usize,
+    /// Limit of concurrent handshakes (256). Over TCP, further peers wait in the kernel. Over QUIC they
+    /// have to prove first that they receive packets at their address, which costs a round trip.
+    pub handshakes: usize,
+    /// Limit of concurrent handshakes from one IPv4 address, or from one IPv6 network of 64 bits; by default
+    /// ([`None`]) 64 over TCP and 32 over QUIC, where only clients that have proved their address count.
+    ///
+    /// Over TCP as many further peers from there as [`handshakes`](Self::handshakes) wait for their turn, and
+    /// those beyond are refused. Over QUIC all further ones are. Peers from elsewhere do not wait for them.
+    pub handshakes_per_address: Option<usize>,
+    /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128).
+    ///
+    /// Over TCP, peers beyond it wait before their handshake, and are refused after the time of one. Over QUIC,
+    /// handshakes in progress count too: from half of it on, clients have to prove their address first, and
+    /// beyond it they are refused before their handshake, and counted.
+    pub backlog: usize,
+    /// Time after which an incomplete handshake is abandoned (10 s): that of TLS or QUIC, or in plaintext the
+    /// hello of the peer.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for PeerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            handshakes: 256,
+            handshakes_per_address: None,
+            backlog: 128,
+            handshake_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl PeerLimits {
+    /// Returns the limit of handshakes from one address; those of QUIC cost a client less, so that fewer are
+    /// allowed.
+    pub(crate) fn per_address(&self, engine: Engine) -> usize {
+        self.handshakes_per_address.unwrap_or(match engine {
+            Engine::Tcp => 64,
+            Engine::Quic => 32,
+        })
+    }
+}
+
 /// Settings for kernel TCP.
 #[cfg(feature = "tcp")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,9 +195,6 @@ pub struct TcpConfig {
     pub congestion: Option<TcpCongestion>,
     /// Size of the chunks that the feeder hands over.
     pub chunk: ChunkRule,
-    /// Time after which an incomplete handshake is abandoned (10 s): that of TLS, or in plaintext the
-    /// hello of the peer.
-    pub handshake_timeout: Duration,
     /// Time without any segment from the peer's host after which the connection is closed (30 s, at
     /// least 4 s). Probes make the host of a live peer answer, also while its application reads
     /// nothing: a slow reader is not closed. Linux before 6.15 sends the probes to a slow reader up
@@ -157,17 +206,6 @@ pub struct TcpConfig {
     /// Time for which a closing connection waits for its peer's end once all is delivered (5 s). If
     /// the own application takes nothing for that time, messages that still arrive are declined.
     pub linger: Duration,
-    /// Limit of concurrent handshakes (256). Further peers wait in the kernel.
-    pub max_handshakes: usize,
-    /// Limit of concurrent handshakes from one IPv4 address, or from one IPv6 network of 64 bits
-    /// (64). As many further peers from there as [`max_handshakes`](Self::max_handshakes) wait for
-    /// their turn, and those beyond are refused. Peers from elsewhere do not wait for them.
-    pub max_handshakes_per_address: usize,
-    /// Limit of an endpoint's connections (4096). Further peers are refused.
-    pub max_connections: usize,
-    /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128). Beyond it,
-    /// peers wait before their handshake, and are refused after the time of one.
-    pub backlog: usize,
 }
 
 #[cfg(feature = "tcp")]
@@ -176,14 +214,9 @@ impl Default for TcpConfig {
         Self {
             congestion: None,
             chunk: ChunkRule::default(),
-            handshake_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(60),
             linger: Duration::from_secs(5),
-            max_handshakes: 256,
-            max_handshakes_per_address: 64,
-            max_connections: 4096,
-            backlog: 128,
         }
     }
 }
@@ -222,18 +255,6 @@ pub struct QuicConfig {
     /// [`socket_buffer`](Self::socket_buffer) each, and up to 5 MB of receive buffers. All limits
     /// hold for the endpoint as a whole.
     pub drivers: usize,
-    /// Limit of an endpoint's connections (4096). Further peers are refused.
-    pub max_connections: usize,
-    /// Limit of clients' concurrent handshakes (256). Beyond it, clients have to prove first that
-    /// they receive packets at their address, which costs a round trip.
-    pub max_handshakes: usize,
-    /// Limit of concurrent handshakes of clients that have proved their address, from one IPv4
-    /// address or one IPv6 network of 64 bits (32). Further ones from there are refused.
-    pub max_handshakes_per_address: usize,
-    /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128), handshakes in
-    /// progress included. From half of it on, clients have to prove their address first. Beyond it
-    /// they are refused before their handshake, and counted.
-    pub backlog: usize,
     /// Key of stateless resets; a new one for each endpoint if `None`. A server that keeps it across
     /// restarts ends the connections of its predecessor at once (RFC 9000 §10.3).
     pub reset_key: Option<ResetKey>,
@@ -254,8 +275,6 @@ pub struct QuicConfig {
     pub early_data: bool,
     /// Buffer size requested for each socket, in each direction (4 MB). The system may grant less.
     pub socket_buffer: Bytes,
-    /// Time after which a handshake without progress is abandoned (10 s).
-    pub handshake_timeout: Duration,
 }
 
 #[cfg(feature = "quic")]
@@ -269,15 +288,10 @@ impl Default for QuicConfig {
             },
             layered: false,
             drivers: 1,
-            max_connections: 4096,
-            max_handshakes: 256,
-            max_handshakes_per_address: 32,
-            backlog: 128,
             reset_key: None,
             validate_addresses: false,
             early_data: false,
             socket_buffer: Bytes::kb(4000),
-            handshake_timeout: Duration::from_secs(10),
         }
     }
 }

@@ -114,15 +114,7 @@ impl Endpoint {
         if at.is_empty() {
             return Err(ConfigError::NoAddress.into());
         }
-        let backlog: usize = match config.engine {
-            #[cfg(feature = "tcp")]
-            Engine::Tcp => config.tcp.backlog,
-            #[cfg(feature = "quic")]
-            Engine::Quic => config.quic.backlog,
-            #[cfg(not(all(feature = "tcp", feature = "quic")))]
-            engine => return Err(ConfigError::NotBuilt { engine }.into()),
-        };
-        let (sender, accepted) = mpsc::channel(backlog.clamp(1, Semaphore::MAX_PERMITS));
+        let (sender, accepted) = mpsc::channel(config.peers.backlog.clamp(1, Semaphore::MAX_PERMITS));
         let tls = tls::server(config, security)?;
         let (addrs, listener): (_, Listener) = match config.engine {
             #[cfg(feature = "tcp")]

@@ -214,7 +214,8 @@ pub use client::Client;
 #[cfg(feature = "quic")]
 pub use config::QuicConfig;
 pub use config::{
-    ChunkRule, ClientSecurity, Config, LaneConfig, Limits, LocalAddress, LongMessages, Remote, ServerSecurity,
+    ChunkRule, ClientSecurity, Config, LaneConfig, Limits, LocalAddress, LongMessages, PeerLimits, Remote,
+    ServerSecurity,
 };
 #[cfg(feature = "tcp")]
 pub use config::{TcpConfig, TcpCongestion};

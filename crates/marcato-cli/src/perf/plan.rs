@@ -299,8 +299,7 @@ impl Plan {
         config.coupled = self.coupled;
         config.limits = Limits { queued: self.backlog.max(self.load(0).longest() * 2), ..config.limits };
         config.quic.session = SessionConfig { path_scheduler: self.path.into(), ..config.quic.session };
-        config.quic.handshake_timeout = connect_timeout;
-        config.tcp.handshake_timeout = connect_timeout;
+        config.peers.handshake_timeout = connect_timeout;
         config.quic.session.idle_timeout = SILENCE;
         config.tcp.idle_timeout = SILENCE;
         config

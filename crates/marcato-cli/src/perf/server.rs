@@ -79,7 +79,9 @@ async fn serve(
         // instead of waiting.
         config.quic.session.idle_timeout = SILENCE;
         config.tcp.idle_timeout = SILENCE;
-        config.quic.max_connections = asked.max_clients.saturating_mul(2).saturating_add(16);
+        if engine == EngineName::Quic {
+            config.peers.connections = asked.max_clients.saturating_mul(2).saturating_add(16);
+        }
         let endpoint = Endpoint::listen(&config, &at, &security).await?;
         let addrs = endpoint.local_addrs().to_vec();
         Ok((endpoint, addrs))

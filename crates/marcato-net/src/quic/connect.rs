@@ -132,7 +132,7 @@ async fn ready(
         return established(config, wanted, connecting).await;
     }
     let Connecting { connection, quic, connected } = connecting;
-    let timeout = config.quic.handshake_timeout;
+    let timeout = config.peers.handshake_timeout;
     // A handshake that fails ends the connection.
     tokio::spawn(async move {
         let late = tokio::time::timeout(timeout, connected).await.is_err();
@@ -150,7 +150,7 @@ async fn established(
     Connecting { connection, connected, .. }: Connecting,
 ) -> Result<Connection, ConnectError> {
     let addr = wanted.first;
-    match tokio::time::timeout(config.quic.handshake_timeout, connected).await {
+    match tokio::time::timeout(config.peers.handshake_timeout, connected).await {
         Err(_) => Err(ConnectError::TimedOut { addr }),
         Ok(Ok(Ok(()))) => {
             wanted.tls.check(addr, connection.transport().shared().handshake.get())?;

@@ -16,6 +16,7 @@ use super::drivers::Seat;
 use super::socket::Socket;
 use crate::config::{Config, LaneConfig, Limits};
 use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::{Closed, NotDelivered};
 use crate::shared::{Shared, Ticket};
 use crate::signal::lock;
@@ -93,12 +94,12 @@ pub(super) struct Quic {
 pub(super) fn endpoint_config(config: &Config, sockets: &[Arc<Socket>]) -> marcato_quic::EndpointConfig {
     let local = |socket: &Arc<Socket>| LocalSocket { layer: socket.layer, ..LocalSocket::new(socket.addr) };
     let mut endpoint = marcato_quic::EndpointConfig::new(sockets.iter().map(local).collect());
-    endpoint.max_sessions = config.quic.max_connections;
+    endpoint.max_sessions = config.peers.connections;
     endpoint.validate_addresses = config.quic.validate_addresses;
     endpoint.reset_key.clone_from(&config.quic.reset_key);
-    endpoint.max_handshakes = config.quic.max_handshakes;
-    endpoint.max_handshakes_per_address = config.quic.max_handshakes_per_address;
-    endpoint.handshake_timeout = Some(config.quic.handshake_timeout);
+    endpoint.max_handshakes = config.peers.handshakes;
+    endpoint.max_handshakes_per_address = config.peers.per_address(Engine::Quic);
+    endpoint.handshake_timeout = Some(config.peers.handshake_timeout);
     endpoint
 }
 

@@ -235,7 +235,7 @@ mod tests {
         let identity = Identity::self_signed("drivers.test").unwrap();
         let trust = Trust::Certificate(identity.certificate().unwrap().clone());
         let tls = crate::tls::server(config, &ServerSecurity::Tls(identity)).unwrap();
-        let (sender, accepted) = mpsc::channel(config.quic.backlog);
+        let (sender, accepted) = mpsc::channel(config.peers.backlog);
         let listener = Listener::with(config, at, tls.config, sender, steers).unwrap();
         let remote = Remote::new(listener.addrs[0], ClientSecurity::trusting("drivers.test", trust));
         Server { listener, accepted, remote }

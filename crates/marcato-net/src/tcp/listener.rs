@@ -24,6 +24,7 @@ use super::strangers::{Stranger, Strangers};
 use super::{Tcp, hello, prepare};
 use crate::config::{Config, LocalAddress};
 use crate::connection::Connection;
+use crate::engine::Engine;
 use crate::error::{ConfigError, ListenError};
 use crate::signal::lock;
 use crate::stats::EndpointStats;
@@ -84,9 +85,9 @@ impl Listener {
             tls: tls.map(TlsAcceptor::from),
             accepted,
             open: Mutex::new(true),
-            handshakes: semaphore(config.tcp.max_handshakes),
-            connections: semaphore(config.tcp.max_connections),
-            strangers: Strangers::new(config.tcp.max_handshakes_per_address, config.tcp.max_handshakes),
+            handshakes: semaphore(config.peers.handshakes),
+            connections: semaphore(config.peers.connections),
+            strangers: Strangers::new(config.peers.per_address(Engine::Tcp), config.peers.handshakes),
             admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             crowded: AtomicU64::new(0),
@@ -152,8 +153,8 @@ impl Acceptor {
         // A peer releases its permits before it is counted as failed, so the counter is read first.
         let failed = failed.load(Acquire);
         EndpointStats {
-            connections: taken(connections, config.tcp.max_connections),
-            handshakes: taken(handshakes, config.tcp.max_handshakes).saturating_sub(waiting),
+            connections: taken(connections, config.peers.connections),
+            handshakes: taken(handshakes, config.peers.handshakes).saturating_sub(waiting),
             held: self.pool.held(),
             accepted: admitted.load(Relaxed),
             refused: refused.load(Relaxed),
@@ -166,7 +167,7 @@ impl Acceptor {
 
 impl Acceptor {
     async fn admit(&self, stream: TcpStream, mut stranger: Stranger) {
-        let timeout = self.config.tcp.handshake_timeout;
+        let timeout = self.config.peers.handshake_timeout;
         if tokio::time::timeout(timeout, stranger.turn()).await != Ok(true) {
             self.failed.fetch_add(1, Release);
             return;

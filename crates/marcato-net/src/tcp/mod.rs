@@ -405,7 +405,7 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
         tls.check(addr, pipe.handshake().as_ref())?;
         Ok((stream, pipe))
     };
-    let done = tokio::time::timeout(config.tcp.handshake_timeout, handshake).await;
+    let done = tokio::time::timeout(config.peers.handshake_timeout, handshake).await;
     let (stream, pipe) = done.map_err(|_| ConnectError::TimedOut { addr })??;
     Ok(Tcp::begin(config, stream, pipe, None, Pool::new(config.limits.memory))?)
 }

@@ -193,7 +193,7 @@ async fn connections_that_share_a_port_have_different_drivers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_backlog_is_that_of_all_drivers_together() {
     let mut config = config(4);
-    config.quic.backlog = 3;
+    config.peers.backlog = 3;
     let server = server(&config).await;
     let (mut clients, mut pairs) = (Vec::new(), Vec::new());
     for round in 0..3 {
@@ -222,7 +222,7 @@ async fn the_backlog_is_that_of_all_drivers_together() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limit_of_connections_is_that_of_all_drivers() {
     let mut config = config(4);
-    config.quic.max_connections = 3;
+    config.peers.connections = 3;
     let server = server(&config).await;
     let mut pairs = Vec::new();
     for _ in 0..3 {

@@ -176,7 +176,7 @@ async fn nothing_is_early_unless_both_ends_allow_it() {
 async fn a_handshake_that_fails_ends_the_connection() {
     let mut known = Known::new(allowing()).await;
     // The first handshake, for the ticket, took as long as it needed.
-    known.config.quic.handshake_timeout = Duration::from_millis(100);
+    known.config.peers.handshake_timeout = Duration::from_millis(100);
     let silent = tokio::net::UdpSocket::bind(localhost()).await.unwrap();
     let remote = Remote::new(silent.local_addr().unwrap(), known.remote.security.clone());
     let client = within(Endpoint::connect_early(&known.config, &remote)).await.unwrap();

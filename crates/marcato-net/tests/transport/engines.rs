@@ -433,8 +433,7 @@ async fn garbage_leaves_others_alone(engine: Engine) {
 
 async fn a_server_that_never_answers_is_given_up(engine: Engine) {
     let mut config = config(engine);
-    config.tcp.handshake_timeout = Duration::from_millis(50);
-    config.quic.handshake_timeout = Duration::from_millis(50);
+    config.peers.handshake_timeout = Duration::from_millis(50);
     // Both sockets are open, and nothing answers on them.
     let tcp = TcpListener::bind(crate::common::localhost()).await.unwrap();
     let udp = UdpSocket::bind(crate::common::localhost()).await.unwrap();
@@ -536,7 +535,7 @@ async fn a_tls_client_and_a_plain_server_refuse_each_other() {
 #[tokio::test]
 async fn a_plain_peer_that_sends_nothing_is_no_connection() {
     let mut config = config(Engine::Tcp);
-    config.tcp.handshake_timeout = Duration::from_millis(50);
+    config.peers.handshake_timeout = Duration::from_millis(50);
     let silent = TcpListener::bind(crate::common::localhost()).await.unwrap();
     let remote = Remote::new(silent.local_addr().unwrap(), ClientSecurity::Plaintext);
     let error = within(Endpoint::connect(&config, &remote)).await.unwrap_err();

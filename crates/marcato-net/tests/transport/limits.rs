@@ -16,8 +16,7 @@ use tokio::net::{TcpStream, UdpSocket};
 
 async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine) {
     let mut config = Config::new(engine);
-    config.tcp.max_connections = 2;
-    config.quic.max_connections = 2;
+    config.peers.connections = 2;
     let server = server(&config).await;
     let remote = server.remote();
     let mut pairs = Vec::new();
@@ -95,8 +94,8 @@ fn first_datagram(server: SocketAddr, trust: &marcato_quic::Trust) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_quic_handshakes_block_no_client_and_time_out() {
     let mut config = Config::new(Engine::Quic);
-    config.quic.max_handshakes = 4;
-    config.quic.handshake_timeout = Duration::from_secs(4);
+    config.peers.handshakes = 4;
+    config.peers.handshake_timeout = Duration::from_secs(4);
     // Longer than the test may take: only the time of the handshake ends those that are stalled.
     config.quic.session.idle_timeout = Duration::from_secs(1000);
     let server = server(&config).await;
@@ -124,7 +123,7 @@ async fn stalled_quic_handshakes_block_no_client_and_time_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_backlog_quic_clients_are_refused_at_once() {
     let mut config = Config::new(Engine::Quic);
-    config.quic.backlog = 2;
+    config.peers.backlog = 2;
     let server = server(&config).await;
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -175,8 +174,8 @@ async fn stall(server: SocketAddr, trust: &marcato_quic::Trust, from: &str) -> U
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stalled_quic_strangers_from_one_host_exclude_no_other() {
     let mut config = Config::new(Engine::Quic);
-    config.quic.backlog = 8;
-    config.quic.max_handshakes_per_address = 4;
+    config.peers.backlog = 8;
+    config.peers.handshakes_per_address = Some(4);
     config.quic.validate_addresses = true;
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
@@ -194,8 +193,8 @@ async fn stalled_quic_strangers_from_one_host_exclude_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_handshakes_that_do_not_begin_are_given_up() {
     let mut config = Config::new(Engine::Tcp);
-    config.tcp.max_handshakes = 2;
-    config.tcp.handshake_timeout = Duration::from_millis(300);
+    config.peers.handshakes = 2;
+    config.peers.handshake_timeout = Duration::from_millis(300);
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
     let mut silent = Vec::new();
@@ -216,9 +215,9 @@ async fn pass(span: Duration) {
 #[tokio::test]
 async fn silent_peers_of_one_host_wait_no_longer_than_a_handshake() {
     let mut config = Config::new(Engine::Tcp);
-    config.tcp.max_handshakes_per_address = 1;
-    config.tcp.max_handshakes = 6;
-    config.tcp.handshake_timeout = Duration::from_secs(100);
+    config.peers.handshakes_per_address = Some(1);
+    config.peers.handshakes = 6;
+    config.peers.handshake_timeout = Duration::from_secs(100);
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
     let mut silent = Vec::new();
@@ -240,8 +239,8 @@ async fn silent_peers_of_one_host_wait_no_longer_than_a_handshake() {
 #[tokio::test]
 async fn beyond_the_backlog_tcp_peers_wait_and_are_refused() {
     let mut config = Config::new(Engine::Tcp);
-    config.tcp.backlog = 1;
-    config.tcp.handshake_timeout = Duration::from_secs(100);
+    config.peers.backlog = 1;
+    config.peers.handshake_timeout = Duration::from_secs(100);
     let server = server(&config).await;
     let _unaccepted = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
     until(&server.endpoint, |stats| (stats.accepted, stats.handshakes) == (1, 0)).await;
@@ -260,10 +259,10 @@ async fn beyond_the_backlog_tcp_peers_wait_and_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_tcp_strangers_from_one_host_delay_no_other() {
     let mut config = Config::new(Engine::Tcp);
-    config.tcp.max_handshakes = 16;
-    config.tcp.max_handshakes_per_address = 8;
+    config.peers.handshakes = 16;
+    config.peers.handshakes_per_address = Some(8);
     // Longer than the test may take.
-    config.tcp.handshake_timeout = Duration::from_secs(1000);
+    config.peers.handshake_timeout = Duration::from_secs(1000);
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
     let mut strangers = Vec::new();
@@ -288,10 +287,10 @@ async fn idle_tcp_strangers_from_one_host_delay_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_tcp_peers_from_one_host_takes_turns() {
     let mut config = Config::new(Engine::Tcp);
-    config.tcp.max_handshakes_per_address = 1;
-    config.tcp.max_handshakes = 32;
+    config.peers.handshakes_per_address = Some(1);
+    config.peers.handshakes = 32;
     // Longer than the test may take: the last of them waits for all others.
-    config.tcp.handshake_timeout = Duration::from_secs(1000);
+    config.peers.handshake_timeout = Duration::from_secs(1000);
     let server = server(&config).await;
     let remote = server.remote();
     let burst: Vec<_> = (0..32)

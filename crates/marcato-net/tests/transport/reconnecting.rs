@@ -558,7 +558,7 @@ async fn no_attempt_outlives_the_time_of_giving_up() {
     let silent = std::net::TcpListener::bind(localhost()).unwrap();
     let remote = Remote::new(silent.local_addr().unwrap(), ClientSecurity::Plaintext);
     let mut config = Config::new(Engine::Tcp);
-    config.tcp.handshake_timeout = Duration::from_secs(1000);
+    config.peers.handshake_timeout = Duration::from_secs(1000);
     let limit = Duration::from_secs(20);
     let settings = ReconnectConfig { give_up_after: Some(limit), ..ReconnectConfig::default() };
     let client = Reconnecting::new(&config, remote, &settings).unwrap();
