@@ -42,7 +42,6 @@ mod ip_datagram;
 mod lab;
 #[cfg(target_os = "linux")]
 mod leftover;
-mod line;
 mod link;
 #[cfg(target_os = "linux")]
 mod namespace;

@@ -6,22 +6,22 @@
 //! than its rate.
 //!
 //! Its rules are those of the simulator's links: the same packets, offered at the same times, are
-//! lost, delayed and delivered alike.
+//! lost, delayed and delivered alike. The transmitter and the wire are the same types (`marcato-link`).
 //!
-//! The simulator has a link of its own, which schedules events; this one is polled. `tests/simulated.rs` runs
-//! both side by side: with random settings and changes, the same packets arrive at the same nanosecond. CoDel
-//! drops the same packets whether the link is polled after each or only at the end.
+//! The two links around them stay apart: the simulator's schedules events, pre-empts low packets and counts those of
+//! each flow; this one may be polled late, and tells an observer. `tests/simulated.rs` runs both side by side: with
+//! random settings and changes, the same packets arrive at the same nanosecond. CoDel drops the same packets whether
+//! the link is polled after each or only at the end.
 
 use std::collections::VecDeque;
 
 use marcato_link::{
-    Arrival, Course, DelaySummary, Histogram, Impairments, Jitter, Load, Loss, Occupancy, Opportunities,
-    Trace, Waiting, load,
+    Arrival, DelaySummary, Histogram, Jitter, Load, Loss, Occupancy, Trace, Transmitter, Waiting, Wire,
 };
-use marcato_queue::{Backlog, Counters, Discipline, DropTail, FlowKey, FlowReport, Packet};
+use marcato_queue::{
+    Backlog, Counters, Discipline, DropTail, FlowKey, FlowReport, Packet, Released, release,
+};
 use marcato_units::{Bytes, Duration, Rate, Seed, Time};
-
-use crate::line::Line;
 
 /// Most packets on a line. Only links with a disproportionate bandwidth-delay product reach it:
 /// 65 536 packets of 1200 bytes are 6 Gbit/s for 100 ms.
@@ -262,20 +262,14 @@ pub struct Sojourns {
 
 /// One direction of a link. Time never runs backwards from one call to the next.
 pub struct Link<P> {
-    rate: Option<Rate>,
-    opportunities: Option<Opportunities>,
+    transmitter: Transmitter,
     delay: Duration,
     mtu: Option<Bytes>,
     framing: Bytes,
-    impairments: Impairments,
     queue: Box<dyn Discipline<P> + Send>,
-    /// End of the transmission of the packet taken last.
-    free_at: Time,
-    /// Length on the wire of that packet, and the beginning of its transmission.
-    latest: (Bytes, Time),
-    line: Line<P>,
-    /// Earliest arrival of packets that must not overtake those in flight.
-    not_before: Time,
+    /// Packets in flight, and the number of those before the next.
+    wire: Wire<(Time, u64), P>,
+    next: u64,
     up: bool,
     /// Changes to come, in order.
     changes: VecDeque<(Time, LinkChange<P>)>,
@@ -289,7 +283,6 @@ pub struct Link<P> {
     sojourns: Sojourns,
     /// Bytes put on the wire, framing included.
     carried: Bytes,
-    course: Course,
     lateness: Histogram,
     watcher: Option<Box<dyn Watcher<P>>>,
 }
@@ -315,17 +308,13 @@ impl<P: LinkPacket> Link<P> {
             return Err(LinkError::Duplication { duplication });
         }
         Ok(Self {
-            rate,
-            opportunities: trace.map(Opportunities::new),
+            transmitter: Transmitter::new(rate, trace),
             delay,
             mtu,
             framing,
-            impairments: Impairments::new(loss, jitter, duplication, name, seed),
-            line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
             queue,
-            free_at: Time::ZERO,
-            latest: (Bytes::ZERO, Time::ZERO),
-            not_before: Time::ZERO,
+            wire: Wire::new(loss, jitter, duplication, name, seed),
+            next: 0,
             up: true,
             changes: VecDeque::new(),
             out: VecDeque::new(),
@@ -335,7 +324,6 @@ impl<P: LinkPacket> Link<P> {
             occupancy: Occupancy::default(),
             sojourns: Sojourns { packets: 0, sum: Duration::ZERO, histogram: Histogram::default() },
             carried: Bytes::ZERO,
-            course: Course::new(rate),
             lateness: Histogram::default(),
             watcher: None,
         })
@@ -370,7 +358,7 @@ impl<P: LinkPacket> Link<P> {
         self.enqueue(now, packet);
         self.counters.longest_queue = self.counters.longest_queue.max(self.queue.backlog().bytes);
         // An idle transmitter begins now, not when it became idle.
-        self.free_at = self.free_at.max(now);
+        self.transmitter.idle_until(now);
         self.transmit(now);
     }
 
@@ -397,8 +385,8 @@ impl<P: LinkPacket> Link<P> {
             if let Some(out) = self.out.pop_front() {
                 break out;
             }
-            let at = self.line.next_arrival().filter(|at| *at <= now)?;
-            let packet = self.line.pop()?;
+            let at = self.wire.next_arrival().filter(|at| *at <= now)?;
+            let (packet, _) = self.wire.pop()?;
             if let Some(packet) = self.arrive(at, packet) {
                 break (at, packet);
             }
@@ -425,8 +413,8 @@ impl<P: LinkPacket> Link<P> {
         while self.changes.front().is_some_and(|(at, _)| *at <= now) {
             let Some((at, change)) = self.changes.pop_front() else { break };
             self.transmit(at);
-            while let Some(arrival) = self.line.next_arrival().filter(|arrival| *arrival <= at) {
-                let arrived = self.line.pop().and_then(|packet| self.arrive(arrival, packet));
+            while let Some(arrival) = self.wire.next_arrival().filter(|arrival| *arrival <= at) {
+                let arrived = self.wire.pop().and_then(|(packet, _)| self.arrive(arrival, packet));
                 self.out.extend(arrived.map(|packet| (arrival, packet)));
             }
             self.change(at, change);
@@ -437,50 +425,35 @@ impl<P: LinkPacket> Link<P> {
     fn change(&mut self, now: Time, change: LinkChange<P>) {
         match change {
             LinkChange::Rate(rate) => {
-                self.rate = Some(rate);
-                // The packet in transmission finishes at the rate at which it began.
-                self.course.change(self.free_at.max(now), rate);
+                self.transmitter.set_rate(now, rate);
                 // A packet that waited for a rate begins now.
-                self.free_at = self.free_at.max(now);
+                self.transmitter.idle_until(now);
             }
             LinkChange::Up(up) => self.up = up,
             LinkChange::Delay { delay, reorder } => {
                 if delay < self.delay {
-                    if reorder {
-                        self.line.allow_reordering();
-                    } else if let Some(last) = self.line.last_in_order() {
-                        self.not_before = last;
-                    }
+                    self.wire.shorten(reorder);
                 }
                 self.delay = delay;
             }
-            LinkChange::Loss(loss) => self.impairments.set_loss(loss),
+            LinkChange::Loss(loss) => self.wire.set_loss(loss),
             LinkChange::Queue(queue) => {
                 let mut old = std::mem::replace(&mut self.queue, queue);
                 self.move_over(now, &mut *old);
-                self.free_at = self.free_at.max(now);
+                self.transmitter.idle_until(now);
             }
         }
     }
 
     /// Moves the packets of an old queue to the present one.
     fn move_over(&mut self, now: Time, old: &mut dyn Discipline<P>) {
-        let mut at = now;
-        while !old.backlog().is_empty() {
-            let (counters, watcher) = (&mut self.counters, &mut self.watcher);
-            let moved = old.dequeue_with(at, &mut |packet| {
-                counters.dropped += 1;
-                tell(watcher, now, PacketEvent::Dropped, &packet);
-            });
-            if let Some(packet) = moved {
-                self.enqueue(now, packet);
-            } else if let Some(ready) = old.next_ready(at).filter(|ready| *ready > at) {
-                // A queue that holds packets back releases them here.
-                at = ready;
-            } else {
-                break;
+        release(now, old, &mut |released| match released {
+            Released::Packet(packet) => self.enqueue(now, packet),
+            Released::Dropped(packet) => {
+                self.counters.dropped += 1;
+                self.tell(now, PacketEvent::Dropped, &packet);
             }
-        }
+        });
         self.replaced = self.replaced + *old.counters();
         for (sum, judged) in self.replaced_judged.iter_mut().zip(old.judged().unwrap_or_default()) {
             *sum += judged;
@@ -490,11 +463,12 @@ impl<P: LinkPacket> Link<P> {
     /// Returns the time of the next call of [`poll`](Self::poll), if nothing is sent until then. No
     /// packet comes out earlier; perhaps none does even then.
     pub fn next_event(&self) -> Option<Time> {
-        let departure = self.queue.next_ready(self.free_at).filter(|_| self.rate != Some(Rate::ZERO));
+        let departure =
+            self.queue.next_ready(self.transmitter.free_at()).filter(|_| !self.transmitter.is_stopped());
         let change = self.changes.front().map(|(at, _)| *at);
         // What has come out before a change is due at once.
         let out = self.out.front().map(|_| Time::ZERO);
-        self.line.next_arrival().into_iter().chain(departure).chain(change).chain(out).min()
+        self.wire.next_arrival().into_iter().chain(departure).chain(change).chain(out).min()
     }
 
     /// Counters since the link was made.
@@ -513,7 +487,7 @@ impl<P: LinkPacket> Link<P> {
         LinkMeasurement {
             waiting: self.occupancy.until(now),
             backlog: self.queue.backlog(),
-            load: self.load(now),
+            load: self.transmitter.load(now, self.carried),
             marked: (self.replaced + *self.queue.counters()).marked.packets,
         }
     }
@@ -549,19 +523,6 @@ impl<P: LinkPacket> Link<P> {
         self.sojourns.histogram = Histogram::default();
     }
 
-    /// Returns the bytes carried up to `now`, and those that could have been.
-    fn load(&self, now: Time) -> Load {
-        let carried = self.carried.get() as f64;
-        if let Some(opportunities) = &self.opportunities {
-            return Load {
-                carried: carried - opportunities.promised(now),
-                capacity: opportunities.capacity(now),
-            };
-        }
-        let rest = load::rest(self.latest.0, self.latest.1, self.free_at, now);
-        Load { carried: carried - rest, capacity: self.course.at(now) }
-    }
-
     /// Shows the queue a packet of the other direction, for queues that judge flows by their answers.
     pub fn observe(&mut self, now: Time, packet: &P) {
         self.queue.observe(now, packet);
@@ -569,23 +530,20 @@ impl<P: LinkPacket> Link<P> {
 
     /// Packets queued or in flight.
     pub fn inside(&self) -> u64 {
-        self.queue.backlog().packets + self.line.len() as u64 + self.out.len() as u64
+        self.queue.backlog().packets + self.wire.in_flight() as u64 + self.out.len() as u64
     }
 
     /// Puts packets whose transmission has begun by `now` on the line, each at its own time.
     fn transmit(&mut self, now: Time) {
-        // A transmission at this rate would never end, so packets wait in the queue.
-        if self.rate == Some(Rate::ZERO) {
+        if self.transmitter.is_stopped() {
             return;
         }
-        while let Some(ready) = self.queue.next_ready(self.free_at).filter(|ready| *ready <= now) {
-            if let Some(opportunities) = &mut self.opportunities {
-                let next = opportunities.next(ready);
-                if next > ready {
-                    // The packet waits in the queue, which may still drop it.
-                    self.free_at = next;
-                    continue;
-                }
+        while let Some(ready) =
+            self.queue.next_ready(self.transmitter.free_at()).filter(|ready| *ready <= now)
+        {
+            if !self.transmitter.may_begin(ready) {
+                // The packet waits in the queue, which may still drop it.
+                continue;
             }
             let (counters, watcher) = (&mut self.counters, &mut self.watcher);
             let packet = self.queue.dequeue_with(ready, &mut |packet| {
@@ -595,7 +553,7 @@ impl<P: LinkPacket> Link<P> {
             self.occupancy.set(ready, 0, self.queue.backlog());
             let Some(packet) = packet else {
                 // The queue has dropped all its packets, or its ready time was wrong.
-                self.free_at = ready;
+                self.transmitter.idle_until(ready);
                 if self.queue.backlog().is_empty() {
                     return;
                 }
@@ -611,34 +569,27 @@ impl<P: LinkPacket> Link<P> {
             self.tell(ready, PacketEvent::Left, &packet);
             let on_wire = packet.len() + self.framing;
             self.carried += on_wire;
-            self.latest = (on_wire, ready);
-            self.free_at = match (&mut self.opportunities, self.rate) {
-                (Some(opportunities), _) => opportunities.take(on_wire),
-                (None, Some(rate)) => ready + rate.transmission_time(on_wire),
-                (None, None) => ready,
-            };
-            self.put(packet);
+            let left_at = self.transmitter.begin(ready, on_wire);
+            self.put(left_at, packet);
         }
     }
 
     /// Puts a packet that has left the transmitter on the line. A packet that the line loses has
     /// occupied the transmitter, too.
-    fn put(&mut self, packet: P) {
-        // Each packet has its draws, so that those after an outage do not depend on its traffic.
-        let arrival = self.impairments.arrival(self.free_at + self.delay);
-        let Some(Arrival { at, twice }) = arrival.filter(|_| self.up) else {
+    fn put(&mut self, left_at: Time, packet: P) {
+        let Some(Arrival { at, twice }) = self.wire.arrival(left_at + self.delay, self.up) else {
             self.counters.lost += 1;
-            self.tell(self.free_at, PacketEvent::Lost, &packet);
+            self.tell(left_at, PacketEvent::Lost, &packet);
             return;
         };
-        let at = at.max(self.not_before);
         let copy = twice.then(|| packet.clone());
         self.counters.duplicated += u64::from(twice);
         for packet in std::iter::once(packet).chain(copy) {
-            if self.line.len() >= MAX_UNDER_WAY {
+            if self.wire.in_flight() >= MAX_UNDER_WAY {
                 self.counters.discarded += 1;
             } else {
-                self.line.push(at, packet);
+                self.wire.push((at, self.next), packet);
+                self.next += 1;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Models of what a link does to packets, besides queueing them: it loses some ([`Loss`]), delays
 //! each differently ([`Jitter`]), duplicates some ([`Impairments`] has all three), or sends at
-//! recorded times instead of at a rate ([`Trace`]).
+//! recorded times instead of at a rate ([`Trace`]). A link is a queue, a [`Transmitter`] and a [`Wire`].
 //!
 //! Records of what it did: its [`Load`], the [`Occupancy`] of its queue, delays as a [`Histogram`]
 //! with its [`DelaySummary`], and captures ([`Capture`], [`pcapng`]).
@@ -15,12 +15,15 @@ mod gilbert_elliott;
 mod histogram;
 mod impairments;
 mod jitter;
-pub mod load;
+mod line;
+mod load;
 mod loss;
 mod occupancy;
 mod opportunities;
 pub mod pcapng;
 mod trace;
+mod transmitter;
+mod wire;
 
 pub use capture::Capture;
 pub use delay::DelaySummary;
@@ -28,8 +31,11 @@ pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
 pub use histogram::Histogram;
 pub use impairments::{Arrival, Impairments};
 pub use jitter::{Jitter, JitterError};
+pub use line::Moment;
 pub use load::{Course, Load};
 pub use loss::Loss;
 pub use occupancy::{Occupancy, Waiting};
 pub use opportunities::Opportunities;
 pub use trace::{Trace, TraceError};
+pub use transmitter::Transmitter;
+pub use wire::Wire;

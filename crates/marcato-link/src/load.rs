@@ -74,7 +74,7 @@ impl Course {
 }
 
 /// Returns the bytes of a transmission from `from` to `to` that have not left at `now`.
-pub fn rest(len: Bytes, from: Time, to: Time, now: Time) -> f64 {
+pub(crate) fn rest(len: Bytes, from: Time, to: Time, now: Time) -> f64 {
     let (whole, left) = (to.since(from), to.since(now));
     if left.is_zero() { 0.0 } else { len.get() as f64 * left.as_secs_f64() / whole.as_secs_f64() }
 }

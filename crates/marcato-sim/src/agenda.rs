@@ -12,6 +12,12 @@ pub(crate) struct Moment {
     entered: u64,
 }
 
+impl marcato_link::Moment for Moment {
+    fn at(self) -> Time {
+        self.at
+    }
+}
+
 struct Entry<E> {
     moment: Moment,
     event: E,

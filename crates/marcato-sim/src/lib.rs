@@ -29,7 +29,6 @@ mod distribution;
 mod event;
 mod flow;
 mod host;
-mod line;
 mod link;
 mod network;
 mod packet;

@@ -2,8 +2,10 @@
 
 use std::any::Any;
 
-use marcato_link::{Course, Jitter, Load, Loss, Opportunities, Trace, load};
-use marcato_queue::{Backlog, Counters, Discipline, DropTail, Packet as _, Strict, Tally, Verdict};
+use marcato_link::{Jitter, Load, Loss, Trace, Transmitter};
+use marcato_queue::{
+    Backlog, Counters, Discipline, DropTail, Packet as _, Released, Strict, Tally, Verdict, release,
+};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
 
@@ -199,9 +201,7 @@ pub struct LinkCounters {
 pub(crate) struct Link {
     pub(crate) name: String,
     id: u32,
-    rate: Option<Rate>,
-    /// Transmission opportunities, with a trace.
-    opportunities: Option<Box<Opportunities>>,
+    transmitter: Transmitter,
     delay: Duration,
     framing: Bytes,
     pub(crate) mtu: Option<Bytes>,
@@ -211,12 +211,6 @@ pub(crate) struct Link {
     /// Counters of queues that have been replaced. Packets that moved over count in their last
     /// queue.
     replaced: Counters,
-    /// End of the current transmission; with a trace, the opportunity after it if that is known.
-    free_at: Time,
-    /// With a rate: length and start of the latest transmission.
-    latest: (Bytes, Time),
-    /// Bytes that could have been carried, without a trace.
-    course: Course,
     wakes_late: Duration,
     /// Time of the event that will call [`ready`](Self::ready); events at other times are stale.
     wake_at: Option<Time>,
@@ -300,8 +294,7 @@ impl Link {
         Self {
             name,
             id,
-            rate: config.rate,
-            opportunities: config.trace.map(|trace| Box::new(Opportunities::new(trace))),
+            transmitter: Transmitter::new(config.rate, config.trace),
             delay: config.delay,
             framing: config.framing,
             mtu: config.mtu,
@@ -309,9 +302,6 @@ impl Link {
             up: true,
             queue,
             replaced: Counters::default(),
-            free_at: Time::ZERO,
-            latest: (Bytes::ZERO, Time::ZERO),
-            course: Course::new(config.rate),
             wakes_late: config.wakes_late,
             wake_at: None,
             held: false,
@@ -331,11 +321,9 @@ impl Link {
         agenda: &mut Agenda<Event>,
         tallies: &mut FlowTallies,
     ) {
-        self.rate = Some(rate);
-        // The packet in transmission finishes at the rate at which it began.
-        self.course.change(self.free_at.max(now), rate);
+        self.transmitter.set_rate(now, rate);
         // After an outage, no other event would wake the transmitter.
-        if self.free_at <= now && (self.wake_at.is_none() || self.held) {
+        if self.transmitter.free_at() <= now && (self.wake_at.is_none() || self.held) {
             self.transmit(now, agenda, tallies);
         }
         self.serve_low(now, agenda, tallies);
@@ -359,22 +347,22 @@ impl Link {
         match change {
             LinkChange::Delay { delay, reorder } => {
                 if delay < self.delay {
-                    self.wire.shorten(reorder);
+                    self.wire.flight.shorten(reorder);
                     if let Some(low) = &mut self.low {
-                        low.wire.shorten(reorder);
+                        low.wire.flight.shorten(reorder);
                     }
                 }
                 self.delay = delay;
             }
             LinkChange::Loss(loss) => {
                 if let Some(low) = &mut self.low {
-                    low.wire.set_loss(loss.clone());
+                    low.wire.flight.set_loss(loss.clone());
                 }
-                self.wire.set_loss(loss);
+                self.wire.flight.set_loss(loss);
             }
             LinkChange::Queue { queue, low } => {
                 self.change_queue(now, queue, low, tallies);
-                if self.free_at <= now && (self.wake_at.is_none() || self.held) {
+                if self.transmitter.free_at() <= now && (self.wake_at.is_none() || self.held) {
                     self.transmit(now, agenda, tallies);
                 }
                 self.serve_low(now, agenda, tallies);
@@ -405,26 +393,21 @@ impl Link {
 
     /// Returns the current transmission rate; `None` sends at once.
     pub(crate) fn rate(&self) -> Option<Rate> {
-        self.rate
+        self.transmitter.rate()
     }
 
     /// Returns the bytes carried up to `now`, and those that could have been.
     pub(crate) fn load(&self, now: Time) -> Load {
-        let carried = self.counters.carried_bytes.get() as f64;
-        if let Some(opportunities) = &self.opportunities {
-            let carried = carried - opportunities.promised(now);
-            return Load { carried, capacity: opportunities.capacity(now) };
-        }
-        let high = load::rest(self.latest.0, self.latest.1, self.free_at, now);
+        let Load { carried, capacity } = self.transmitter.load(now, self.counters.carried_bytes);
         let low = self.low.as_ref().map_or(0.0, |low| low.rest(now, self.framing));
-        Load { carried: carried - high - low, capacity: self.course.at(now) }
+        Load { carried: carried - low, capacity }
     }
 
     /// Returns the time in which the backlog would leave at the current rate; `None` at rate 0.
     pub(crate) fn drain_time(&self) -> Option<Duration> {
         let (_, backlog) = self.queue_counters();
         let on_wire = backlog.bytes + self.framing * backlog.packets;
-        match self.rate {
+        match self.transmitter.rate() {
             Some(Rate::ZERO) => backlog.is_empty().then_some(Duration::ZERO),
             Some(rate) => Some(rate.transmission_time(on_wire)),
             None => Some(Duration::ZERO),
@@ -433,7 +416,7 @@ impl Link {
 
     /// Returns the number of packets on the wire, including a low packet in transmission.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.wire.len() as u64 + self.low.as_ref().map_or(0, |low| low.in_flight())
+        self.wire.flight.in_flight() as u64 + self.low.as_ref().map_or(0, |low| low.in_flight())
     }
 
     /// Returns the counters and the backlog of the queues.
@@ -480,7 +463,7 @@ impl Link {
             return;
         }
         // A link without rate or trace has no backlog, unless its queue holds packets back.
-        if self.rate.is_none() && self.opportunities.is_none() && self.queue.pass(now, &packet) {
+        if self.transmitter.sends_at_once() && self.queue.pass(now, &packet) {
             if let Some(sojourns) = &mut self.sojourns {
                 sojourns.pass();
             }
@@ -495,7 +478,7 @@ impl Link {
         if self.wake_at.is_some() && !self.held {
             return;
         }
-        if self.free_at <= now {
+        if self.transmitter.free_at() <= now {
             self.transmit(now, agenda, tallies);
         } else {
             self.wake(now, agenda);
@@ -542,9 +525,10 @@ impl Link {
     }
 
     fn serve_low(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
-        let (Some(low), Some(rate)) = (&mut self.low, self.rate) else { return };
-        let high = if self.free_at > now {
-            High::Sends(self.free_at)
+        let (Some(low), Some(rate)) = (&mut self.low, self.transmitter.rate()) else { return };
+        let free_at = self.transmitter.free_at();
+        let high = if free_at > now {
+            High::Sends(free_at)
         } else if self.queue.backlog().is_empty() || rate == Rate::ZERO {
             // In an outage no transmission begins, but one that has begun finishes.
             High::Idle
@@ -575,8 +559,9 @@ impl Link {
         if self.queue.backlog().is_empty() {
             return;
         }
-        let at = if self.free_at > now {
-            self.free_at + self.wakes_late
+        let free_at = self.transmitter.free_at();
+        let at = if free_at > now {
+            free_at + self.wakes_late
         } else {
             // The queue holds its packets back. The next attempt is at least 1 ns later, so that
             // time advances whatever the queue returns.
@@ -591,19 +576,11 @@ impl Link {
     }
 
     fn transmit(&mut self, now: Time, agenda: &mut Agenda<Event>, tallies: &mut FlowTallies) {
-        // A transmission at rate 0 would never end, so the packet waits in the queue.
-        if self.rate == Some(Rate::ZERO) {
+        if self.transmitter.is_stopped() {
             return;
         }
         // Without a rate, the transmitter is free at once, and the queue empties in one go.
-        while self.free_at <= now {
-            if let Some(opportunities) = &mut self.opportunities {
-                let next = opportunities.next(now);
-                if next > now {
-                    self.free_at = next;
-                    break;
-                }
-            }
+        while self.transmitter.free_at() <= now && self.transmitter.may_begin(now) {
             let mut account = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns };
             let Some(packet) = self.queue.dequeue_with(now, &mut |packet| account.dropped(packet)) else {
                 break;
@@ -628,18 +605,7 @@ impl Link {
         }
         let on_wire = packet.len() + self.framing;
         self.counters.carried_bytes += on_wire;
-        let out_at = match (&mut self.opportunities, self.rate) {
-            (Some(opportunities), _) => {
-                self.free_at = opportunities.take(on_wire);
-                self.free_at
-            }
-            (None, Some(rate)) => {
-                self.free_at = now + rate.transmission_time(on_wire);
-                self.latest = (on_wire, now);
-                self.free_at
-            }
-            (None, None) => now,
-        };
+        let out_at = self.transmitter.begin(now, on_wire);
         let mut account = Account { counters: &mut self.counters, tallies, sojourns: &mut self.sojourns };
         self.wire.put(out_at + self.delay, self.up, packet, agenda, &mut account);
     }
@@ -654,21 +620,15 @@ fn move_over<Q: Discipline<Packet> + ?Sized>(
     account: &mut Account<'_>,
 ) -> Counters {
     let mut moved = Tally::default();
-    let mut at = now;
-    while !old.backlog().is_empty() {
+    release(now, old, &mut |released| match released {
         // A packet's recorded sojourn continues in the new queue.
-        if let Some(packet) = old.dequeue_with(at, &mut |packet| account.dropped(packet)) {
+        Released::Packet(packet) => {
             moved.packets += 1;
             moved.bytes += packet.len();
             account.move_to(now, packet, new);
-        } else if let Some(ready) = old.next_ready(at).filter(|&ready| ready > at) {
-            // A queue that holds packets back, such as one half of a split link, releases them
-            // here.
-            at = ready;
-        } else {
-            break;
         }
-    }
+        Released::Dropped(packet) => account.dropped(packet),
+    });
     let mut done = *old.counters();
     for tally in [&mut done.enqueued, &mut done.dequeued] {
         tally.packets -= moved.packets;

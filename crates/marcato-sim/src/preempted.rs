@@ -61,7 +61,7 @@ impl Preempted {
 
     /// Returns the number of packets between queue and far end.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.wire.len() as u64 + u64::from(self.sending.is_some())
+        self.wire.flight.in_flight() as u64 + u64::from(self.sending.is_some())
     }
 
     /// Returns the bytes of the packet in transmission, framing included, that have not left at

@@ -1,21 +1,16 @@
-//! Wire of a link: jitter, loss and duplication of packets that have left the transmitter.
+//! Wire of a link, whose arrivals are events.
 
-use marcato_link::{Arrival, Impairments, Jitter, Loss};
+use marcato_link::{Arrival, Jitter, Loss};
 use marcato_units::{Seed, Time};
 
-use crate::agenda::Agenda;
+use crate::agenda::{Agenda, Moment};
 use crate::event::Event;
-use crate::line::Line;
 use crate::link::Account;
 use crate::packet::Packet;
 
-/// Wire: adds jitter to each packet's delay, loses or duplicates some, and delivers the rest.
+/// Wire of a link, whose arrivals are events.
 pub(crate) struct Wire {
-    impairments: Impairments,
-    line: Line,
-    /// Earliest arrival time: after the delay became shorter, packets already in flight arrive
-    /// first.
-    not_before: Time,
+    pub(crate) flight: marcato_link::Wire<Moment, Packet>,
     /// Event entered in the agenda for each arrival.
     arrival: Event,
 }
@@ -30,32 +25,7 @@ impl Wire {
         seed: Seed,
         arrival: Event,
     ) -> Self {
-        Self {
-            impairments: Impairments::new(loss, jitter, duplication, name, seed),
-            line: Line::new(jitter.is_some_and(|jitter| jitter.reorders())),
-            not_before: Time::ZERO,
-            arrival,
-        }
-    }
-
-    /// Prepares for a shorter delay. `reorder` lets packets sent from now on overtake those in
-    /// flight.
-    pub(crate) fn shorten(&mut self, reorder: bool) {
-        if reorder {
-            self.line.allow_reordering();
-        } else if let Some(last) = self.line.last_in_order() {
-            self.not_before = last;
-        }
-    }
-
-    /// Changes the loss model.
-    pub(crate) fn set_loss(&mut self, loss: Loss) {
-        self.impairments.set_loss(loss);
-    }
-
-    /// Returns the number of packets in flight.
-    pub(crate) fn len(&self) -> usize {
-        self.line.len()
+        Self { flight: marcato_link::Wire::new(loss, jitter, duplication, name, seed), arrival }
     }
 
     /// Accepts a packet that arrives at `due` without jitter. While the link is not `up`, all
@@ -69,17 +39,14 @@ impl Wire {
         agenda: &mut Agenda<Event>,
         account: &mut Account<'_>,
     ) {
-        // The queue of a link that is down drains at the usual rate, and its packets are lost. Each
-        // has its draws all the same, so that those after an outage do not depend on its traffic.
-        let Some(Arrival { at, twice }) = self.impairments.arrival(due).filter(|_| up) else {
+        let Some(Arrival { at, twice }) = self.flight.arrival(due, up) else {
             account.lost(packet);
             return;
         };
-        let arrives_at = at.max(self.not_before);
         if twice {
-            self.push_twice(arrives_at, packet, agenda, account);
+            self.push_twice(at, packet, agenda, account);
         } else {
-            self.push(arrives_at, packet, agenda);
+            self.push(at, packet, agenda);
         }
     }
 
@@ -100,14 +67,14 @@ impl Wire {
     #[inline]
     fn push(&mut self, at: Time, packet: Packet, agenda: &mut Agenda<Event>) {
         let moment = agenda.reserve(at);
-        if let Some(moment) = self.line.push(moment, packet) {
+        if let Some(moment) = self.flight.push(moment, packet) {
             agenda.enter(moment, self.arrival);
         }
     }
 
     /// Removes the packet that arrives now.
     pub(crate) fn take(&mut self, agenda: &mut Agenda<Event>) -> Option<Packet> {
-        let (packet, next) = self.line.pop()?;
+        let (packet, next) = self.flight.pop()?;
         if let Some(moment) = next {
             agenda.enter(moment, self.arrival);
         }

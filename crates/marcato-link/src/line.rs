@@ -5,49 +5,58 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use marcato_units::Time;
 
-use crate::agenda::Moment;
-use crate::packet::Packet;
+/// Place of an arrival in the order of a link's events: first by time.
+pub trait Moment: Copy + Ord {
+    /// Time of the arrival.
+    fn at(self) -> Time;
+}
 
-/// Packets in flight, each with its place in the order of events. Only the first to arrive needs an
-/// event in the agenda. Where packets overtake one another, those that were first for a time have
-/// one too.
-pub(crate) enum Line {
+/// Arrivals at one time are in the order of their numbers.
+impl Moment for (Time, u64) {
+    fn at(self) -> Time {
+        self.0
+    }
+}
+
+/// Packets in flight by their moments. An agenda of events needs the first of them alone. Where packets
+/// overtake one another, those that were first for a time are in it as well.
+pub(crate) enum Line<M, P> {
     /// Packets arrive in the order in which they left: O(1) per operation.
-    InOrder(VecDeque<(Moment, Packet)>),
+    InOrder(VecDeque<(M, P)>),
     /// Packets may overtake one another: O(log n) for n packets in flight.
-    Reordered(BinaryHeap<InFlight>),
+    Reordered(BinaryHeap<InFlight<M, P>>),
 }
 
 /// Packet that may be overtaken.
-pub(crate) struct InFlight {
-    moment: Moment,
+pub(crate) struct InFlight<M, P> {
+    moment: M,
     /// True if its arrival is in the agenda.
     entered: bool,
-    packet: Packet,
+    packet: P,
 }
 
-impl PartialEq for InFlight {
+impl<M: Ord, P> PartialEq for InFlight<M, P> {
     fn eq(&self, other: &Self) -> bool {
         self.moment == other.moment
     }
 }
 
-impl Eq for InFlight {}
+impl<M: Ord, P> Eq for InFlight<M, P> {}
 
-impl PartialOrd for InFlight {
+impl<M: Ord, P> PartialOrd for InFlight<M, P> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for InFlight {
+impl<M: Ord, P> Ord for InFlight<M, P> {
     fn cmp(&self, other: &Self) -> Ordering {
         // `BinaryHeap` pops its greatest entry; the line needs the earliest.
         other.moment.cmp(&self.moment)
     }
 }
 
-impl Line {
+impl<M: Moment, P> Line<M, P> {
     pub(crate) fn new(reorder: bool) -> Self {
         if reorder { Self::Reordered(BinaryHeap::new()) } else { Self::InOrder(VecDeque::new()) }
     }
@@ -59,11 +68,18 @@ impl Line {
         }
     }
 
-    /// Returns the arrival time of the last packet if packets arrive in order; `None` if there is
-    /// none.
+    /// Returns the moment of the next arrival.
+    pub(crate) fn first(&self) -> Option<M> {
+        match self {
+            Self::InOrder(line) => line.front().map(|(moment, _)| *moment),
+            Self::Reordered(line) => line.peek().map(|first| first.moment),
+        }
+    }
+
+    /// Returns the arrival of the last packet if packets arrive in order; `None` if there is none.
     pub(crate) fn last_in_order(&self) -> Option<Time> {
         match self {
-            Self::InOrder(line) => line.back().map(|(moment, _)| moment.at),
+            Self::InOrder(line) => line.back().map(|(moment, _)| moment.at()),
             Self::Reordered(_) => None,
         }
     }
@@ -80,7 +96,8 @@ impl Line {
     }
 
     /// Adds a packet. Returns its moment if it must be entered in the agenda.
-    pub(crate) fn push(&mut self, moment: Moment, packet: Packet) -> Option<Moment> {
+    #[inline]
+    pub(crate) fn push(&mut self, moment: M, packet: P) -> Option<M> {
         match self {
             Self::InOrder(line) => {
                 let first = line.is_empty();
@@ -97,7 +114,8 @@ impl Line {
 
     /// Removes the first packet, which arrives now. Returns it with the moment of the next, if that
     /// must be entered in the agenda.
-    pub(crate) fn pop(&mut self) -> Option<(Packet, Option<Moment>)> {
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(P, Option<M>)> {
         match self {
             Self::InOrder(line) => {
                 let (_, packet) = line.pop_front()?;
@@ -121,58 +139,38 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::agenda::Agenda;
-    use crate::packet::{Body, FlowId, Side};
-    use crate::sojourn::Stamp;
-    use marcato_units::Layer;
-    use marcato_wire::Ecn;
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
-    fn packet(number: u32) -> Packet {
-        Packet {
-            flow: FlowId(number),
-            from: Side::Client,
-            route: 0,
-            hop: 0,
-            ecn: Ecn::NotEct,
-            layer: Layer::High,
-            stamp: Stamp::default(),
-            len: 100,
-            sent_at: Time::ZERO,
-            body: Body::Udp,
-        }
-    }
+    use super::*;
 
     proptest! {
-        /// Each event of the agenda finds its packet, under any order of overtaking.
+        /// Each event of an agenda finds its packet, under any order of overtaking.
         #[test]
         fn packets_come_off_the_line_by_their_moments(
             steps in prop::collection::vec((0u64..100, 0u64..20), 1..60), in_order in any::<bool>(),
         ) {
-            let mut agenda = Agenda::new();
+            let mut agenda = BTreeSet::new();
             let mut line = Line::new(!in_order);
             let (mut now, mut last) = (0, 0);
             let mut expected = Vec::new();
             let mut arrived = Vec::new();
-            let mut run = |line: &mut Line, agenda: &mut Agenda<()>, until| {
-                while let Some((at, ())) = agenda.pop_until(until) {
+            let mut run = |line: &mut Line<(Time, u64), u64>, agenda: &mut BTreeSet<(Time, u64)>, until| {
+                while let Some(moment) = agenda.first().copied().filter(|moment| moment.0 <= until) {
+                    agenda.remove(&moment);
+                    assert_eq!(line.first(), Some(moment));
                     let (packet, next) = line.pop().expect("an event has its packet");
-                    arrived.push((at, packet.flow.0));
-                    if let Some(moment) = next {
-                        agenda.enter(moment, ());
-                    }
+                    arrived.push((moment.0, packet));
+                    agenda.extend(next);
                 }
             };
-            for (number, (delay, gap)) in (0u32..).zip(steps) {
+            for (number, (delay, gap)) in (0u64..).zip(steps) {
                 run(&mut line, &mut agenda, Time::from_nanos(now));
                 let at = if in_order { last.max(now + delay) } else { now + delay };
                 last = at;
                 expected.push((Time::from_nanos(at), number));
-                let moment = agenda.reserve(Time::from_nanos(at));
-                if let Some(moment) = line.push(moment, packet(number)) {
-                    agenda.enter(moment, ());
-                }
+                agenda.extend(line.push((Time::from_nanos(at), number), number));
                 now += gap;
             }
             run(&mut line, &mut agenda, Time::MAX);
