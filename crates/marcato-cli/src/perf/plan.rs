@@ -1,6 +1,5 @@
 //! Plan of a client's run.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use marcato_quic::{PathScheduler, SessionConfig};
 use marcato_sched::Debt;
 use marcato_sched::conductor;
 use marcato_sched::schedule::CwrConfig;
-use marcato_units::{Bytes, Rate};
+use marcato_units::{Bytes, Rate, words};
 
 use super::SILENCE;
 use super::direction::Mode;
@@ -24,13 +23,15 @@ pub(crate) const PORT: u16 = 4433;
 /// Most bytes of each level that wait before a connection, unless an option says otherwise.
 pub(crate) const BACKLOG: Bytes = Bytes::new(1_000_000);
 
-/// Transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineName {
-    /// The kernel's TCP with TLS 1.3
-    Tcp,
-    /// Multipath QUIC
-    Quic,
+words! {
+    /// Transport.
+    #[derive(ValueEnum)]
+    pub(crate) enum EngineName {
+        /// The kernel's TCP with TLS 1.3
+        Tcp = "tcp",
+        /// Multipath QUIC
+        Quic = "quic",
+    }
 }
 
 impl From<EngineName> for marcato_net::Engine {
@@ -59,15 +60,6 @@ impl From<PathName> for PathScheduler {
             PathName::Cwr => Self::Cwr(CwrConfig::marcato()),
             PathName::CwrRed => Self::CwrRed(CwrConfig::marcato()),
         }
-    }
-}
-
-impl fmt::Display for EngineName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "tcp",
-            Self::Quic => "quic",
-        })
     }
 }
 
