@@ -16,7 +16,7 @@ mod load;
 #[cfg(target_os = "linux")]
 mod net;
 pub mod page;
-mod path;
+pub(crate) mod path;
 mod placeholder;
 mod published;
 mod saving;

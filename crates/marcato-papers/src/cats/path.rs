@@ -32,10 +32,32 @@ pub(super) struct Path {
     pub(super) world: World,
 }
 
+/// TCP as the authors ran it: buffers have 131 072 bytes and segments 1000, BBR, and every data segment carries
+/// the authors' 4-byte option.
+pub(crate) fn authors_tcp() -> Tcp {
+    Tcp {
+        mss: 1000,
+        send_buffer: Bytes::new(131_072),
+        receive_buffer: Bytes::new(131_072),
+        delayed_ack: DelayedAck {
+            every: 2,
+            timeout: Duration::from_millis(200),
+            first_at_once: true,
+            urgent_at_once: false,
+            quick: 0,
+        },
+        min_rto: Duration::from_secs(1),
+        priority_option: Some(PriorityOption::Authors),
+        // ns-3 undoes nothing.
+        undo: false,
+        congestion: Congestion::Bbr,
+        ..Tcp::default()
+    }
+}
+
 impl Path {
     /// The path as the authors ran it: 2 Mbit/s and 50 ms *one way*, access 10 Mbit/s and 5 ms. Its
-    /// base round trip is 120 ms, where the text says 50. Buffers have 131 072 bytes and segments
-    /// 1000, TCP uses BBR, and every data segment carries the authors' 4-byte option.
+    /// base round trip is 120 ms, where the text says 50.
     pub(super) fn authors() -> Self {
         Self {
             bottleneck: Rate::from_mbps(2),
@@ -45,24 +67,7 @@ impl Path {
             framing: Bytes::new(2),
             queue: DropTail::default(),
             loss: Loss::None,
-            tcp: Tcp {
-                mss: 1000,
-                send_buffer: Bytes::new(131_072),
-                receive_buffer: Bytes::new(131_072),
-                delayed_ack: DelayedAck {
-                    every: 2,
-                    timeout: Duration::from_millis(200),
-                    first_at_once: true,
-                    urgent_at_once: false,
-                    quick: 0,
-                },
-                min_rto: Duration::from_secs(1),
-                priority_option: Some(PriorityOption::Authors),
-                // ns-3 undoes nothing.
-                undo: false,
-                congestion: Congestion::Bbr,
-                ..Tcp::default()
-            },
+            tcp: authors_tcp(),
             world: World::Virtual,
         }
     }

@@ -113,6 +113,41 @@ pub(super) fn tcp(congestion: &str, count: u32) -> String {
     )
 }
 
+/// Head of a scenario of two hosts that runs for `seconds` after a warm-up of so many.
+pub(super) fn head(name: &str, warm_up: u64, seconds: u64, seed: u64) -> String {
+    format!(
+        r#"
+        name = "{name}"
+        duration = "{} s"
+        warm-up = "{warm_up} s"
+        seed = {seed}
+        nodes = ["sender", "receiver"]
+        "#,
+        warm_up + seconds
+    )
+}
+
+/// Table of our flow: urgent messages, with background if `bulk`. `coupled` is the value of that key, and `tcp` are
+/// the keys of TCP.
+pub(super) fn ours(congestion: &str, coupled: &str, bulk: bool, tcp: &str) -> String {
+    let bulk = if bulk { r#"bulk = "p3""# } else { "" };
+    format!(
+        r#"
+        [[flow]]
+        name = "ours"
+        kind = "messages"
+        from = "sender"
+        to = "receiver"
+        congestion = "{congestion}"
+        coupled = {coupled}
+        chunk = "{SEGMENT} B"
+        {bulk}
+        sources = [{{ period = "1 s", jitter = "300 ms", size = "{URGENT} B", priority = "p0" }}]
+        tcp = {{ {tcp} }}
+        "#
+    )
+}
+
 impl Cell {
     /// One flow of ours alone behind a drop-tail queue, for so many seconds after a warm-up of eight.
     pub(super) fn new(path: Path, congestion: &'static str, coupled: &'static str, seconds: u64) -> Self {
@@ -138,13 +173,12 @@ impl Cell {
     fn scenario(&self, seed: u64) -> String {
         let Path { mbit, rtt, .. } = self.path;
         let Self { queue, loss, congestion, coupled, flows: (count, stagger), keys, others, .. } = self;
+        let head = head("coupled", self.warm_up.as_secs(), self.length.as_secs(), self.seeds_from + seed);
+        let tcp = format!(r#"send-buffer = "64 MB", receive-buffer = "64 MB"{keys}"#);
+        let ours = ours(congestion, &format!("\"{coupled}\""), self.bulk, &tcp);
         format!(
             r#"
-            name = "coupled"
-            duration = "{duration} s"
-            warm-up = "{warm_up} s"
-            seed = {seed}
-            nodes = ["sender", "receiver"]
+            {head}
             [[link]]
             name = "bottleneck"
             between = ["sender", "receiver"]
@@ -153,28 +187,14 @@ impl Cell {
             queue = {queue}
             loss = {loss}
             back = {{ queue = {{ kind = "droptail", limit = "10 MB" }}, loss = "none" }}
-            [[flow]]
-            name = "ours"
-            kind = "messages"
-            from = "sender"
-            to = "receiver"
-            congestion = "{congestion}"
-            coupled = "{coupled}"
-            chunk = "{SEGMENT} B"
+            {ours}
             start = "{start} s"
             count = {count}
             stagger = "{stagger} ms"
-            {bulk}
-            sources = [{{ period = "1 s", jitter = "300 ms", size = "{URGENT} B", priority = "p0" }}]
-            tcp = {{ send-buffer = "64 MB", receive-buffer = "64 MB"{keys} }}
             {others}
             "#,
-            duration = (self.warm_up + self.length).as_secs(),
-            bulk = if self.bulk { r#"bulk = "p3""# } else { "" },
-            warm_up = self.warm_up.as_secs(),
             start = self.start.as_secs(),
             delay = rtt * 500,
-            seed = self.seeds_from + seed,
         )
     }
 }

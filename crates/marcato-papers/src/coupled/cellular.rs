@@ -7,6 +7,7 @@ use marcato_sim::{Trace, TraceError};
 use marcato_units::Time;
 use serde::{Deserialize, Serialize};
 
+use super::cell::{head, ours};
 use super::{Plan, RULE};
 use crate::answer::Answer;
 use crate::error::SimulationError;
@@ -45,15 +46,12 @@ struct Heard {
 
 impl Radio {
     fn scenario(&self, seed: u64) -> String {
-        let Self { congestion, coupled, seconds, .. } = self;
-        let seed = self.seeds_from + seed;
+        let head = head("cellular", 8, self.seconds, self.seeds_from + seed);
+        let tcp = r#"send-buffer = "16 MB", receive-buffer = "16 MB""#;
+        let ours = ours(self.congestion, &self.coupled, self.bulk, tcp);
         format!(
             r#"
-            name = "cellular"
-            duration = "{duration} s"
-            warm-up = "8 s"
-            seed = {seed}
-            nodes = ["sender", "receiver"]
+            {head}
             [[link]]
             name = "radio"
             between = ["sender", "receiver"]
@@ -61,20 +59,8 @@ impl Radio {
             delay = "25 ms"
             queue = {{ kind = "droptail", limit = "1 MB" }}
             back = {{ rate = "5 Mbit/s", queue = {{ kind = "droptail", limit = "100 packets" }} }}
-            [[flow]]
-            name = "ours"
-            kind = "messages"
-            from = "sender"
-            to = "receiver"
-            congestion = "{congestion}"
-            coupled = {coupled}
-            chunk = "1448 B"
-            {bulk}
-            sources = [{{ period = "1 s", jitter = "300 ms", size = "20 kB", priority = "p0" }}]
-            tcp = {{ send-buffer = "16 MB", receive-buffer = "16 MB" }}
-            "#,
-            duration = seconds + 8,
-            bulk = if self.bulk { r#"bulk = "p3""# } else { "" },
+            {ours}
+            "#
         )
     }
 }

@@ -37,32 +37,42 @@ fn with_seeds(plan: &mut Plan, cell: &Cell) -> Vec<Ticket> {
     seeds.map(|seeds_from| plan.add(Cell { seeds_from, ..cell.clone() })).collect()
 }
 
+/// Plans a flow of each congestion control beside each number of others, whose control is one of these, with each
+/// buffer: without and with coupled mode. `change` makes the cell another one.
+fn arms(
+    plan: &mut Plan,
+    (others, counts, buffers): (&[&str], &[u32], &[f64]),
+    relation: &str,
+    change: impl Fn(Cell) -> Cell,
+) -> Vec<Arms> {
+    let seconds = if plan.scale.claims { SECONDS } else { plan.scale.seconds };
+    let mut all = Vec::new();
+    for other in others {
+        for (count, bdp) in counts.iter().flat_map(|&count| buffers.iter().map(move |&bdp| (count, bdp))) {
+            for congestion in ["cubic", "reno"] {
+                let path = Path { mbit: 10, rtt: 50, bdp };
+                let mut add = |coupled| {
+                    let cell = Cell::new(path, congestion, coupled, seconds);
+                    with_seeds(plan, &change(Cell { others: tcp(other, count), ..cell }))
+                };
+                all.push(Arms {
+                    id: format!("{count}-{other}.{bdp}.{congestion}"),
+                    what: format!("{congestion} {relation} {count} of {other}, {bdp} BDP"),
+                    plain: add("off"),
+                    coupled: add(RULE),
+                });
+            }
+        }
+    }
+    all
+}
+
 /// Share that a coupled flow gets of what it gets without coupled mode.
 pub(super) fn beside(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let (counts, buffers): (&[u32], &[f64]) =
         if scale.claims { (&[1, 3, 10], &[0.5, 1.0, 4.0, 16.0]) } else { (&[1], &[1.0]) };
-    let seconds = if scale.claims { SECONDS } else { scale.seconds };
-    let mut all = Vec::new();
-    for other in ["cubic", "reno", "bbr"] {
-        for &count in counts {
-            for &bdp in buffers {
-                for congestion in ["cubic", "reno"] {
-                    let path = Path { mbit: 10, rtt: 50, bdp };
-                    let mut add = |coupled| {
-                        let cell = Cell::new(path, congestion, coupled, seconds);
-                        with_seeds(plan, &Cell { others: tcp(other, count), ..cell })
-                    };
-                    all.push(Arms {
-                        id: format!("{count}-{other}.{bdp}.{congestion}"),
-                        what: format!("{congestion} beside {count} of {other}, {bdp} BDP"),
-                        plain: add("off"),
-                        coupled: add(RULE),
-                    });
-                }
-            }
-        }
-    }
+    let all = arms(plan, (&["cubic", "reno", "bbr"], counts, buffers), "beside", |cell| cell);
     Box::new(move |runs: &Runs| {
         let mut rows = Vec::new();
         let mut shares = Vec::new();
@@ -99,28 +109,13 @@ pub(super) fn late(plan: &mut Plan) -> Ask {
     let scale = plan.scale;
     let (counts, buffers): (&[u32], &[f64]) =
         if scale.claims { (&[1, 3], &[1.0, 4.0, 16.0]) } else { (&[1], &[1.0]) };
-    let seconds = if scale.claims { SECONDS } else { scale.seconds };
-    let mut all = Vec::new();
-    for other in ["cubic", "reno"] {
-        for &count in counts {
-            for &bdp in buffers {
-                for congestion in ["cubic", "reno"] {
-                    let path = Path { mbit: 10, rtt: 50, bdp };
-                    let mut add = |coupled| {
-                        let cell = Cell::new(path, congestion, coupled, seconds);
-                        with_seeds(plan, &Cell { others: tcp(other, count), start: LATE, ..cell })
-                    };
-                    let id = format!("coupled.late.{count}-{other}.{bdp}.{congestion}");
-                    let what = format!("{congestion} after {count} of {other}, {bdp} BDP");
-                    all.push((id, what, add("off"), add(RULE)));
-                }
-            }
-        }
-    }
+    let late = |cell| Cell { start: LATE, ..cell };
+    let all = arms(plan, (&["cubic", "reno"], counts, buffers), "after", late);
     Box::new(move |runs: &Runs| {
-        let rows = all.iter().map(|(id, what, plain, coupled)| {
+        let rows = all.iter().map(|Arms { id, what, plain, coupled }| {
             let sum = |tickets| mean(runs, tickets, super::cell::Seen::sum);
-            let row = Row::new(id.clone(), format!("goodput over plain's, {what}"), Unit::Ratio);
+            let id = format!("coupled.late.{id}");
+            let row = Row::new(id, format!("goodput over plain's, {what}"), Unit::Ratio);
             scale.claim(row.measured(sum(coupled) / sum(plain)), |row| row.at_least(0.9))
         });
         let rows = rows.collect();

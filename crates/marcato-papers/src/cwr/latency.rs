@@ -8,7 +8,7 @@ use super::mct;
 use super::predict::CHECKED_ON;
 use super::published::{Growth, RATE, SAME_RTT, Scheduler};
 use super::scale::{Plan, Ticket};
-use super::table::{Column, columns};
+use super::table::{Column, columns, of_cells};
 use super::{id, source_id, source_name};
 use crate::answer::Answer;
 use crate::answer::verdict;
@@ -54,12 +54,7 @@ pub(super) fn latency(plan: &mut Plan) -> Ask {
     let columns = columns(plan);
     let claims = plan.scale.claims;
     Box::new(move |runs: &Runs| {
-        let mut rows = Vec::new();
-        for column in &columns {
-            for &(cell, ticket) in &column.cells {
-                rows.extend(completions(runs, column, cell, ticket));
-            }
-        }
+        let mut rows = of_cells(&columns, |column, cell, ticket| completions(runs, column, cell, ticket));
         let [checked, _] = &columns;
         for cells in checked.sources() {
             let [_, (cwr, once), (_, twice)] = *cells else { continue };

@@ -43,6 +43,15 @@ impl Column {
     }
 }
 
+/// Rows of each cell of these columns.
+pub(super) fn of_cells<R: IntoIterator<Item = Row>>(
+    columns: &[Column],
+    rows: impl Fn(&Column, Growth, Ticket) -> R,
+) -> Vec<Row> {
+    let cells = columns.iter().flat_map(|column| column.cells.iter().map(move |&cell| (column, cell)));
+    cells.flat_map(|(column, (cell, ticket))| rows(column, cell, ticket)).collect()
+}
+
 /// Table I with each factor, first the one that it is checked on.
 pub(super) fn columns(plan: &mut Plan) -> [Column; 2] {
     [CHECKED_ON, Reduction::Half].map(|reduction| {
@@ -61,12 +70,7 @@ pub(super) fn table_1(plan: &mut Plan) -> Ask {
     let claims = plan.scale.claims;
     let columns = columns(plan);
     Box::new(move |runs: &Runs| {
-        let mut rows = Vec::new();
-        for column in &columns {
-            for &(cell, ticket) in &column.cells {
-                rows.extend(growth(runs, claims, column, cell, ticket));
-            }
-        }
+        let mut rows = of_cells(&columns, |column, cell, ticket| growth(runs, claims, column, cell, ticket));
         for cells in columns[0].sources() {
             rows.push(order(runs, claims, cells));
         }

@@ -7,7 +7,7 @@ use super::latency::colour;
 use super::published::{Growth, Scheduler};
 use super::scale::{Plan, Ticket};
 use super::setup::Outcome;
-use super::table::{Column, columns};
+use super::table::{Column, columns, of_cells};
 use super::{id, short_name, source_id, source_name};
 use crate::answer::Answer;
 use crate::answer::verdict;
@@ -20,12 +20,7 @@ pub(super) fn throughput(plan: &mut Plan) -> Ask {
     let columns = columns(plan);
     let claims = plan.scale.claims;
     Box::new(move |runs: &Runs| {
-        let mut rows = Vec::new();
-        for column in &columns {
-            for &(cell, ticket) in &column.cells {
-                rows.extend(goodputs(runs, column, cell, ticket));
-            }
-        }
+        let mut rows = of_cells(&columns, |column, cell, ticket| goodputs(runs, column, cell, ticket));
         let [checked, _] = &columns;
         for cells in checked.sources() {
             let source = cells[0].0.source;

@@ -4,8 +4,8 @@ use marcato_queue::{DropTailConfig, Strict, StrictConfig};
 use marcato_report::{Row, Unit};
 use marcato_sched::{Conductor, Config, Debt, Feeder, LcmConfig};
 use marcato_sim::{
-    Collector, Conducted, Congestion, DelayedAck, LinkConfig, Network, Planned, PltConfig, PriorityOption,
-    Side, Tag, Tcp, TcpEnd, TcpFlow,
+    Collector, Conducted, Congestion, LinkConfig, Network, Planned, PltConfig, Side, Tag, Tcp, TcpEnd,
+    TcpFlow,
 };
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use super::scale::Plan;
 use super::world::random;
 use crate::answer::Answer;
 use crate::cats::page;
+use crate::cats::path::authors_tcp;
 use crate::error::SimulationError;
 use crate::paper::Ask;
 use crate::plan::{Runs, Setup, Ticket, kept_as_json};
@@ -70,24 +71,10 @@ impl Page {
             PltConfig { high_for: parted.then_some(Priority::P1), ..PltConfig::new(lcm) }
         });
         let tcp = Tcp {
-            mss: MSS,
-            send_buffer: Bytes::new(131_072),
-            receive_buffer: Bytes::new(131_072),
             // The lean feeder keeps about one chunk unsent.
             notsent_lowat: Some(Bytes::from(MSS)),
-            delayed_ack: DelayedAck {
-                every: 2,
-                timeout: Duration::from_millis(200),
-                first_at_once: true,
-                urgent_at_once: false,
-                quick: 0,
-            },
-            min_rto: Duration::from_secs(1),
-            priority_option: Some(PriorityOption::Authors),
-            // As in the CATS experiment that it continues: ns-3 undoes nothing.
-            undo: false,
             congestion: self.congestion.clone(),
-            ..Tcp::default()
+            ..authors_tcp()
         };
         TcpEnd { plt, ..tcp.into() }
     }

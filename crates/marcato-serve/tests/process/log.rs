@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection};
 
 use super::*;
@@ -36,6 +37,17 @@ pub(crate) fn saying(bytes: &'static [u8]) -> SocketAddr {
     })
 }
 
+/// TLS of a server that presents this certificate.
+fn presenting_chain(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Arc<ServerConfig> {
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    Arc::new(config)
+}
+
 /// Origin whose certificate an authority has signed that nobody knows.
 fn presenting() -> SocketAddr {
     let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -43,13 +55,7 @@ fn presenting() -> SocketAddr {
     let key = rcgen::KeyPair::generate().unwrap();
     let chain = vec![params.self_signed(&key).unwrap().der().clone()];
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der()).into();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    let config = Arc::new(config);
+    let config = presenting_chain(chain, key);
     origin(move |mut stream| {
         let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
         // The client ends the handshake.
@@ -403,13 +409,7 @@ fn a_reload_changes_the_keys_of_an_origin() {
 /// Origin of HTTP/1.1 over TLS that answers all requests with 200.
 fn secure(identity: &Identity) -> SocketAddr {
     let (chain, key) = identity.parts();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    let config = Arc::new(config);
+    let config = presenting_chain(chain, key);
     origin(move |stream| {
         let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
         let mut stream = StreamOwned::new(connection, stream);
