@@ -3,9 +3,10 @@
 use crate::common::{body, close, for_both_engines, number_of, pair, within};
 use marcato_net::{
     CloseReason, Closed, Config, Connection, Endpoint, Engine, Message, NoReply, NotDelivered, Priority,
-    RequestError, SendError,
+    Received, Request, RequestError, SendError,
 };
 use marcato_units::Bytes;
+use tokio::task::JoinHandle;
 
 fn config(engine: Engine) -> Config {
     Config::new(engine)
@@ -125,13 +126,19 @@ async fn a_reply_that_is_refused_is_no_reply(engine: Engine) {
     close(client, server).await;
 }
 
+/// Task that waits for a reply, and its request as the server has it.
+async fn asked(
+    client: &Connection,
+    server: &Connection,
+) -> (JoinHandle<Result<Received, RequestError>>, Request) {
+    let client = client.clone();
+    let asking = tokio::spawn(async move { client.request(Message::new("?")).await });
+    (asking, within(server.accept_request()).await.unwrap())
+}
+
 async fn the_server_learns_of_a_cancelled_request(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
-    let asking = tokio::spawn({
-        let client = client.clone();
-        async move { client.request(Message::new("?")).await }
-    });
-    let request = within(server.accept_request()).await.unwrap();
+    let (asking, request) = asked(&client, &server).await;
     asking.abort();
     within(request.withdrawn()).await;
     assert_eq!(within(request.reply(Message::new("late"))).await.unwrap_err(), SendError::Withdrawn);
@@ -162,11 +169,7 @@ async fn a_request_that_is_not_sent_in_time_fails(engine: Engine) {
 async fn a_late_reply_is_discarded_and_counted(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     // The server replies before it can have heard that the request was cancelled.
-    let asking = tokio::spawn({
-        let client = client.clone();
-        async move { client.request(Message::new("?")).await }
-    });
-    let request = within(server.accept_request()).await.unwrap();
+    let (asking, request) = asked(&client, &server).await;
     asking.abort();
     let _ = asking.await;
     // Either the reply is late, or the cancellation was first.

@@ -5,7 +5,7 @@ use marcato_queue::{
     Admission, Aqm, Buffer, Class, ClassConfig, Crq, CrqConfig, CrqError, Discipline, FlowKey,
     FlowTableConfig, LimitError, Packet, Queues, QuicRule, Sharing, Verdict,
 };
-use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Rate, Time};
 use marcato_wire::{Ecn, FlowTuple, QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 use proptest::prelude::*;
 
@@ -227,26 +227,7 @@ struct Raw {
     len: u64,
 }
 
-impl Packet for Raw {
-    fn len(&self) -> Bytes {
-        Bytes::new(self.len)
-    }
-    fn flow(&self) -> FlowKey {
-        self.flow
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn mark_ce(&mut self) {
-        self.ecn = Ecn::Ce;
-    }
-    fn layer(&self) -> Layer {
-        Layer::High
-    }
-    fn transport(&self) -> Transport {
-        self.transport
-    }
-}
+packet!(Raw, |raw| raw.flow, |raw| raw.flow);
 
 fn raw(flow: u64, transport: Transport) -> Raw {
     Raw { flow: FlowKey::new(flow), transport, ecn: Ecn::NotEct, len: 1500 }

@@ -8,7 +8,7 @@ use marcato_queue::{
     FlowTableConfig, FqCodel, FqCodelConfig, FqCodelError, Limit, Packet, Queues, QuicRule, Sharing, Tally,
     Verdict,
 };
-use marcato_units::{Bytes, Duration, Layer, Rate, Time};
+use marcato_units::{Bytes, Duration, Rate, Time};
 use marcato_wire::{Ecn, QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 use proptest::prelude::*;
 
@@ -21,27 +21,7 @@ struct Sent {
     transport: Transport,
 }
 
-impl Packet for Sent {
-    fn len(&self) -> Bytes {
-        Bytes::new(self.len)
-    }
-    fn flow(&self) -> FlowKey {
-        FlowKey::new(self.flow)
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn mark_ce(&mut self) {
-        assert!(self.ecn.is_capable());
-        self.ecn = Ecn::Ce;
-    }
-    fn layer(&self) -> Layer {
-        Layer::High
-    }
-    fn transport(&self) -> Transport {
-        self.transport
-    }
-}
+packet!(Sent, |sent| FlowKey::new(sent.flow), |sent| FlowKey::new(sent.flow));
 
 #[derive(Clone, Debug)]
 enum Operation {

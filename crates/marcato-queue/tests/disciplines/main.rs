@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![allow(clippy::cast_possible_truncation, reason = "flows are few, and noise may be truncated")]
 
+#[macro_use]
+mod packet;
+
 mod codel;
 mod common;
 mod crq;

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use marcato_queue::{Crq, CrqConfig, Discipline, FlowKey, FlowReport, Packet, Verdict};
-use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Stream, Time};
+use marcato_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 use marcato_wire::{Ecn, QuicHeader, QuicLongType, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
 /// Bytes of payload in a data packet.
@@ -80,29 +80,9 @@ pub(crate) struct Datagram {
     spin: bool,
 }
 
-impl Packet for Datagram {
-    fn len(&self) -> Bytes {
-        Bytes::new(self.len)
-    }
-    fn flow(&self) -> FlowKey {
-        FlowKey::new(self.flow << 1 | u64::from(self.backwards))
-    }
-    fn reverse(&self) -> FlowKey {
-        FlowKey::new(self.flow << 1 | u64::from(!self.backwards))
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn mark_ce(&mut self) {
-        self.ecn = Ecn::Ce;
-    }
-    fn layer(&self) -> Layer {
-        Layer::High
-    }
-    fn transport(&self) -> Transport {
-        self.transport
-    }
-}
+packet!(Datagram, |datagram| FlowKey::new(datagram.flow << 1 | u64::from(datagram.backwards)), |datagram| {
+    FlowKey::new(datagram.flow << 1 | u64::from(!datagram.backwards))
+});
 
 #[derive(Clone, Debug)]
 enum Event {

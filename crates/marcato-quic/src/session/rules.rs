@@ -639,8 +639,9 @@ fn a_socket_with_room_again_wakes_the_sessions_that_wait() {
     assert_eq!(pair.passed.len(), 1);
 }
 
-#[test]
-fn no_window_grows_while_the_cap_is_the_limit() {
+/// Pair whose client has delivered background data in coupled mode. Flow control bounds the rate, which the governor
+/// sees.
+fn with_a_steady_cap() -> Pair {
     let server = SessionConfig { stream_window: Bytes::new(60_000), ..SessionConfig::default() };
     let initial_window = Some(Bytes::new(1_000_000));
     let client = SessionConfig { coupled: Coupling::On, initial_window, ..SessionConfig::default() };
@@ -648,6 +649,12 @@ fn no_window_grows_while_the_cap_is_the_limit() {
     let bulk = pair.send(Client, message(Priority::P3, 2_000_000));
     delivery(&mut pair, bulk);
     pair.pass(Duration::from_millis(100));
+    pair
+}
+
+#[test]
+fn no_window_grows_while_the_cap_is_the_limit() {
+    let mut pair = with_a_steady_cap();
     let window = |pair: &mut Pair| pair.session(Client).lanes().next().unwrap().0.cwnd;
     let before = window(&mut pair);
     let all: Vec<_> = (0..20).map(|_| pair.send(Client, message(Priority::P0, 50_000))).collect();
@@ -1026,14 +1033,7 @@ fn new_data_waits_behind_lost_data_of_its_level() {
 /// The scheduler sees windows only, and a batch is fed at once.
 #[test]
 fn a_batch_of_urgent_data_ends_where_the_cap_does() {
-    // Flow control bounds the rate, which the governor sees.
-    let server = SessionConfig { stream_window: Bytes::new(60_000), ..SessionConfig::default() };
-    let initial_window = Some(Bytes::new(1_000_000));
-    let client = SessionConfig { coupled: Coupling::On, initial_window, ..SessionConfig::default() };
-    let mut pair = Pair::new(&[40], &client, &server);
-    let bulk = pair.send(Client, message(Priority::P3, 2_000_000));
-    delivery(&mut pair, bulk);
-    pair.pass(Duration::from_millis(100));
+    let mut pair = with_a_steady_cap();
     let state = pair.session(Client).coupling().next().unwrap().1;
     let cap = state.cap.filter(|_| state.mode == Mode::Steady).unwrap();
     assert!((Bytes::new(50_000)..Bytes::new(90_000)).contains(&cap), "{cap}");

@@ -16,4 +16,5 @@ mod recorders;
 mod recovery;
 mod scenario;
 mod theory;
+mod world;
 mod written;

@@ -1,31 +1,17 @@
 //! Tests of flows that come and go.
 
-use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_sim::{
     Bulk, Congestion, Distribution, FlowArrivals, FlowOutcome, FlowProcess, FlowRecord, FlowTally,
-    LinkConfig, LinkId, Loss, Network, NodeId, ProcessId, ProcessStats, Side, SpawnError, Tcp, TcpFlow,
+    LinkConfig, Loss, Network, ProcessId, ProcessStats, Side, SpawnError, Tcp, TcpFlow,
 };
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_units::{Bytes, Duration, Rate, Time};
 use proptest::prelude::*;
 
-struct World {
-    net: Network,
-    client: NodeId,
-    server: NodeId,
-    there: LinkId,
-    back: LinkId,
-}
+use crate::world::World;
 
 /// Two hosts on a link of 20 Mbit/s, 10 ms one way, with room for 50 packets.
 fn world(seed: u64, loss: f64) -> World {
-    let mut net = Network::new(Seed::new(seed));
-    let (client, server) = (net.node("client"), net.node("server"));
-    let link = || {
-        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(50) }).unwrap();
-        LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(10)).queue(queue).loss(Loss::Random(loss))
-    };
-    let (there, back) = net.link(client, server, link(), link());
-    World { net, client, server, there, back }
+    World::new(seed, 20, 10, 50, [Loss::Random(loss), Loss::Random(loss)])
 }
 
 fn sizes() -> Distribution<Bytes> {

@@ -2,34 +2,21 @@
 
 use std::net::Ipv4Addr;
 
-use marcato_queue::{Codel, CodelConfig, DropTail, DropTailConfig, Limit};
+use marcato_queue::{Codel, CodelConfig};
 use marcato_sim::{
     Arrivals, Bulk, Congestion, DatagramFlow, Distribution, Family, FlowId, Host, HostContext, Incoming,
-    LinkConfig, LinkId, Loss, LossDetection, Network, NodeId, Outgoing, PriorityOption, Route, RouteId,
-    Series, SeriesError, Side, Tap, TapError, TapPoint, Tcp, TcpEnd, TcpFlow, UdpFlow,
+    LinkConfig, LinkId, Loss, LossDetection, Network, Outgoing, PriorityOption, Route, RouteId, Series,
+    SeriesError, Side, Tap, TapError, TapPoint, Tcp, TcpEnd, TcpFlow, UdpFlow,
 };
 use marcato_units::{Bytes, Duration, Priority, Rate, Seed, Time};
 use marcato_wire::{SackBlocks, TcpOption, TcpOptions};
 use proptest::prelude::*;
 
-struct World {
-    net: Network,
-    client: NodeId,
-    server: NodeId,
-    there: LinkId,
-    back: LinkId,
-}
+use crate::world::World;
 
 /// Two hosts on a link of 10 Mbit/s, 20 ms one way, with room for 40 packets.
 fn world(loss: Loss) -> World {
-    let mut net = Network::new(Seed::new(1));
-    let (client, server) = (net.node("client"), net.node("server"));
-    let link = || {
-        let queue = DropTail::new(DropTailConfig { limit: Limit::Packets(40) }).unwrap();
-        LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20)).queue(queue)
-    };
-    let (there, back) = net.link(client, server, link().loss(loss), link());
-    World { net, client, server, there, back }
+    World::new(1, 10, 20, 40, [loss, Loss::None])
 }
 
 fn bulk(world: &mut World, config: impl Into<TcpEnd>, kb: u64) -> FlowId {

@@ -267,6 +267,26 @@ async fn the_origins_priority_reaches_the_client() {
     assert!(!response.headers().contains_key("keep-alive"));
 }
 
+/// Fields of a request as the origin gets it, and of the response to it, after fields were added to both.
+pub(crate) async fn passed_on(
+    add: impl Fn(&mut HeaderMap) + Clone + Send + Sync + 'static,
+) -> [HeaderMap; 2] {
+    let (sent, mut seen) = mpsc::unbounded_channel();
+    let mut request = get(&[]);
+    add(request.headers_mut());
+    let address = origin(Speaks::Http1, move |request| {
+        sent.send(request.headers().clone()).unwrap();
+        let mut response = Response::new(empty());
+        add(response.headers_mut());
+        // The library frames its response by itself.
+        response.headers_mut().remove("upgrade");
+        async { response }
+    })
+    .await;
+    let response = call(&proxy_to(address), request).await;
+    [seen.recv().await.unwrap(), response.headers().clone()]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
@@ -289,21 +309,7 @@ proptest! {
             headers.append("y-kept", "v".parse().unwrap());
         };
         runtime.block_on(async {
-            let (sent, mut seen) = mpsc::unbounded_channel();
-            let added = add.clone();
-            let address = origin(Speaks::Http1, move |request| {
-                sent.send(request.headers().clone()).unwrap();
-                let mut response = Response::new(empty());
-                added(response.headers_mut());
-                // The library frames its response by itself.
-                response.headers_mut().remove("upgrade");
-                async { response }
-            })
-            .await;
-            let mut request = get(&[]);
-            add(request.headers_mut());
-            let response = call(&proxy_to(address), request).await;
-            for headers in [&seen.recv().await.unwrap(), response.headers()] {
+            for headers in passed_on(add).await {
                 let mut kept: Vec<_> = headers
                     .keys()
                     .map(HeaderName::as_str)

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use crate::proxy::{
     BoxError, Speaks, TestBody, breaking_origin, call, certificate, connect, echo, empty, full, get, listen,
-    origin, proof, proxy_to, request, serve, switch, text, trailers, with_trailers,
+    origin, passed_on, proof, proxy_to, request, serve, switch, text, trailers, with_trailers,
 };
 use crate::support::{Running, until};
 
@@ -679,20 +679,7 @@ async fn no_field_of_one_connection_reaches_the_other() {
         headers.append("te", "gzip".parse().unwrap());
         headers.append("x-kept", "v".parse().unwrap());
     };
-    let (sent, mut seen) = mpsc::unbounded_channel();
-    let address = origin(Speaks::Http1, move |request: Request<Incoming>| {
-        sent.send(request.headers().clone()).unwrap();
-        let mut response = Response::new(empty());
-        add(response.headers_mut());
-        // The library frames its response by itself.
-        response.headers_mut().remove("upgrade");
-        async { response }
-    })
-    .await;
-    let mut request = get(&[]);
-    add(request.headers_mut());
-    let response = call(&proxy_to(address), request).await;
-    for headers in [&seen.recv().await.unwrap(), response.headers()] {
+    for headers in passed_on(add).await {
         for name in OF_ONE_CONNECTION.into_iter().chain(["connection", "x-one", "te", "transfer-encoding"]) {
             assert!(!headers.contains_key(name), "{name}");
         }
