@@ -162,27 +162,17 @@ impl WebDemo {
             0.0 => String::new(),
             loss => format!("loss = {{ kind = \"random\", probability = {loss} }}"),
         };
-        format!(
+        let link = format!(
             r#"
-            name = "demo"
-            duration = "1 s"
-            seed = {seed}
-            nodes = ["server", "client"]
-            [[link]]
-            between = ["server", "client"]
             rate = "{} bit/s"
             delay = "{} us"
             queue = {queue}
             {loss}
-            [[flow]]
-            name = "page"
-            kind = "tcp"
-            from = "server"
-            to = "client"
             "#,
             rate.as_bps(),
             delay.as_micros(),
-        )
+        );
+        super::link::scenario("demo", *seed, &link)
     }
 }
 

@@ -8,6 +8,26 @@ use super::client::STYLE;
 const SEGMENT: u64 = 1448;
 const HEADERS: u64 = 20 + 32;
 
+/// Scenario of a page that a server sends to a client. `link` has further keys of the link between them.
+pub(super) fn scenario(name: &str, seed: u64, link: &str) -> String {
+    format!(
+        r#"
+        name = "{name}"
+        duration = "1 s"
+        seed = {seed}
+        nodes = ["server", "client"]
+        [[link]]
+        between = ["server", "client"]
+        {link}
+        [[flow]]
+        name = "page"
+        kind = "tcp"
+        from = "server"
+        to = "client"
+        "#
+    )
+}
+
 /// Link with a drop-tail queue, between a server and a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
@@ -37,23 +57,17 @@ impl Link {
     pub(super) fn scenario(&self, seed: u64) -> String {
         let Self { rate, delay, bdp, .. } = self;
         let queue = rate.bytes_in(*delay * 2).get() * bdp;
-        format!(
+        let link = format!(
             r#"
-            name = "web"
-            duration = "1 s"
-            seed = {seed}
-            nodes = ["server", "client"]
-            link = [{{ name = "bottleneck", between = ["server", "client"], rate = "{} Mbit/s",
-                      delay = "{} us", queue = {{ kind = "droptail", limit = "{queue} B" }} }}]
-            [[flow]]
-            name = "page"
-            kind = "tcp"
-            from = "server"
-            to = "client"
+            name = "bottleneck"
+            rate = "{} bit/s"
+            delay = "{} us"
+            queue = {{ kind = "droptail", limit = "{queue} B" }}
             "#,
-            rate.as_bps() / 1_000_000,
+            rate.as_bps(),
             delay.as_micros(),
-        )
+        );
+        scenario("web", seed, &link)
     }
 }
 

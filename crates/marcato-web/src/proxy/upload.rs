@@ -402,18 +402,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_broken_body_is_the_clients_fault() {
-        struct Broken;
-        impl Body for Broken {
-            type Data = Bytes;
-            type Error = BoxError;
-            fn poll_frame(
-                self: Pin<&mut Self>,
-                _: &mut Context<'_>,
-            ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-                Poll::Ready(Some(Err("reset".into())))
-            }
-        }
-        let upload = upload(Broken);
+        let broken: Result<Frame<Bytes>, BoxError> = Err("reset".into());
+        let upload = upload(StreamBody::new(Frames(std::iter::once(broken))));
         let mut body = upload.renew(&tally()).unwrap();
         assert!(matches!(next(&mut body).await, Some(Err(UploadError::Client(_)))));
         assert_eq!(upload.fault(), Some(UploadFault::Broken));

@@ -254,11 +254,7 @@ impl CongestionControl for Cubic {
             epoch.t_epoch += now - self.last_ack_at.max(epoch.t_epoch);
             self.last_ack_at = now;
         }
-        // RFC 5681 §4.1: restart from at most the initial window after an idle retransmission
-        // timeout.
-        if expired {
-            self.cwnd = self.cwnd.min(self.initial_window);
-        }
+        self.cwnd = super::restarted(self.cwnd, self.initial_window, expired);
     }
 
     fn on_idle_decay(&mut self, timeouts: u32) {
@@ -292,7 +288,6 @@ impl CongestionControl for Cubic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::rate::RateSample;
 
     const RTT: Duration = Duration::from_millis(100);
 
@@ -314,24 +309,15 @@ mod tests {
 
         fn ack(&mut self, rtt: Duration, state: LossState) {
             self.una += 1000;
+            let cwnd = self.cubic.cwnd();
             self.cubic.on_ack(&AckEvent {
                 now: self.now,
                 una: self.una,
-                nxt: self.una + self.cubic.cwnd(),
-                newly_acked: 1000,
-                delivered: 1000,
-                newly_lost: 0,
-                prior_in_flight: self.cubic.cwnd(),
-                used: self.cubic.cwnd(),
-                in_flight: self.cubic.cwnd(),
+                nxt: self.una + cwnd,
+                in_flight: cwnd,
                 rtt: Some(rtt),
                 srtt: Some(rtt),
-                rate: RateSample::default(),
-                total_delivered: 0,
-                total_lost: 0,
-                state,
-                next_send: Time::ZERO,
-                burst_rate: None,
+                ..AckEvent::of(1000, cwnd, state)
             });
         }
 

@@ -245,11 +245,7 @@ impl CongestionControl for LedbatPlusPlus {
     }
 
     fn on_idle_restart(&mut self, _now: Time, _app_limited: bool, expired: bool) {
-        // RFC 5681 §4.1: restart from at most the initial window after an idle retransmission
-        // timeout.
-        if expired {
-            self.cwnd = self.cwnd.min(self.initial_window);
-        }
+        self.cwnd = super::restarted(self.cwnd, self.initial_window, expired);
     }
 
     fn on_idle_decay(&mut self, timeouts: u32) {
@@ -288,7 +284,6 @@ mod tests {
 
     use super::*;
     use crate::scenario::build;
-    use crate::tcp::rate::RateSample;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -321,20 +316,11 @@ mod tests {
                     now: self.now,
                     una: self.una,
                     nxt,
-                    newly_acked: 1000,
-                    delivered: 1000,
-                    newly_lost: 0,
-                    prior_in_flight: 1000 * window,
-                    used: 1000 * window,
-                    in_flight: 1000 * window - 1000,
                     rtt: Some(rtt),
                     srtt: Some(rtt),
-                    rate: RateSample::default(),
                     total_delivered: self.una,
-                    total_lost: 0,
-                    state: LossState::Open,
                     next_send: self.now,
-                    burst_rate: None,
+                    ..AckEvent::of(1000, 1000 * window, LossState::Open)
                 });
             }
         }

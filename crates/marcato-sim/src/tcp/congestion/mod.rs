@@ -95,6 +95,32 @@ pub struct AckEvent {
     pub burst_rate: Option<Rate>,
 }
 
+#[cfg(test)]
+impl AckEvent {
+    /// Acknowledgement of so many bytes at time 0, without a round trip, of so many in flight.
+    fn of(newly_acked: u64, prior_in_flight: u64, state: LossState) -> Self {
+        Self {
+            now: Time::ZERO,
+            una: 0,
+            nxt: 0,
+            newly_acked,
+            delivered: newly_acked,
+            newly_lost: 0,
+            prior_in_flight,
+            used: prior_in_flight,
+            in_flight: prior_in_flight.saturating_sub(newly_acked),
+            rtt: None,
+            srtt: None,
+            rate: RateSample::default(),
+            total_delivered: 0,
+            total_lost: 0,
+            state,
+            next_send: Time::ZERO,
+            burst_rate: None,
+        }
+    }
+}
+
 /// Congestion control: window and pacing rate.
 pub trait CongestionControl: Debug {
     /// Handles SND.UNA's progress by `newly_acked` bytes to `una`, with or without an ECN echo;
@@ -191,6 +217,12 @@ impl Start {
             paced: false,
         }
     }
+}
+
+/// Window in segments after an idle time, in which the retransmission timer may have expired.
+fn restarted(cwnd: f64, initial_window: f64, expired: bool) -> f64 {
+    // RFC 5681 §4.1: restart from at most the initial window after an idle retransmission timeout.
+    if expired { cwnd.min(initial_window) } else { cwnd }
 }
 
 /// Window in segments after so many idle retransmission timeouts: halved for each, down to the initial one.

@@ -156,41 +156,18 @@ impl CongestionControl for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tcp::rate::RateSample;
-
-    fn ack(newly_acked: u64, prior_in_flight: u64, state: LossState) -> AckEvent {
-        AckEvent {
-            now: Time::ZERO,
-            una: 0,
-            nxt: 0,
-            newly_acked,
-            delivered: newly_acked,
-            newly_lost: 0,
-            prior_in_flight,
-            used: prior_in_flight,
-            in_flight: prior_in_flight - newly_acked,
-            rtt: None,
-            srtt: None,
-            rate: RateSample::default(),
-            total_delivered: 0,
-            total_lost: 0,
-            state,
-            next_send: Time::ZERO,
-            burst_rate: None,
-        }
-    }
 
     #[test]
     fn slow_start_doubles_and_avoidance_adds_a_segment_per_window() {
         let mut reno = Reno::new(Start::plain(1000, 10_000));
         for _ in 0..10 {
-            reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
+            reno.on_ack(&AckEvent::of(1000, reno.cwnd(), LossState::Open));
         }
         assert_eq!(reno.cwnd(), 20_000);
         reno.on_congestion(Time::ZERO, 20_000, Signal::Loss);
         assert_eq!((reno.cwnd(), reno.ssthresh()), (10_000, 10_000));
         for _ in 0..10 {
-            reno.on_ack(&ack(1000, reno.cwnd(), LossState::Open));
+            reno.on_ack(&AckEvent::of(1000, reno.cwnd(), LossState::Open));
         }
         assert_eq!(reno.cwnd(), 11_000);
     }
@@ -198,7 +175,7 @@ mod tests {
     #[test]
     fn an_unused_window_does_not_grow() {
         let mut reno = Reno::new(Start::plain(1000, 10_000));
-        reno.on_ack(&ack(1000, 4000, LossState::Open));
+        reno.on_ack(&AckEvent::of(1000, 4000, LossState::Open));
         assert_eq!(reno.cwnd(), 10_000);
     }
 

@@ -34,13 +34,7 @@ impl Path {
         self.lost += self.losing;
         self.bbr.on_ack(&AckEvent {
             now: self.now,
-            una: 0,
-            nxt: 0,
-            newly_acked: newly,
-            delivered: newly,
             newly_lost: self.losing,
-            prior_in_flight,
-            used: prior_in_flight,
             in_flight,
             rtt: Some(RTT),
             srtt: Some(RTT),
@@ -52,9 +46,8 @@ impl Path {
             },
             total_delivered: self.delivered,
             total_lost: self.lost,
-            state: LossState::Open,
             next_send: self.now,
-            burst_rate: None,
+            ..AckEvent::of(newly, prior_in_flight, LossState::Open)
         });
     }
 }
@@ -141,22 +134,14 @@ fn the_first_pace_comes_from_the_handshake() {
 fn single(now: Time, len: u64, rtt: Duration) -> AckEvent {
     AckEvent {
         now,
-        una: 0,
-        nxt: 0,
         newly_acked: len,
-        delivered: MSS,
-        newly_lost: 0,
-        prior_in_flight: MSS,
-        used: MSS,
         in_flight: 0,
         rtt: Some(rtt),
         srtt: Some(rtt),
         rate: RateSample { prior_delivered: 0, delivered: MSS, interval: Some(rtt), is_app_limited: true },
         total_delivered: MSS,
-        total_lost: 0,
-        state: LossState::Open,
         next_send: now,
-        burst_rate: None,
+        ..AckEvent::of(MSS, MSS, LossState::Open)
     }
 }
 
