@@ -256,7 +256,7 @@ fn a_low_layer_that_others_fill_keeps_no_transfer_from_ending() {
 }
 
 #[test]
-fn a_first_timeout_of_a_second_avoids_repairs_of_delayed_low_packets() {
+fn a_first_timeout_of_a_second_avoids_repairs_of_late_packets() {
     let run = |initial_min_rto| {
         let mut world = world(1, link(BDP), link(BDP));
         // High packets delay the low ones of a transfer that begins 50 ms later by 550 ms.
