@@ -366,7 +366,7 @@ impl Inbox {
         }
         match payload {
             Some(frame) if !body.is_empty() => {
-                self.deliver(frame.id, frame.offset.get() + (at - start), body)
+                self.deliver(frame.id, frame.offset.get() + (at - start), body, self.early)
             }
             _ => Ok(()),
         }
@@ -381,6 +381,9 @@ impl Inbox {
         self.load.parked += Bytes::new(length(&bytes));
         self.load.parked_pieces += 1;
         self.counters.parked_peak = self.counters.parked_peak.max(self.load.parked);
+        if self.early {
+            stream.early_to = stream.early_to.max(at + length(&bytes));
+        }
         stream.park(at, &bytes);
         if stream.parked_bytes > self.limits.parked_per_stream.get() {
             return Err(limit_bytes(InboxLimit::ParkedPerStream, self.limits.parked_per_stream));
@@ -543,7 +546,8 @@ impl Inbox {
         // Bytes of an announced body that are parked below `start` belong to its own header.
         let header = if announced { self.take_header(id, start) } else { Vec::new() };
         while let Some((at, bytes)) = self.unpark_below(id, end) {
-            self.deliver(frame.id, frame.offset.get() + (at - start), bytes)?;
+            let early = self.streams.get(&id).is_some_and(|stream| at < stream.early_to);
+            self.deliver(frame.id, frame.offset.get() + (at - start), bytes, early)?;
         }
         for (at, bytes) in header {
             self.park(id, at, bytes)?;
@@ -686,13 +690,20 @@ impl Inbox {
 
 /// Messages.
 impl Inbox {
-    /// Adds `bytes` at `offset` to a message.
-    fn deliver(&mut self, number: MessageNumber, offset: u64, bytes: Payload) -> Result<(), InboxError> {
+    /// Adds `bytes` at `offset` to a message. `early` says whether they arrived before the handshake
+    /// was complete.
+    fn deliver(
+        &mut self,
+        number: MessageNumber,
+        offset: u64,
+        bytes: Payload,
+        early: bool,
+    ) -> Result<(), InboxError> {
         let Some(message) = self.messages.get_mut(&number).filter(|message| !message.is_complete()) else {
             self.counters.late += Bytes::new(length(&bytes));
             return Ok(());
         };
-        message.early |= self.early;
+        message.early |= early;
         let before = message.held();
         let len = length(&bytes);
         let new = message.insert(offset, bytes);

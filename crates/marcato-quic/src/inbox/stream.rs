@@ -80,6 +80,8 @@ pub(super) struct Stream {
     /// Pieces that wait for a header: disjoint, none below `cursor` or within the body.
     pub(super) parked: BTreeMap<u64, Bytes>,
     pub(super) parked_bytes: u64,
+    /// End of the bytes that were parked before the handshake was complete.
+    pub(super) early_to: u64,
 }
 
 impl Stream {
@@ -94,6 +96,7 @@ impl Stream {
             ended: false,
             parked: BTreeMap::new(),
             parked_bytes: 0,
+            early_to: 0,
         }
     }
 

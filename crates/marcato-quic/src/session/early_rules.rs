@@ -213,6 +213,28 @@ fn a_lost_first_flight_is_sent_again() {
     }
 }
 
+/// The first packets of a message are lost, and its header with them.
+#[test]
+fn a_message_whose_header_comes_late_is_early_all_the_same() {
+    for config in all_streams() {
+        let mut again = Again::new(config);
+        for lost in 1..=3 {
+            for first in [100, 400, 700] {
+                again.connect();
+                let all = [first, 8000].map(|len| again.send(Priority::P2, len));
+                // One datagram arrives, some are lost, and the others arrive.
+                for (loss, datagrams) in [(0.0, 1), (1.0, lost), (0.0, 10_000)] {
+                    again.pair.line(0, Client).loss = loss;
+                    again.pair.set_room(0, datagrams);
+                    again.pair.pass(Duration::ZERO);
+                }
+                all.into_iter().for_each(|id| again.delivered(id));
+                assert!(again.received().contains(&(8000, true)), "{lost} lost, after {first} bytes");
+            }
+        }
+    }
+}
+
 #[test]
 fn early_data_is_sent_again_after_a_retry() {
     let mut again = Again::new(SessionConfig::default());

@@ -117,6 +117,13 @@ impl Session {
                 if let Some(lane) = known.and_then(|lane| self.lanes.get_mut(lane)) {
                     lane.health.establish();
                     let id = lane.id;
+                    if lane.backup.is_announced() {
+                        // The engine sends a status only when it changes, not the one that the path
+                        // was opened with.
+                        for status in [PathStatus::Available, PathStatus::Backup] {
+                            let _ = self.conn.set_path_status(lane.path, status);
+                        }
+                    }
                     self.events.push_back(Event::LaneUp(id));
                     self.keep_up(now, id);
                 } else {

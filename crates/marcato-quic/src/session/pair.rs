@@ -104,7 +104,7 @@ pub(super) struct Pair {
     pub(super) passed: Vec<Passed>,
 }
 
-fn address(who: Who, lane: u8) -> SocketAddr {
+pub(super) fn address(who: Who, lane: u8) -> SocketAddr {
     match who {
         Who::Client => SocketAddr::from(([10, 0, lane, 1], 1000)),
         Who::Server => SocketAddr::from(([10, 0, lane, 2], 443)),

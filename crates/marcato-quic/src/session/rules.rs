@@ -13,13 +13,13 @@ use marcato_units::{Bytes, Duration, Priority, Time};
 use marcato_wire::{Ecn, EndReason, ErrorCode, Exchange, Fate, MessageNumber};
 use noq_proto::VarInt;
 
-use super::pair::{Pair, Who, body, message};
+use super::pair::{Pair, Who, address, body, message};
 use super::{Closed, MAX_NOTES, Message, SendError};
 use crate::config::{Pacing, PathScheduler, SessionConfig, StreamUse};
 use crate::endpoint::{ResetKey, SocketId};
 use crate::event::{Event, LaneLoss};
 use crate::inbox::InboxLimits;
-use crate::lane::LaneState;
+use crate::lane::{LaneRequest, LaneState};
 use crate::low::Retry;
 
 use Who::{Client, Server};
@@ -821,6 +821,29 @@ fn a_lane_returns_to_service_after_a_silence_of_any_length() {
         }
     }
     assert!(stalls >= 10, "{stalls}");
+}
+
+/// Its status may arrive before the lane is validated.
+#[test]
+fn a_lane_requested_as_a_backup_is_one_for_both_ends() {
+    for round_trip in [10, 20, 40] {
+        let config = SessionConfig::default();
+        let mut pair = Pair::begin(&[20, round_trip], &config, &config, None);
+        pair.run_until(|pair| pair.session(Client).is_open());
+        let request = LaneRequest { backup: true, ..LaneRequest::new(SocketId(1), address(Server, 1)) };
+        pair.session(Client).add_lane(Time::ZERO, request).unwrap();
+        pair.run_until(|pair| pair.events(Server).any(|event| matches!(event, Event::LaneUp(_))));
+        pair.pass(Duration::from_millis(200));
+        for who in [Client, Server] {
+            let id = pair.send(who, message(Priority::P2, 300_000));
+            pair.run_until(|pair| pair.delivered(who, id).is_some());
+            let lanes: Vec<_> = pair.session(who).lanes().collect();
+            let backups: Vec<bool> = lanes.iter().map(|(view, ..)| view.backup).collect();
+            assert_eq!(backups, [false, true], "{who:?}, {round_trip} ms");
+            let packets: Vec<u64> = lanes.iter().map(|(.., stats)| stats.packets).collect();
+            assert!(packets[0] > 200 && packets[1] < 20, "{who:?}, {round_trip} ms: {packets:?}");
+        }
+    }
 }
 
 #[test]
