@@ -179,6 +179,23 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_lane_comes_at_once_unless_it_was_new() {
+        let to = SocketAddr::from(([192, 0, 2, 1], 4434));
+        let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10) };
+        let mut keeper = Keeper::default();
+        keeper.keep(LaneRequest::new(SocketId(1), to));
+        let mut delays = Vec::new();
+        for (began, lasted) in [(100, 1000), (200, 999), (300, 999), (400, 1000)] {
+            keeper.up(Time::from_secs(began), to);
+            let now = Time::from_secs(began) + Duration::from_millis(lasted);
+            let at = keeper.replace(now, to, retry).unwrap();
+            delays.push(at.since(now).as_secs());
+            assert_eq!(keeper.due(at).unwrap().remote, to);
+        }
+        assert_eq!(delays, [0, 1, 2, 0]);
+    }
+
+    #[test]
     fn lane_retry_intervals_grow_until_the_lane_stays_up_for_long() {
         let to = SocketAddr::from(([192, 0, 2, 1], 4434));
         let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10) };

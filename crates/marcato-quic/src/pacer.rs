@@ -98,6 +98,21 @@ mod tests {
     }
 
     #[test]
+    fn after_a_pause_two_milliseconds_leave_within_bounds() {
+        // 10 packets at least, and 64 at most.
+        for (rate, packets) in [(1_000_000, 10), (20_000_000, 32), (1_000_000_000, 64)] {
+            let mut pacer =
+                Pacer::new(Time::ZERO, Some(rate), Bytes::kb(100), Duration::from_millis(50), MTU);
+            for pause in [1, 60] {
+                let now = Time::from_secs(pause);
+                let sent =
+                    std::iter::from_fn(|| (pacer.ready(now, MTU) <= now).then(|| pacer.sent(now, MTU)));
+                assert_eq!(sent.count(), packets, "{rate} bytes per second");
+            }
+        }
+    }
+
+    #[test]
     fn a_wait_ends_when_it_says() {
         let mut pacer = at_a_megabyte();
         let mut now = Time::ZERO;
