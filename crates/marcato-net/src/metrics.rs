@@ -365,6 +365,8 @@ impl Collector for Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ClientSecurity, Config, Remote, ServerSecurity};
+    use crate::engine::Engine;
 
     #[test]
     fn an_empty_registry_has_all_families_and_no_series() {
@@ -372,6 +374,23 @@ mod tests {
         assert!(text.contains("# TYPE marcato_sent_bytes counter"), "{text}");
         assert!(text.contains("# TYPE marcato_lane_srtt_seconds gauge"), "{text}");
         assert!(text.lines().all(|line| line.starts_with('#')), "{text}");
+    }
+
+    #[tokio::test]
+    async fn ended_connections_leave_a_registry_that_nobody_reads() {
+        let config = Config::new(Engine::Tcp);
+        let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = Endpoint::listen(&config, &[local.into()], &ServerSecurity::Plaintext).await.unwrap();
+        let remote = Remote::new(server.local_addrs()[0], ClientSecurity::Plaintext);
+        let metrics = Metrics::new();
+        for _ in 0..50 {
+            let connection = Endpoint::connect(&config, &remote).await.unwrap();
+            metrics.watch("clients", &connection);
+            connection.abort();
+            connection.closed().await;
+        }
+        let watched = lock(&metrics.0).connections["clients"].alive.len();
+        assert!(watched <= 17, "{watched}");
     }
 
     #[test]

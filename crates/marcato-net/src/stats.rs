@@ -170,3 +170,21 @@ pub struct EndpointStats {
     /// Datagrams discarded instead of being handed over, because too many waited. Only over QUIC.
     pub overrun: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_dropped_for_any_reason_counts_as_dropped() {
+        let mut stats = ConnectionStats::default();
+        let level = &mut stats.conducted.levels[Priority::P3.index()];
+        let tallies = [&mut level.cancelled, &mut level.discarded, &mut level.shed, &mut level.evicted];
+        for (messages, tally) in [1, 20, 300, 4000].into_iter().zip(tallies) {
+            tally.messages = messages;
+        }
+        level.expired.messages = 7;
+        let of = Priority::ALL.map(|priority| stats.level(priority).dropped);
+        assert_eq!((of, stats.level(Priority::P3).expired), ([0, 0, 0, 4321, 0], 7));
+    }
+}

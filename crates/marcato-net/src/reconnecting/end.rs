@@ -93,6 +93,8 @@ mod tests {
             ConnectError::Ended { addr, reason: reason() },
             ConnectError::Tls { addr, source: source() },
             ConnectError::Tls { addr, source: io::Error::new(io::ErrorKind::UnexpectedEof, "eof") },
+            #[cfg(feature = "quic")]
+            ConnectError::Session(marcato_quic::ConnectError::TooMany { limit: 1 }),
         ] {
             assert!(is_passing(&passing), "{passing}");
         }

@@ -68,6 +68,24 @@ async fn an_endpoint_gives_its_reason_to_all(engine: Engine) {
     assert_eq!(within(client.closed()).await, Closed::Aborted(reason()));
 }
 
+/// Its application may have taken none of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acknowledged_messages_outlive_their_connection() {
+    let mut config = config(Engine::Quic);
+    // Reading stops with the first message.
+    config.limits.memory = Bytes::new(1);
+    let (client, server, _listener) = pair(&config).await;
+    for number in 0..5 {
+        let mut handle = client.send(Message::new(body(number, 1000))).await.unwrap();
+        within(handle.acknowledged()).await.unwrap();
+    }
+    client.abort_with(reason());
+    assert_eq!(within(server.closed()).await, Closed::Aborted(reason()));
+    for number in 0..5 {
+        assert_eq!(within(server.recv()).await.unwrap().bytes, body(number, 1000));
+    }
+}
+
 /// Takes messages until the peer sends no more.
 async fn drain(connection: &Connection) -> (u64, Closed) {
     let mut bytes = 0;

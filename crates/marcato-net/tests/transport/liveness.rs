@@ -90,6 +90,20 @@ async fn a_message_expires_although_the_peer_reads_nothing() {
     assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Expired));
 }
 
+/// Nothing leaves, but the end of a lifetime makes room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_waits_no_longer_than_the_lifetime_before_it() {
+    let mut config = config();
+    config.limits.unfinished = 1;
+    let (client, _peer) = with_a_bare_peer(&config).await;
+    let _bulk = client.send(Message::new(body(1, MUCH)).with_priority(Priority::P4)).await.unwrap();
+    until_stuck(&client).await;
+    let brief = Message::new("x").with_lifetime(marcato_net::Duration::from_millis(200));
+    let mut first = client.send(brief.with_priority(Priority::P1)).await.unwrap();
+    within(client.send(Message::new("y").with_priority(Priority::P1))).await.unwrap();
+    assert_eq!(within(first.acknowledged()).await, Err(NotDelivered::Expired));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes 6 s of the kernel's clock, which no test can move"]
 async fn a_quiet_connection_is_kept_at_both_ends() {
