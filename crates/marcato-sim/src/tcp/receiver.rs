@@ -430,6 +430,22 @@ mod tests {
         assert_eq!(windows, [[(false, 0), (false, 0), (true, 1200)], later].concat());
     }
 
+    /// Linux, `tcp_cleanup_rbuf`.
+    #[test]
+    fn small_reads_announce_nothing_while_the_window_is_open() {
+        for (unread, announces) in [(20_000, false), (40_000, true)] {
+            let mut r = receiver(2);
+            r.mss = 1000;
+            r.bound_reads(1000);
+            r.set_reading(false);
+            r.on_data(Time::ZERO, 1, unread, None);
+            assert_eq!(u64::from(r.window()), 60_000 - unread);
+            r.on_ack_sent();
+            r.set_reading(true);
+            assert_eq!(r.ack_now, announces, "{unread}");
+        }
+    }
+
     #[test]
     fn the_fin_is_not_data() {
         let mut r = receiver(1);

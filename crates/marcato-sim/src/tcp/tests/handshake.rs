@@ -185,3 +185,18 @@ fn the_initial_rto_applies_to_the_syn_and_to_data_before_an_rtt() {
     // RFC 6298 §5.7: the timeout of the data is three seconds then.
     assert_eq!(times, [1000, 4000]);
 }
+
+/// RFC 3168 §6.1.1: ECE alone in the SYN-ACK accepts ECN.
+#[test]
+fn a_syn_ack_with_ece_and_cwr_accepts_no_ecn() {
+    for (answer, echoes) in [("ece", true), ("ece cwr", false), ("", false)] {
+        let mut host = Host::new(Tcp { ecn: true, ..config() });
+        host.tcp.connect();
+        host.poll();
+        host.get(&format!("syn {answer} seq 0 ack 1"));
+        assert_eq!(host.sent(), ["syn 0 ece cwr", "ack 1"]);
+        host.get("ce seq 1 len 1000 ack 1");
+        host.wait(200);
+        assert_eq!(host.sent(), [if echoes { "ack 1001 ece" } else { "ack 1001" }], "{answer}");
+    }
+}

@@ -66,3 +66,19 @@ fn the_last_segment_and_retransmissions_leave_without_waiting() {
     }
     assert_eq!(host.sent(), ["1001+1000"]);
 }
+
+/// CATS §II-D2: receivers serve a segment as its most urgent byte asks.
+#[test]
+fn a_segment_has_the_priority_of_its_most_urgent_byte() {
+    for order in [[Priority::P3, Priority::P1], [Priority::P1, Priority::P3]] {
+        let config = Tcp { priority_option: Some(PriorityOption::Rfc6994), ..config() };
+        let mut host = Host::connected(config);
+        for priority in order {
+            host.tcp.write(Bytes::new(400), priority);
+        }
+        host.poll();
+        let sent: Vec<_> =
+            host.out.iter().map(|(_, segment, _)| (segment.payload, segment.priority)).collect();
+        assert_eq!(sent, [(800, Some(Priority::P1))], "{order:?}");
+    }
+}

@@ -204,6 +204,7 @@ scripts!(
     rack_sees_reordering,
     rack_widens_by_dsack,
     rto_backs_off,
+    rto_spares_what_is_young,
     sack_fills_holes,
     sack_wraps,
     tlp_finds_a_lost_tail,
