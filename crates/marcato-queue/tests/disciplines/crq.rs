@@ -444,6 +444,21 @@ fn backlogged_queues_divide_the_link_by_their_shares() {
     }
 }
 
+/// Whichever packet came first. The responsive queue has sent one packet more before.
+#[test]
+fn of_queues_with_equal_claims_the_responsive_one_is_first() {
+    for order in [[1, 2], [2, 1]] {
+        let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+        make_responsive(&mut queue, 1);
+        for flow in [order, order].concat() {
+            let transport = if flow == 1 { spinning(true) } else { tcp(0) };
+            queue.enqueue(Time::ZERO, raw(flow, transport)).lost();
+        }
+        let left = [(); 4].map(|()| queue.dequeue(Time::ZERO).unwrap().flow().get());
+        assert_eq!(left, [2, 1, 2, 1], "{order:?}");
+    }
+}
+
 #[test]
 fn a_queue_that_was_idle_for_terabytes_gets_its_share_at_once() {
     // With packets of 4 GiB, virtual time would wrap after 40 GiB at 1:65535, and after 30 000 GiB

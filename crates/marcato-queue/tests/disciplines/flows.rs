@@ -8,7 +8,7 @@ use marcato_queue::{
     FlowTableConfig, FqCodel, FqCodelConfig, FqCodelError, Limit, Packet, Queues, QuicRule, Sharing, Tally,
     Verdict,
 };
-use marcato_units::{Bytes, Duration, Rate, Time};
+use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 use marcato_wire::{Ecn, QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
 use proptest::prelude::*;
 
@@ -573,6 +573,35 @@ fn the_longest_queue_pays_even_if_the_packet_is_its_own() {
     let huge = plain(100, 0, 3001);
     let verdict = queue.enqueue_with(Time::ZERO, huge.clone(), &mut |_| displaced += 1);
     assert_eq!((verdict, displaced), (Verdict::Dropped(huge), 0));
+}
+
+/// RFC 8290 §4.1, after any arrivals and departures.
+#[test]
+fn the_queue_with_most_bytes_pays_for_each_overflow() {
+    // CoDel drops nothing in a moment, and each flow has a queue of its own.
+    let codel = CodelConfig { limit: Limit::Packets(40), ..CodelConfig::default() };
+    let config = FqCodelConfig { codel, flows: 65_536, ..FqCodelConfig::default() };
+    let mut queue = FqCodel::new(config).unwrap();
+    let mut random = Seed::new(1).stream("operations");
+    let (mut bytes, mut displaced) = ([0u64; 8], 0);
+    for id in 0..20_000 {
+        let (flow, len) = (random.below(8), random.below(1400) + 100);
+        bytes[flow as usize] += len;
+        let mut dropped: Vec<Sent> = Vec::new();
+        let refused =
+            queue.enqueue_with(Time::ZERO, plain(id, flow, len), &mut |packet| dropped.push(packet));
+        dropped.extend(refused.lost());
+        for packet in dropped {
+            assert_eq!(bytes[packet.flow as usize], *bytes.iter().max().unwrap());
+            bytes[packet.flow as usize] -= packet.len;
+            displaced += 1;
+        }
+        while queue.backlog().packets > 20 && random.chance(0.3) {
+            let packet = queue.dequeue(Time::ZERO).unwrap();
+            bytes[packet.flow as usize] -= packet.len;
+        }
+    }
+    assert!(displaced > 5000, "{displaced}");
 }
 
 #[test]

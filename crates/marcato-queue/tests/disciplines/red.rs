@@ -66,6 +66,27 @@ fn between_the_thresholds_gaps_are_uniform_with_mean_by_p_b() {
     }
 }
 
+/// An overflow is a signal to the sender, too: the gap to the next one begins anew.
+#[test]
+fn an_overflow_begins_a_new_gap() {
+    // Eleven wait when a packet arrives: p_b is 0.06, and no gap is longer than 17.
+    let mut queue = filled(RedConfig { limit: Limit::Packets(12), ..at_once() }, 12);
+    let (mut gap, mut longest, mut signals) = (0u64, 0, 0);
+    for arrival in 0..20_000 {
+        if arrival % 8 == 0 {
+            assert!(queue.enqueue(Time::ZERO, Probe::new(0).with_ecn(Ecn::Ect0)).lost().is_some());
+        }
+        queue.dequeue(Time::ZERO);
+        let marked = queue.counters().marked.packets;
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(0).with_ecn(Ecn::Ect0)), Verdict::Queued);
+        gap += 1;
+        if queue.counters().marked.packets > marked {
+            (longest, signals, gap) = (gap.max(longest), signals + 1, 0);
+        }
+    }
+    assert!(signals > 500 && longest > 34, "{signals} signals, {longest} packets apart");
+}
+
 #[test]
 fn the_second_packet_of_a_burst_finds_the_first() {
     let mut queue = red(at_once());
