@@ -7,28 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::yield_now;
 
-const SCENARIO: &str = r#"
-name = "cut"
-duration = "2 s"
-nodes = ["client", "server"]
+use crate::over_one_link;
 
-[[link]]
-name = "wire"
-between = ["client", "server"]
-rate = "4 Mbit/s"
-delay = "10 ms"
+/// Transfer of which a series and a capture are recorded.
+fn cut() -> String {
+    let flows = over_one_link(
+        "name = \"cut\"\nduration = \"2 s\"",
+        "rate = \"4 Mbit/s\"\ndelay = \"10 ms\"",
+        &[["file", "tcp", "size = \"200 kB\""]],
+    );
+    flows + RECORD
+}
 
-[[flow]]
-name = "file"
-kind = "tcp"
-from = "client"
-to = "server"
-size = "200 kB"
-
-[record]
-series = ["flow.file.cwnd"]
-pcap = ["wire"]
-"#;
+const RECORD: &str = "[record]\nseries = [\"flow.file.cwnd\"]\npcap = [\"bottleneck\"]\n";
 
 fn scenario(text: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
@@ -69,20 +60,20 @@ fn refused(output: &Output) -> String {
 
 #[test]
 fn a_full_disk_leaves_a_run_as_it_was() {
-    let (_directory, file, out) = scenario(SCENARIO);
+    let (_directory, file, out) = scenario(&cut());
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
     refused(&with_files_of_at_most(4, &arguments));
     assert_eq!(files(&out), BTreeMap::new(), "the capture came first, and was too long");
     assert_eq!(with_files_of_at_most(1_000_000, &arguments).status.code(), Some(0));
     let whole = files(&out);
-    assert!(whole["wire.there.pcap"].len() > 20_000 && whole["report.html"].len() > 4096);
+    assert!(whole["bottleneck.there.pcap"].len() > 20_000 && whole["report.html"].len() > 4096);
     for blocks in [4, 1] {
         let said = refused(&with_files_of_at_most(blocks, &arguments));
-        assert!(said.contains("wire.there.pcap"), "{said}");
+        assert!(said.contains("bottleneck.there.pcap"), "{said}");
         assert_eq!(files(&out), whole);
     }
     // Without the capture, the report is the first file that is too large.
-    let (_directory, file, out) = scenario(&SCENARIO.replace("pcap = [\"wire\"]", ""));
+    let (_directory, file, out) = scenario(&cut().replace("pcap = [\"bottleneck\"]", ""));
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
     let said = refused(&with_files_of_at_most(16, &arguments));
     assert!(said.contains("report.html"), "{said}");
@@ -91,7 +82,7 @@ fn a_full_disk_leaves_a_run_as_it_was() {
 
 #[test]
 fn a_grid_on_a_full_disk_fails_with_one_message_and_can_resume() {
-    let (_directory, file, out) = scenario(&format!("{SCENARIO}\n[grid]\nseeds = 6\n"));
+    let (_directory, file, out) = scenario(&(cut() + "[grid]\nseeds = 6\n"));
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--jobs", "1"];
     let said = refused(&with_files_of_at_most(1, &arguments));
     assert!(said.contains("seed=1.json"), "{said}");
@@ -150,7 +141,7 @@ fn interrupt(child: Child) -> String {
 
 #[test]
 fn an_interrupted_grid_says_what_is_kept_and_goes_on_from_there() {
-    let text = SCENARIO.replace("[record]\nseries = [\"flow.file.cwnd\"]\npcap = [\"wire\"]\n", "");
+    let text = cut().replace(RECORD, "");
     let (_directory, file, out) =
         scenario(&format!("{text}\n[grid]\nvary = {{ duration = [\"1 s\", \"1000000 s\"] }}\n"));
     let endless = text.replace("size = \"200 kB\"\n", "");
@@ -175,7 +166,7 @@ fn an_interrupted_grid_says_what_is_kept_and_goes_on_from_there() {
 
 #[test]
 fn an_interrupted_run_leaves_nothing_behind() {
-    let endless = SCENARIO.replace("size = \"200 kB\"\n", "").replace("\"2 s\"", "\"1000000 s\"");
+    let endless = cut().replace("size = \"200 kB\"\n", "").replace("\"2 s\"", "\"1000000 s\"");
     let (_directory, file, out) = scenario(&endless);
     let child = start(&["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     // Captures have started once a file exists.

@@ -9,3 +9,14 @@ mod process;
 mod serve;
 mod sim;
 mod validate;
+
+/// Scenario of flows from a client to a server, each with its name, kind and further keys, over one link.
+fn over_one_link(head: &str, link: &str, flows: &[[&str; 3]]) -> String {
+    let link = format!("[[link]]\nname = \"bottleneck\"\nbetween = [\"client\", \"server\"]\n{link}\n");
+    let flows = flows.iter().map(|[name, kind, keys]| {
+        format!(
+            "[[flow]]\nname = \"{name}\"\nkind = \"{kind}\"\nfrom = \"client\"\nto = \"server\"\n{keys}\n"
+        )
+    });
+    format!("{head}\nnodes = [\"client\", \"server\"]\n{link}{}", flows.collect::<String>())
+}

@@ -9,6 +9,8 @@ use marcato_cli::{Status, run};
 use marcato_papers::Registry;
 use serde_json::Value;
 
+use crate::over_one_link;
+
 /// Runs the command, and returns its status, standard output and standard error.
 fn marcato<S: Into<OsString>>(arguments: impl IntoIterator<Item = S>) -> (Status, String, String) {
     let (mut out, mut err) = (vec![], vec![]);
@@ -412,59 +414,35 @@ fn one_file_shows_a_page_first_in_first_out_against_a_conductor() {
 }
 
 /// Flows of every kind with timed completions, some of which do not complete.
-const KINDS: &str = r#"
-name = "kinds"
-duration = "4 s"
-warm-up = "1 s"
-nodes = ["client", "server"]
-
-[[link]]
-name = "bottleneck"
-between = ["client", "server"]
-rate = "4 Mbit/s"
-delay = "10 ms"
-queue = { kind = "droptail", limit = "50 packets" }
-
-[[flow]]
-name = "file"
-kind = "tcp"
-from = "client"
-to = "server"
-start = "2 s"
-size = "100 kB"
-
-[[flow]]
-name = "pages"
-kind = "tcp-process"
-from = "client"
-to = "server"
-load = "1 Mbit/s"
-size = { kind = "exponential", mean = "10 kB" }
-
-[[flow]]
-name = "calls"
-kind = "request-response"
-from = "client"
-to = "server"
-request = "200 B"
-response = "5 kB"
-
-[[flow]]
-name = "tcp-messages"
-kind = "messages"
-from = "client"
-to = "server"
-messages = [{ size = "2 kB", priority = "p1" }, { size = "40 MB", priority = "p4" }]
-sources = [{ period = "50 ms", size = "500 B", priority = "p0" }]
-
-[[flow]]
-name = "quic"
-kind = "quic"
-from = "client"
-to = "server"
-messages = [{ after = "1.5 s", size = "2 kB", priority = "p1" }]
-sources = [{ period = "20 ms", size = "500 B", priority = "p0" }]
-"#;
+fn kinds() -> String {
+    over_one_link(
+        "name = \"kinds\"\nduration = \"4 s\"\nwarm-up = \"1 s\"",
+        r#"rate = "4 Mbit/s"
+        delay = "10 ms"
+        queue = { kind = "droptail", limit = "50 packets" }"#,
+        &[
+            ["file", "tcp", "start = \"2 s\"\nsize = \"100 kB\""],
+            [
+                "pages",
+                "tcp-process",
+                "load = \"1 Mbit/s\"\nsize = { kind = \"exponential\", mean = \"10 kB\" }",
+            ],
+            ["calls", "request-response", "request = \"200 B\"\nresponse = \"5 kB\""],
+            [
+                "tcp-messages",
+                "messages",
+                r#"messages = [{ size = "2 kB", priority = "p1" }, { size = "40 MB", priority = "p4" }]
+                sources = [{ period = "50 ms", size = "500 B", priority = "p0" }]"#,
+            ],
+            [
+                "quic",
+                "quic",
+                r#"messages = [{ after = "1.5 s", size = "2 kB", priority = "p1" }]
+                sources = [{ period = "20 ms", size = "500 B", priority = "p0" }]"#,
+            ],
+        ],
+    )
+}
 
 /// Returns the rows of a CSV without commas in its cells, as maps from column names.
 fn table(csv: &[u8]) -> Vec<BTreeMap<String, String>> {
@@ -477,7 +455,7 @@ fn table(csv: &[u8]) -> Vec<BTreeMap<String, String>> {
 
 #[test]
 fn completions_has_a_row_for_each_thing_that_times_counts() {
-    let (directory, file) = scenario(KINDS);
+    let (directory, file) = scenario(&kinds());
     let out = path(directory.path(), "out");
     let (status, _, err) = marcato([&file, "--out", &out]);
     assert_eq!(status, Status::Ok, "{err}");
@@ -874,38 +852,26 @@ fn a_grid_without_randomness_says_so_and_prints_no_intervals() {
 }
 
 /// Grid of messages behind a transfer, by the rate of the link and a queue.
-const RATES: &str = r#"
-name = "rates"
-duration = "8 s"
-warm-up = "2 s"
-nodes = ["client", "server"]
-
-[[link]]
-name = "bottleneck"
-between = ["client", "server"]
-rate = "10 Mbit/s"
-delay = "5 ms"
-queue = "codel"
-
-[[flow]]
-name = "bulk"
-kind = "tcp"
-from = "client"
-to = "server"
-count = 2
-start-jitter = "100 ms"
-
-[[flow]]
-name = "edits"
-kind = "messages"
-from = "client"
-to = "server"
-sources = [{ period = "100 ms", jitter = "30 ms", size = "1 kB", priority = "p0" }]
-
-[grid]
-seeds = 2
-vary = { "link.bottleneck.rate" = ["40 Mbit/s", "2 Mbit/s", "10 Mbit/s"], "link.bottleneck.queue" = ["codel", "fq-codel"] }
-"#;
+fn rates() -> String {
+    let flows = over_one_link(
+        "name = \"rates\"\nduration = \"8 s\"\nwarm-up = \"2 s\"",
+        "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"codel\"",
+        &[
+            ["bulk", "tcp", "count = 2\nstart-jitter = \"100 ms\""],
+            [
+                "edits",
+                "messages",
+                r#"sources = [{ period = "100 ms", jitter = "30 ms", size = "1 kB", priority = "p0" }]"#,
+            ],
+        ],
+    );
+    flows
+        + r#"
+        [grid]
+        seeds = 2
+        vary = { "link.bottleneck.rate" = ["40 Mbit/s", "2 Mbit/s", "10 Mbit/s"], "link.bottleneck.queue" = ["codel", "fq-codel"] }
+        "#
+}
 
 /// Runs a grid, and returns what it prints, its page and its directory.
 fn grid(text: &str, more: &[&str]) -> (String, String, tempfile::TempDir) {
@@ -941,7 +907,7 @@ fn marks(svg: &str, name: &str) -> Vec<f64> {
 
 #[test]
 fn a_quantity_has_an_axis_of_numbers_with_marks_to_scale() {
-    let (_, html, _directory) = grid(RATES, &[]);
+    let (_, html, _directory) = grid(&rates(), &[]);
     let chart = drawn(&html, "utilisation by rate");
     // The axis is logarithmic: 2 to 40 Mbit/s.
     assert!(chart.contains(">rate (Mbit/s)</text>"), "{chart}");
@@ -957,19 +923,19 @@ fn a_quantity_has_an_axis_of_numbers_with_marks_to_scale() {
     }
     // Below a ratio of 20, it is linear.
     let (_, html, _directory) =
-        grid(&RATES.replace("\"40 Mbit/s\"", "\"18 Mbit/s\""), &["--set", "link.bottleneck.queue=codel"]);
+        grid(&rates().replace("\"40 Mbit/s\"", "\"18 Mbit/s\""), &["--set", "link.bottleneck.queue=codel"]);
     let places = marks(drawn(&html, "utilisation by rate"), "bottleneck");
     let [two, ten, most] = places[..] else { panic!("{places:?}") };
     assert!(((ten - two) / (most - two) - 0.5).abs() < 0.002, "{places:?}");
     // Words have rows, not an axis.
-    let (_, html, _directory) = grid(RATES, &["--set", "link.bottleneck.rate=10 Mbit/s"]);
+    let (_, html, _directory) = grid(&rates(), &["--set", "link.bottleneck.rate=10 Mbit/s"]);
     assert!(drawn(&html, "utilisation by queue").contains(">fq-codel</text>"));
     assert!(!html.contains("aria-label=\"utilisation by rate\""));
 }
 
 #[test]
 fn lines_of_a_grid_keep_their_colour_on_the_page() {
-    let (_, html, _directory) = grid(RATES, &["--set", "link.bottleneck.queue=codel"]);
+    let (_, html, _directory) = grid(&rates(), &["--set", "link.bottleneck.queue=codel"]);
     let colour = |title: &str, name: &str| colour(drawn(&html, title), name).to_owned();
     let goodput = ["bulk-1", "bulk-2", "edits"].map(|name| colour("goodput by rate", name));
     let delay = ["bulk-1", "bulk-2", "edits"].map(|name| colour("delay mean by rate", name));
@@ -981,7 +947,7 @@ fn lines_of_a_grid_keep_their_colour_on_the_page() {
 
 #[test]
 fn one_seed_has_neither_means_nor_intervals() {
-    let (printed, html, _directory) = grid(RATES, &["--seed", "1"]);
+    let (printed, html, _directory) = grid(&rates(), &["--seed", "1"]);
     assert!(printed.starts_with("rates: 6 runs, values of one seed\n"), "{printed}");
     assert!(html.contains("6 combinations of settings, 1 seed each."));
     assert!(html.contains("Marks are values of one seed, so they have no intervals."));
@@ -990,7 +956,7 @@ fn one_seed_has_neither_means_nor_intervals() {
     for word in ["confidence", "±", "means over", "<path class=\"mc-whisker"] {
         assert!(!page.contains(word) && !printed.contains(word), "{word}");
     }
-    let (printed, html, _directory) = grid(RATES, &[]);
+    let (printed, html, _directory) = grid(&rates(), &[]);
     assert!(printed.starts_with("rates: 12 runs, means over seeds ± 95 % confidence intervals\n"));
     assert!(html.contains("6 combinations of settings, 2 seeds each."));
 }
@@ -998,7 +964,7 @@ fn one_seed_has_neither_means_nor_intervals() {
 #[test]
 fn a_grid_names_percentiles_of_few_completions() {
     // About 60 messages in the 6 s that are measured.
-    let (printed, html, directory) = grid(RATES, &["--set", "link.bottleneck.queue=codel"]);
+    let (printed, html, directory) = grid(&rates(), &["--set", "link.bottleneck.queue=codel"]);
     let line = printed.lines().find(|line| line.contains("flow.edits.completion_p99_ms")).unwrap();
     assert_eq!(line.matches(" max").count(), 3, "{line}");
     let median = printed.lines().find(|line| line.contains("flow.edits.completion_p50_ms")).unwrap();
@@ -1028,11 +994,11 @@ fn the_table_of_one_run_marks_percentiles_of_few() {
         let (_directory, file) = scenario(text);
         marcato([&*file].into_iter().chain(set)).1
     };
-    let few = run(RATES);
+    let few = run(&rates());
     let line = few.lines().find(|line| line.contains("source-1")).unwrap();
     assert!(line.ends_with(" max") && line.matches('*').count() == 1, "{few}");
     assert!(few.contains("  *: one of the five longest; a few completions decide it\n"), "{few}");
-    let many = run(&RATES.replace("period = \"100 ms\", jitter = \"30 ms\"", "period = \"10 ms\""));
+    let many = run(&rates().replace("period = \"100 ms\", jitter = \"30 ms\"", "period = \"10 ms\""));
     let line = many.lines().find(|line| line.contains("source-1")).unwrap();
     assert!(!line.contains("max") && !line.contains('*') && !many.contains("longest"), "{many}");
 }
