@@ -8,10 +8,10 @@
 //! Its rules are those of the simulator's links: the same packets, offered at the same times, are
 //! lost, delayed and delivered alike. The transmitter and the wire are the same types (`marcato-link`).
 //!
-//! The two links around them stay apart: the simulator's schedules events, pre-empts low packets and counts those of
-//! each flow; this one may be polled late, and tells an observer. `tests/simulated.rs` runs both side by side: with
-//! random settings and changes, the same packets arrive at the same nanosecond. CoDel drops the same packets whether
-//! the link is polled after each or only at the end.
+//! The two links around them stay apart: the simulator's schedules events, pre-empts low packets and counts
+//! those of each flow; this one may be polled late, and tells an observer. `tests/simulated.rs` runs both
+//! side by side: with random settings and changes, the same packets arrive at the same nanosecond. CoDel
+//! drops the same packets whether the link is polled after each or only at the end.
 
 use std::collections::VecDeque;
 

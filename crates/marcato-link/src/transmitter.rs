@@ -6,8 +6,8 @@ use crate::load::{self, Course, Load};
 use crate::opportunities::Opportunities;
 use crate::trace::Trace;
 
-/// Transmitter of a link, which sends one packet after another: at a rate, at the opportunities of a trace, or
-/// each at once.
+/// Transmitter of a link, which sends one packet after another: at a rate, at the opportunities of a trace,
+/// or each at once.
 ///
 /// ```
 /// use marcato_link::Transmitter;
@@ -31,8 +31,8 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// Creates an idle transmitter. Without rate and trace it sends at once; with a trace, the rate matters only
-    /// if it is [`Rate::ZERO`]: opportunities then pass unused.
+    /// Creates an idle transmitter. Without rate and trace it sends at once; with a trace, the rate matters
+    /// only if it is [`Rate::ZERO`]: opportunities then pass unused.
     pub fn new(rate: Option<Rate>, trace: Option<Trace>) -> Self {
         Self {
             rate,
@@ -79,8 +79,8 @@ impl Transmitter {
         self.free_at = self.free_at.max(now);
     }
 
-    /// Returns whether a packet may begin to leave at `now`, when the transmitter is free. With a trace it may have
-    /// to wait for the next opportunity, until [`free_at`](Self::free_at).
+    /// Returns whether a packet may begin to leave at `now`, when the transmitter is free. With a trace it
+    /// may have to wait for the next opportunity, until [`free_at`](Self::free_at).
     #[inline]
     pub fn may_begin(&mut self, now: Time) -> bool {
         let Some(opportunities) = &mut self.opportunities else { return true };

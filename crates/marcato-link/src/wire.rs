@@ -7,8 +7,8 @@ use crate::jitter::Jitter;
 use crate::line::{Line, Moment};
 use crate::loss::Loss;
 
-/// Wire of a link: adds jitter to each packet's delay, loses or duplicates some, and keeps the rest until they
-/// arrive.
+/// Wire of a link: adds jitter to each packet's delay, loses or duplicates some, and keeps the rest until
+/// they arrive.
 ///
 /// ```
 /// use marcato_link::{Loss, Wire};
@@ -61,8 +61,8 @@ impl<M: Moment, P> Wire<M, P> {
         self.line.len()
     }
 
-    /// Returns the arrival of the next packet, which without jitter would arrive at `due`; `None` if it is lost,
-    /// as all are while the link is not `up`.
+    /// Returns the arrival of the next packet, which without jitter would arrive at `due`; `None` if it is
+    /// lost, as all are while the link is not `up`.
     #[inline]
     pub fn arrival(&mut self, due: Time, up: bool) -> Option<Arrival> {
         // The queue of a link that is down drains at the usual rate, and its packets are lost. Each
@@ -71,8 +71,8 @@ impl<M: Moment, P> Wire<M, P> {
         Some(Arrival { at: at.max(self.not_before), twice })
     }
 
-    /// Adds a packet in flight, which has this arrival. Returns its moment if an agenda of events has to enter it:
-    /// as the first to arrive.
+    /// Adds a packet in flight, which has this arrival. Returns its moment if an agenda of events has to
+    /// enter it: as the first to arrive.
     #[inline]
     pub fn push(&mut self, moment: M, packet: P) -> Option<M> {
         self.line.push(moment, packet)
@@ -83,8 +83,8 @@ impl<M: Moment, P> Wire<M, P> {
         self.line.first().map(Moment::at)
     }
 
-    /// Removes the packet that arrives first. Returns it with the moment of the next, if an agenda of events has
-    /// to enter that.
+    /// Removes the packet that arrives first. Returns it with the moment of the next, if an agenda of events
+    /// has to enter that.
     #[inline]
     pub fn pop(&mut self) -> Option<(P, Option<M>)> {
         self.line.pop()

@@ -138,7 +138,7 @@ impl Config {
     }
 }
 
-/// Limits of the peers that connect to an endpoint, over either engine. Time and number of handshakes hold for an
+/// Limits of the peers that connect to an endpoint, over either engine. The time of a handshake holds for an
 /// endpoint that connects as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
@@ -155,9 +155,9 @@ pub struct PeerLimits {
     pub handshakes_per_address: Option<usize>,
     /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128).
     ///
-    /// Over TCP, peers beyond it wait before their handshake, and are refused after the time of one. Over QUIC,
-    /// handshakes in progress count too: from half of it on, clients have to prove their address first, and
-    /// beyond it they are refused before their handshake, and counted.
+    /// Over TCP, peers beyond it wait before their handshake, and are refused after the time of one. Over
+    /// QUIC, handshakes in progress count too: from half of it on, clients have to prove their address first,
+    /// and beyond it they are refused before their handshake, and counted.
     pub backlog: usize,
     /// Time after which an incomplete handshake is abandoned (10 s): that of TLS or QUIC, or in plaintext the
     /// hello of the peer.

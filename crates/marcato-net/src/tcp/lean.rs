@@ -168,8 +168,8 @@ impl LeanSocket {
         self.pipe.is_pending()
     }
 
-    /// Rate at which the connection carries data, as measured for the latest [`turn`](Self::turn); zero before
-    /// that.
+    /// Rate at which the connection carries data, as measured for the latest [`turn`](Self::turn); zero
+    /// before that.
     pub const fn rate(&self) -> Rate {
         self.rate
     }
@@ -201,8 +201,8 @@ impl LeanSocket {
         }
     }
 
-    /// Waits until the kernel accepts data, after [`flush`](Self::flush) has left some or a turn was refused as
-    /// [`Full`](NoTurn::Full).
+    /// Waits until the kernel accepts data, after [`flush`](Self::flush) has left some or a turn was refused
+    /// as [`Full`](NoTurn::Full).
     ///
     /// # Errors
     ///

@@ -32,8 +32,8 @@ pub(super) struct Path {
     pub(super) world: World,
 }
 
-/// TCP as the authors ran it: buffers have 131 072 bytes and segments 1000, BBR, and every data segment carries
-/// the authors' 4-byte option.
+/// TCP as the authors ran it: buffers have 131 072 bytes and segments 1000, BBR, and every data segment
+/// carries the authors' 4-byte option.
 pub(crate) fn authors_tcp() -> Tcp {
     Tcp {
         mss: 1000,

@@ -127,8 +127,8 @@ pub(super) fn head(name: &str, warm_up: u64, seconds: u64, seed: u64) -> String 
     )
 }
 
-/// Table of our flow: urgent messages, with background if `bulk`. `coupled` is the value of that key, and `tcp` are
-/// the keys of TCP.
+/// Table of our flow: urgent messages, with background if `bulk`. `coupled` is the value of that key, and
+/// `tcp` are the keys of TCP.
 pub(super) fn ours(congestion: &str, coupled: &str, bulk: bool, tcp: &str) -> String {
     let bulk = if bulk { r#"bulk = "p3""# } else { "" };
     format!(

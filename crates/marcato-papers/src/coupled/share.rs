@@ -37,8 +37,8 @@ fn with_seeds(plan: &mut Plan, cell: &Cell) -> Vec<Ticket> {
     seeds.map(|seeds_from| plan.add(Cell { seeds_from, ..cell.clone() })).collect()
 }
 
-/// Plans a flow of each congestion control beside each number of others, whose control is one of these, with each
-/// buffer: without and with coupled mode. `change` makes the cell another one.
+/// Plans a flow of each congestion control beside each number of others, whose control is one of these, with
+/// each buffer: without and with coupled mode. `change` makes the cell another one.
 fn arms(
     plan: &mut Plan,
     (others, counts, buffers): (&[&str], &[u32], &[f64]),

@@ -1,7 +1,7 @@
 //! Packets of tests.
 
-/// Implements [`Packet`](marcato_queue::Packet) for a type with the fields `len`, `ecn` and `transport`, of the high
-/// layer. The functions return its flow and that of the other direction.
+/// Implements [`Packet`](marcato_queue::Packet) for a type with the fields `len`, `ecn` and `transport`, of
+/// the high layer. The functions return its flow and that of the other direction.
 macro_rules! packet {
     ($name:ty, $flow:expr, $reverse:expr) => {
         impl marcato_queue::Packet for $name {

@@ -639,8 +639,8 @@ fn a_socket_with_room_again_wakes_the_sessions_that_wait() {
     assert_eq!(pair.passed.len(), 1);
 }
 
-/// Pair whose client has delivered background data in coupled mode. Flow control bounds the rate, which the governor
-/// sees.
+/// Pair whose client has delivered background data in coupled mode. Flow control bounds the rate, which the
+/// governor sees.
 fn with_a_steady_cap() -> Pair {
     let server = SessionConfig { stream_window: Bytes::new(60_000), ..SessionConfig::default() };
     let initial_window = Some(Bytes::new(1_000_000));

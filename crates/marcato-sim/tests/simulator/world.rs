@@ -13,8 +13,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Two hosts on a link of so many Mbit/s and ms one way, with room for so many packets, and these losses there
-    /// and back.
+    /// Two hosts on a link of so many Mbit/s and ms one way, with room for so many packets, and these losses
+    /// there and back.
     pub(crate) fn new(seed: u64, mbps: u64, delay: u64, packets: u64, losses: [Loss; 2]) -> Self {
         let mut net = Network::new(Seed::new(seed));
         let (client, server) = (net.node("client"), net.node("server"));

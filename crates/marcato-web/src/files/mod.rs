@@ -20,8 +20,9 @@
 //! | ranges | RFC 9110 §14: one, or at most 8 without overlap; other sets get the whole file |
 //! | encodings | `x.js.br`, `.zst` and `.gz` beside `x.js`, by the weights of `Accept-Encoding`, unless they are older than `x.js` |
 //!
-//! `ServeDir` of tower-http would not do. It reads each file on threads of tokio's blocking pool and keeps none in memory,
-//! so that small files of a page wait for a thread each. It answers requests for several ranges with 416.
+//! `ServeDir` of tower-http would not do. It reads each file on threads of tokio's blocking pool and keeps
+//! none in memory, so that small files of a page wait for a thread each. It answers requests for several
+//! ranges with 416.
 //!
 //! The `Location` of a directory is a relative reference. The service therefore works below any prefix
 //! that a router has removed.

@@ -72,7 +72,8 @@ impl Budget {
         self.blocked
     }
 
-    /// Returns the turn of the next grant, with the bytes of content that it may have; `None` if there is none now.
+    /// Returns the turn of the next grant, with the bytes of content that it may have; `None` if there is
+    /// none now.
     pub(super) fn next(
         &mut self,
         wire: &mut wire::Inner,

@@ -1,7 +1,7 @@
 //! Pool of connections to one upstream.
 //!
-//! It is our own, as the pool of hyper-util's client cannot be asked for a fresh connection, by which a retry avoids
-//! a second one that the upstream has closed. Nor does it count connections, or hand one out for an upgrade.
+//! It is our own, as the pool of hyper-util's client cannot be asked for a fresh connection, by which a retry
+//! avoids a second one that the upstream has closed. Nor does it count its connections.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,8 +4,8 @@
 //! would start as it is. If the table is full of others, the one that would be full soonest goes, so
 //! that a flood of new addresses forgets its own ones rather than clients at their limit.
 //!
-//! The crate `governor` is no replacement: its table of keys grows with each new address until it is pruned as a whole,
-//! and it limits rates alone, not the connections that are open.
+//! The crate `governor` is no replacement: its table of keys grows with each new address until it is pruned
+//! as a whole, and it limits rates alone, not the connections that are open.
 
 mod bucket;
 mod client;
