@@ -8,19 +8,21 @@ use marcato_identity::{Identity, Trust};
 use marcato_sched::conductor::{MessageId, Redundancy};
 use marcato_sched::coupled::{Coupling, Mode};
 use marcato_sched::lane::LaneId;
+use marcato_sched::lowprio::LcmConfig;
 use marcato_stream::CloseReason;
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use marcato_wire::{Ecn, EndReason, ErrorCode, Exchange, Fate, MessageNumber};
 use noq_proto::VarInt;
 
 use super::pair::{Pair, Who, address, body, message};
 use super::{Closed, MAX_NOTES, Message, SendError};
 use crate::config::{Pacing, PathScheduler, SessionConfig, StreamUse};
+use crate::controller::Congestion;
 use crate::endpoint::{ResetKey, SocketId};
 use crate::event::{Event, LaneLoss};
 use crate::inbox::InboxLimits;
 use crate::lane::{LaneRequest, LaneState};
-use crate::low::Retry;
+use crate::low::{LowLanes, Retry};
 
 use Who::{Client, Server};
 
@@ -953,6 +955,41 @@ fn only_the_most_urgent_level_leaves_in_batches_at_a_low_rate() {
         }
         assert_eq!(packets.iter().any(|packets| *packets > 1), level == Priority::P0, "{level}: {packets:?}");
     }
+}
+
+/// Its controller learns that its window is too small, although the data leaves at once.
+#[test]
+fn a_full_high_lane_grows_while_a_low_one_takes_its_data() {
+    // A controller that lets its window grow only if that is the limit, and a low lane with room.
+    let congestion = Congestion::LowPriority(LcmConfig::marcato());
+    let low_lanes = Some(LowLanes { test: None, ..LowLanes::default() });
+    let initial_window = Some(Bytes::new(1_000_000));
+    let config = SessionConfig {
+        congestion,
+        low_lanes,
+        initial_window,
+        pacing: Pacing::Off,
+        ..SessionConfig::default()
+    }
+    .layered();
+    let mut pair = Pair::begin(&[40, 40], &config, &config, None);
+    pair.run_until(|pair| pair.session(Client).is_open());
+    let low = LaneRequest::new(SocketId(1), address(Server, 1));
+    let low = LaneRequest { layer: Layer::Low, congestion: Some(Congestion::Cubic), ..low };
+    pair.session(Client).add_lane(Time::ZERO, low).unwrap();
+    pair.run_until(|pair| pair.events(Server).any(|event| matches!(event, Event::LaneUp(_))));
+    pair.pass(Duration::from_millis(200));
+    let cwnd = |pair: &mut Pair| pair.session(Client).lanes().next().unwrap().0.cwnd;
+    let before = cwnd(&mut pair);
+    for _ in 0..100 {
+        pair.send(Client, message(Priority::P4, 200_000));
+        pair.pass(Duration::from_millis(100));
+    }
+    assert!(
+        before < Bytes::new(200_000) && cwnd(&mut pair) >= Bytes::new(200_000),
+        "{before}, {}",
+        cwnd(&mut pair)
+    );
 }
 
 /// A batch is one grant: at once, a level gets no more than it may owe.
