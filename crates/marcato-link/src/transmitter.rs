@@ -118,3 +118,50 @@ impl Transmitter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn a_new_rate_holds_for_packets_that_have_not_begun() {
+        // 1000 bytes at 8 kbit/s take a second.
+        let mut transmitter = Transmitter::new(Some(Rate::from_kbps(8)), None);
+        let packet = Bytes::new(1000);
+        assert_eq!(transmitter.begin(ms(0), packet), ms(1000));
+        transmitter.set_rate(ms(500), Rate::from_kbps(16));
+        assert_eq!(transmitter.free_at(), ms(1000));
+        let half = transmitter.load(ms(500), packet);
+        assert_eq!((half.carried, half.capacity), (500.0, 500.0));
+        assert_eq!(transmitter.begin(ms(1000), packet), ms(1500));
+        let both = transmitter.load(ms(1500), packet * 2);
+        assert_eq!((both.carried, both.capacity), (2000.0, 2000.0));
+    }
+
+    #[test]
+    fn packets_wait_for_the_opportunities_of_a_trace() {
+        // An opportunity for 1504 bytes every 10 ms, as in mahimahi.
+        let mut transmitter = Transmitter::new(None, Some(Trace::from_millis([10]).unwrap()));
+        assert!(!transmitter.sends_at_once() && !transmitter.may_begin(ms(3)));
+        assert_eq!(transmitter.free_at(), ms(10));
+        assert!(transmitter.may_begin(ms(10)));
+        assert_eq!(transmitter.begin(ms(10), Bytes::new(1504)), ms(10));
+        assert!(!transmitter.may_begin(ms(10)));
+        assert_eq!(transmitter.free_at(), ms(20));
+    }
+
+    #[test]
+    fn nothing_begins_at_rate_0_and_all_at_once_without_a_rate() {
+        let mut stopped = Transmitter::new(Some(Rate::from_mbps(1)), None);
+        stopped.set_rate(ms(5), Rate::ZERO);
+        stopped.idle_until(ms(7));
+        assert!(stopped.is_stopped() && stopped.free_at() == ms(7));
+        let mut at_once = Transmitter::new(None, None);
+        assert!(at_once.sends_at_once() && at_once.may_begin(ms(5)));
+        assert_eq!(at_once.begin(ms(5), Bytes::new(1500)), ms(5));
+    }
+}

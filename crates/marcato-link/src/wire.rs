@@ -90,3 +90,44 @@ impl<M: Moment, P> Wire<M, P> {
         self.line.pop()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn wire(loss: Loss) -> Wire<(Time, u64), u64> {
+        Wire::new(loss, None, 0.0, "test", Seed::new(1))
+    }
+
+    #[test]
+    fn a_link_that_is_down_loses_all_and_changes_no_later_draw() {
+        let (mut up, mut down) = (wire(Loss::Random(0.5)), wire(Loss::Random(0.5)));
+        for number in 0..100 {
+            let (kept, lost) = (up.arrival(ms(number), true), down.arrival(ms(number), number >= 50));
+            assert_eq!(lost, kept.filter(|_| number >= 50), "packet {number}");
+        }
+    }
+
+    #[test]
+    fn packets_overtake_after_a_shorter_delay_only_if_they_may() {
+        for (reorder, arrivals) in [(false, [ms(50), ms(50), ms(60)]), (true, [ms(20), ms(50), ms(60)])] {
+            let mut wire = wire(Loss::None);
+            wire.push((ms(50), 0), 0);
+            wire.shorten(reorder);
+            for (number, due) in [(1, ms(20)), (2, ms(60))] {
+                let arrival = wire.arrival(due, true).unwrap();
+                wire.push((arrival.at, number), number);
+            }
+            let came = arrivals.map(|_| {
+                let at = wire.next_arrival().unwrap();
+                wire.pop();
+                at
+            });
+            assert_eq!((came, wire.in_flight()), (arrivals, 0), "reordering: {reorder}");
+        }
+    }
+}
