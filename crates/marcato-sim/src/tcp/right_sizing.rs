@@ -115,9 +115,13 @@ mod tests {
     #[test]
     fn without_timestamps_a_window_takes_a_round_trip() {
         let mut sizing = RightSizing::new(1_000_000, 1000);
-        for (at, next, rtt) in
-            [(0, 1, None), (50, 5_000, None), (120, 10_000, Some(ms(120))), (210, 20_000, Some(ms(90)))]
-        {
+        for (at, next, rtt) in [
+            (0, 1, None),
+            (50, 5_000, None),
+            (120, 10_000, Some(ms(120))),
+            (210, 20_000, Some(ms(90))),
+            (330, 30_000, Some(ms(90))),
+        ] {
             sizing.on_data(Time::from_millis(at), next, next + 9_999, None);
             assert_eq!(sizing.rtt, rtt, "{at}");
         }

@@ -55,7 +55,9 @@ mod tests {
         let mut usage = Usage::default();
         usage.note(0, 10, true);
         assert_eq!(usage.of(10), 10);
-        usage.note(9, 11, false);
+        usage.note(1, 12, false);
+        assert_eq!(usage.of(20), 20, "more is outstanding, but the window ended sending before");
+        usage.note(9, 12, false);
         assert_eq!(usage.of(20), 20);
         usage.note(10, 12, false);
         assert_eq!(usage.of(20), 1);

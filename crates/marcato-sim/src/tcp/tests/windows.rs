@@ -273,6 +273,19 @@ fn paced_reno_spaces_segments_at_two_windows_per_round_trip() {
     assert!(times.windows(2).all(|w| w[1] - w[0] == ms(5)), "{times:?}");
 }
 
+/// Linux, `tcp_update_pacing_rate`: 1.2 windows per round trip from half of the threshold on.
+#[test]
+fn slow_start_that_nears_its_threshold_is_paced_more_slowly() {
+    for (threshold, gap) in [(21, 5), (20, 8)] {
+        let config = Tcp { pacing: true, initial_ssthresh: Some(threshold), ..config() };
+        let mut host = Host::connected(config);
+        host.write(10_000);
+        host.wait(99);
+        let times: Vec<Time> = host.out.iter().map(|&(at, _, _)| at).collect();
+        assert!(times.windows(2).all(|w| (w[1] - w[0]).as_nanos() / 1_000_000 == gap), "{times:?}");
+    }
+}
+
 #[test]
 fn the_first_segments_of_a_connection_need_not_be_paced() {
     let mut host = Host::connected(Tcp { pacing: true, unpaced_segments: 4, ..config() });
