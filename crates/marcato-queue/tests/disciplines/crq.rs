@@ -444,6 +444,24 @@ fn backlogged_queues_divide_the_link_by_their_shares() {
     }
 }
 
+#[test]
+fn arrivals_are_counted_under_both_verdicts_on_their_flow() {
+    let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+    make_responsive(&mut queue, 1);
+    let counts = |queue: &Crq<Raw>| {
+        let stats = queue.stats();
+        [stats.by_loss, stats.by_ecn].map(|tallies| tallies.map(|tally| tally.packets))
+    };
+    let before = counts(&queue);
+    for _ in 0..5 {
+        queue.enqueue(Time::ZERO, raw(1, spinning(true))).lost();
+    }
+    let [loss, ecn] = counts(&queue);
+    // It answers losses, and has had no marks.
+    assert_eq!(loss, [before[0][0], before[0][1] + 5, before[0][2]]);
+    assert_eq!(ecn, [before[1][0] + 5, before[1][1], before[1][2]]);
+}
+
 /// Whichever packet came first. The responsive queue has sent one packet more before.
 #[test]
 fn of_queues_with_equal_claims_the_responsive_one_is_first() {
