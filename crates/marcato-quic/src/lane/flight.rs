@@ -234,6 +234,14 @@ mod tests {
         assert_eq!((flight.len(), flight.awaits_ack()), (0, false));
     }
 
+    /// Packets of the handshake have numbers of their own, and the gates report them alike.
+    #[test]
+    fn a_packet_of_the_same_number_and_another_length_settles_none() {
+        let mut flight = flight(3);
+        assert_eq!((flight.settle(1, 60), flight.len()), (None, 3));
+        assert_eq!((flight.settle(1, 1200), flight.settle(1, 1200)), (Some(REPAIR), None));
+    }
+
     #[test]
     fn pre_move_packets_are_forgotten_once_later_ones_are_acked() {
         let mut flight = flight(10);
