@@ -303,6 +303,23 @@ async fn a_request_is_sent_again_only_if_that_is_asked_for(engine: Engine) {
     assert_eq!(within(asked).await.unwrap().unwrap().bytes, b"yes"[..]);
 }
 
+/// While there is no server, the end of a lifetime makes room.
+async fn a_sender_waits_no_longer_than_the_lifetime_before_it(engine: Engine) {
+    let mut config = Config::new(engine);
+    config.limits.unfinished = 1;
+    let (site, endpoint) = Site::open(config).await;
+    endpoint.abort();
+    drop(endpoint);
+    let client = site.client();
+    let brief = Message::new("x").with_lifetime(marcato_net::Duration::from_millis(200));
+    let mut first = client.try_send(&brief).unwrap();
+    assert!(matches!(client.try_send(&Message::new("y")), Err(SendError::Busy { .. })));
+    within(client.send(Message::new("y"))).await.unwrap();
+    let expired = within(first.acknowledged()).await;
+    assert!(matches!(expired, Err(Undelivered::NotDelivered(NotDelivered::Expired))), "{expired:?}");
+    client.abort();
+}
+
 async fn memory_is_bounded_while_there_is_no_server(engine: Engine) {
     let mut config = Config::new(engine);
     config.limits.queued = Bytes::new(1000);
@@ -664,6 +681,7 @@ for_both_engines! {
     messages_received_before_a_loss_are_still_taken
     received_messages_of_few_lost_connections_are_kept
     a_request_is_sent_again_only_if_that_is_asked_for
+    a_sender_waits_no_longer_than_the_lifetime_before_it
     memory_is_bounded_while_there_is_no_server
     a_full_connection_gets_what_waits_once_it_has_room
     a_message_is_moved_and_cancelled_on_its_connection
