@@ -267,7 +267,7 @@ class ConnectionStats:
     reading_stops : int
         Times that reading stopped because the application had not taken messages.
     coupled_mode : str or None
-        Mode of coupled mode: ``"startup"``, ``"steady"``, ``"compete"``, ``"test"`` or ``"squeeze"``;
+        Mode of coupled mode: ``"startup"``, ``"steady"``, ``"compete"``, ``"test"``, ``"squeeze"`` or ``"lift"``;
         ``None`` until it acts.
     coupled_cap_bytes : int or None
         Bound on the bytes in flight while only background data waits.

@@ -49,9 +49,11 @@ pub struct Config {
     /// empty: over QUIC on each lane of the high layer, and over kernel TCP on Linux. Elsewhere
     /// TCP ignores it.
     ///
-    /// [`Auto`](Coupling::Auto) by default, over both: it costs about 1 % of the background's
-    /// throughput at most, and nothing if all messages are urgent, or all are background. Whoever
-    /// assigns two levels has asked for the urgent one to be fast.
+    /// [`Auto`](Coupling::Auto) by default, over both: it acts on connections that have urgent and
+    /// background messages. Alone on a line of constant rate it costs at most 1.5 % of the
+    /// background's throughput, in the simulator. Noise, other flows and changing rates cost more:
+    /// docs/coupled.md has what was measured for each. Switch it off where a share against others
+    /// matters more than the delay of urgent messages.
     pub coupled: Coupling,
     /// Settings for kernel TCP.
     #[cfg(feature = "tcp")]

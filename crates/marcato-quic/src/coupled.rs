@@ -98,7 +98,7 @@ impl LaneGovernor {
         self.granted = self.granted.max(gate.window());
         self.acts = acts;
         let (rtt, lost) = (self.rtt.take(), std::mem::take(&mut self.lost));
-        let sample = Sample { delivered, in_flight, rtt, lost, urgent };
+        let sample = Sample { delivered, in_flight, rtt, back: Duration::ZERO, lost, urgent };
         if acts {
             return self.governor.sample(now, &sample);
         }

@@ -418,7 +418,7 @@ keyed! {
     Messaging, "messages", |_of: ()|, check something_is_sent;
     /// the Conductor's rules of debt: `"authors"`, `"paper"`, `"marcato"`
     "preset" => preset: one_of::<Preset>(), or(Preset::Marcato);
-    /// largest chunk that the Conductor grants, at most 6 kB
+    /// largest chunk that the Conductor grants, at most 6 kB; of a coupled flow over TCP, whole segments of it
     "chunk" => chunk: Checked(SomeSize, is_below_the_least_watermark), or(CHUNK);
     /// keeps the flow's own background (P2 to P4) out of the bottleneck's queue, so that urgent data finds it
     /// empty: `"fast"`, by a rule like FAST's, or [a table](#coupled-mode-coupled-mode-fast)

@@ -24,6 +24,7 @@ fn acknowledgement(c: &mut Criterion) {
         delivered: PACKET,
         in_flight: PACKET * HOLDS,
         rtt: Some(Duration::from_millis(40)),
+        back: Duration::ZERO,
         lost: false,
         urgent: false,
     };

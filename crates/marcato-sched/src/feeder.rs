@@ -302,7 +302,14 @@ mod tests {
         for packet in 1..=16 {
             let rtt = Duration::from_micros(packet * 500);
             let (delivered, in_flight) = (Bytes::kb(packet), Bytes::ZERO);
-            let sample = Sample { delivered, in_flight, rtt: Some(rtt), lost: packet == 16, urgent: false };
+            let sample = Sample {
+                delivered,
+                in_flight,
+                rtt: Some(rtt),
+                back: Duration::ZERO,
+                lost: packet == 16,
+                urgent: false,
+            };
             governor.sample(NOW + rtt, &sample);
         }
         assert_eq!(governor.cap(), Some(Bytes::kb(4)));

@@ -207,6 +207,8 @@ impl KernelTcp {
             srtt: Some(info.srtt).filter(|srtt| !srtt.is_zero()),
             // Before the first measurement, the kernel has 2^32 - 1 us.
             min_rtt: Some(info.min_rtt).filter(|least| least.as_micros() < u128::from(u32::MAX)),
+            // The kernel tells none.
+            peer_stamp: None,
             rto: info.rto,
             pacing_rate: info.pacing_rate,
             state: LossState::Open,

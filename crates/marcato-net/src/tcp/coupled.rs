@@ -182,7 +182,7 @@ impl Acting {
         // the handshake, which is shorter than one of data by the serialisation of a packet.
         let least = info.min_rtt.saturating_add(info.delivery_rate.transmission_time(info.mss));
         let rtt = Some(info.srtt.min(least)).filter(|rtt| !rtt.is_zero());
-        let sample = Sample { delivered, in_flight, rtt, lost: false, urgent: false };
+        let sample = Sample { delivered, in_flight, rtt, back: Duration::ZERO, lost: false, urgent: false };
         let mut acting = Self {
             governor,
             mss: info.mss.max(Bytes::new(1)),
@@ -269,6 +269,7 @@ impl Acting {
                 latest_rtt(info, self.srtt, delivered - before, received)
             }),
             // A loss in a queue that was filled before says nothing about the cap.
+            back: Duration::ZERO,
             lost: delivered >= self.own && info.retransmitted_segments != self.retransmitted,
             // Urgent data that the kernel has not sent waits as well.
             urgent: urgent || self.written < self.urgent_until + info.unsent,
@@ -504,6 +505,7 @@ mod tests {
                 delivered: acting.mss * segment,
                 in_flight: acting.mss * (20 - segment),
                 rtt: Some(at),
+                back: Duration::ZERO,
                 lost: false,
                 urgent: false,
             };

@@ -1096,7 +1096,8 @@ fn a_batch_of_urgent_data_ends_where_the_cap_does() {
     let mut pair = with_a_steady_cap();
     let state = pair.session(Client).coupling().next().unwrap().1;
     let cap = state.cap.filter(|_| state.mode == Mode::Steady).unwrap();
-    assert!((Bytes::new(50_000)..Bytes::new(90_000)).contains(&cap), "{cap}");
+    // A window, and the packets of which one acknowledgement tells here: sixteen at most.
+    assert!((Bytes::new(50_000)..Bytes::new(110_000)).contains(&cap), "{cap}");
     for _ in 0..10 {
         pair.send(Client, message(Priority::P0, 50_000));
     }

@@ -39,16 +39,16 @@ impl Competing {
 
     /// Judges a round trip.
     pub(super) fn round(mut self, round: &Round, context: &mut Context<'_>) -> (State, CapChange) {
-        let Context { now, config, path, tests } = context;
+        let Context { now, config, path, tests, .. } = context;
         let now = *now;
         let change = if round.bound { CapChange::Keep } else { CapChange::Lift };
         let threshold = path.threshold(round.base, config);
         if round.queueing <= threshold {
             let quiet = self.quiet.get_or_insert(Quiet { rounds: 0, since: now });
             quiet.rounds += 1;
-            if quiet.rounds >= QUIET_ROUNDS && now.since(quiet.since) >= QUIET_TIME {
+            if quiet.rounds >= QUIET_ROUNDS && now.since(quiet.since) >= tests.quiet(QUIET_TIME) {
                 tests.competing_ended(now);
-                let cap = round.bdp().max(round.most) + config.alpha(round.rate);
+                let cap = round.bdp().max(round.most) + path.alpha(round.rate, round.base, config);
                 return (Steady::begin(), CapChange::Set(cap));
             }
             return (State::Compete(self), change);
@@ -59,7 +59,7 @@ impl Competing {
         if !is_due || round.queueing < threshold.saturating_mul(2) {
             return (State::Compete(self), change);
         }
-        if round.queueing <= round.base.saturating_mul(SHORT_QUEUE) {
+        if round.queueing <= round.base.saturating_mul(SHORT_QUEUE) && !path.is_old(now) {
             (State::Test(Before::Compete(round.rate)), CapChange::Cut(round.bdp()))
         } else {
             (State::Squeeze { rate: round.rate }, CapChange::Cut(round.most * 3 / 4))

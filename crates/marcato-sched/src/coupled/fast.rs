@@ -1,6 +1,6 @@
 //! Rule for the cap in a queue that is our own.
 
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Rate};
 
 use super::round::{CapChange, Round};
 
@@ -12,17 +12,27 @@ use super::round::{CapChange, Round};
 pub(super) struct Fast {
     /// Packets by which the cap grows next, less one.
     extra: u64,
+    /// Rate of the round before.
+    rate: Rate,
 }
 
 impl Fast {
     pub(super) const fn new() -> Self {
-        Self { extra: 0 }
+        Self { extra: 0, rate: Rate::ZERO }
     }
 
     /// Returns the change of `cap` after a round trip, given the size of a packet and the bytes that the queue may
     /// hold.
-    pub(super) fn step(&mut self, cap: Bytes, round: &Round, mss: Bytes, alpha: Bytes) -> CapChange {
+    pub(super) fn step(
+        &mut self,
+        cap: Bytes,
+        round: &Round,
+        mss: Bytes,
+        alpha: Bytes,
+        longest: Rate,
+    ) -> CapChange {
         let (queued, bdp) = (round.queued(), round.bdp());
+        let before = core::mem::replace(&mut self.rate, round.rate);
         if queued > alpha + mss * 3 / 2 {
             self.extra = 0;
             return CapChange::Cut(if round.bound { cap - (queued - alpha) } else { bdp + alpha });
@@ -38,6 +48,12 @@ impl Fast {
             let step = mss * (self.extra + 1);
             // Close to the aim, not beyond it.
             let by = if queued < mss / 2 { step } else { step.min(alpha - queued) };
+            let known = longest.bytes_in(round.base + round.back) + alpha;
+            let was_faster = u128::from(round.rate.as_bps()) * 5 < u128::from(longest.as_bps()) * 4;
+            let grows = round.rate.as_bps() > before.as_bps() + before.as_bps() / 8;
+            if queued < mss / 2 && was_faster && grows && known > cap + by * 2 {
+                return CapChange::Raise(known);
+            }
             self.extra = (2 * self.extra + 1).min((cap / 4).get() / mss.get().max(1));
             return CapChange::Set(cap + by);
         }
@@ -56,8 +72,8 @@ mod tests {
     #[test]
     fn room_above_the_cap_follows_the_rate_and_not_a_burst() {
         let (rate, base) = (Rate::from_mbps(8), Duration::from_millis(40));
-        let round = Round { bound: false, most: MSS * 60, rate, base, queueing: Duration::ZERO };
-        let step = |most| Fast::new().step(MSS * 40, &Round { most, ..round }, MSS, MSS * 2);
+        let round = Round { bound: false, most: MSS * 60, ..Round::at(rate, base, Duration::ZERO) };
+        let step = |most| Fast::new().step(MSS * 40, &Round { most, ..round }, MSS, MSS * 2, rate);
         // 40 packets on the path, a tenth of that, and two in the queue.
         assert_eq!(step(MSS * 60), CapChange::Set(MSS * 46));
         assert_eq!(step(MSS * 40), CapChange::Set(MSS * 46));

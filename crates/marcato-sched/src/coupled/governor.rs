@@ -4,6 +4,7 @@ use marcato_units::{Bytes, Duration, PrioritySet, Rate, Time};
 
 use super::config::{CoupledConfig, FLOOR};
 use super::demand::{Allowance, Allowed, Demand};
+use super::lift_clock::LiftClock;
 use super::mode::{Counters, Mode, Transition};
 use super::path::Path;
 use super::probe::Probe;
@@ -18,6 +19,8 @@ use super::test_clock::TestClock;
 enum Judging {
     /// More is in flight than the cap allows.
     Drain,
+    /// The cap grows by half of what is delivered, up to a target.
+    Raise { target: Bytes },
     /// Packets that were sent before come back, until so many bytes are delivered.
     Skip { until: Bytes },
     /// A round trip is measured, until so many bytes are delivered.
@@ -35,12 +38,19 @@ struct Seen {
     most: Bytes,
     /// Set if the cap held background data back.
     bound: bool,
+    /// Set if urgent data waited or passed the cap.
+    urgent: bool,
+    /// Beginning, and the bytes delivered until then.
+    begin: (Time, Bytes),
+    /// Sum of the bytes in flight at each sample, and the number of samples.
+    flight: u64,
+    samples: u64,
 }
 
 impl Judging {
     /// Measures a round trip from its beginning.
-    fn measure(until: Bytes) -> Self {
-        Self::Measure { until, seen: Seen::default() }
+    fn measure(now: Time, delivered: Bytes, until: Bytes) -> Self {
+        Self::Measure { until, seen: Seen { begin: (now, delivered), ..Seen::default() } }
     }
 }
 
@@ -60,6 +70,7 @@ pub struct Governor {
     cap: Option<Bytes>,
     judging: Judging,
     tests: TestClock,
+    lifts: LiftClock,
     probe: Probe,
     urgent: Option<Burst>,
     counters: Counters,
@@ -73,8 +84,9 @@ impl Governor {
             path: Path::new(),
             state: State::Startup(Startup::default()),
             cap: None,
-            judging: Judging::measure(Bytes::ZERO),
+            judging: Judging::measure(Time::ZERO, Bytes::ZERO, Bytes::ZERO),
             tests: TestClock::new(),
+            lifts: LiftClock::new(),
             probe: Probe::default(),
             urgent: None,
             counters: Counters::default(),
@@ -118,7 +130,10 @@ impl Governor {
         let later = (self.path.delivered - delivered - in_flight) / 2;
         // A packet is enough while the pipe empties: with nothing in flight, no sample would come.
         let background = if self.probe.holds() { mss } else { cap };
-        Allowance { background, urgent: cap.max(in_flight) + mss * 2 + later }
+        // A dip is for background data alone.
+        let whole = if let State::Steady(steady) = &self.state { steady.cap_before_dip() } else { None };
+        let urgent = cap.max(whole.unwrap_or(cap)).max(in_flight) + mss * 2 + later;
+        Allowance { background, urgent }
     }
 
     /// Returns the bound on what may be outstanding while data of these levels waits.
@@ -188,10 +203,13 @@ impl Governor {
                 self.enter(next);
             }
             // The window comes back at the pace of acknowledgements.
-            (State::Compete(_), Some(cap)) => *cap += newly,
+            (State::Compete(_), Some(cap)) => {
+                *cap += newly;
+                self.path.noise.cap_changed();
+            }
             _ => {}
         }
-        self.judge(now, base, sample);
+        self.judge(now, base, newly, sample);
         let time = &mut self.counters.time[before as usize];
         *time = time.saturating_add(now.since(self.path.sampled_at));
         self.path.sampled_at = now;
@@ -207,7 +225,7 @@ impl Governor {
         let mss = self.config.mss;
         let free = !sample.lost && self.cap.is_none_or(|cap| cap > mss * FLOOR * 2);
         self.probe.sample(now, sample.in_flight, sample.rtt.unwrap_or(self.path.rtt), mss, free);
-        let may_hold = matches!(&self.state, State::Steady(steady) if !steady.is_dipping());
+        let may_hold = matches!(&self.state, State::Steady(steady) if steady.cap_before_dip().is_none());
         if may_hold && self.probe.begin(now, base) {
             self.judging = Judging::Idle;
         } else if self.probe.end(now, sample.in_flight, base) {
@@ -216,30 +234,51 @@ impl Governor {
     }
 
     /// Measures round trips, and has the mode judge each.
-    fn judge(&mut self, now: Time, base: Duration, sample: &Sample) {
+    fn judge(&mut self, now: Time, base: Duration, newly: Bytes, sample: &Sample) {
         let next = sample.delivered + sample.in_flight;
         match &mut self.judging {
             Judging::Drain if self.cap.is_none_or(|cap| sample.in_flight <= cap) => {
                 self.judging = Judging::Skip { until: next };
             }
-            Judging::Skip { until } if sample.delivered >= *until => self.judging = Judging::measure(next),
+            Judging::Raise { target } => {
+                let cap = self.cap.map_or(*target, |cap| (cap + newly / 2).min(*target));
+                self.cap = Some(cap);
+                if cap == *target {
+                    self.judging = Judging::Skip { until: next };
+                }
+            }
+            Judging::Skip { until } if sample.delivered >= *until => {
+                self.judging = Judging::measure(now, sample.delivered, next);
+            }
             Judging::Measure { until, seen } => {
                 seen.most = seen.most.max(sample.in_flight);
-                seen.least =
-                    sample.rtt.map_or(seen.least, |rtt| Some(seen.least.map_or(rtt, |it| it.min(rtt))));
+                let (begun, from) = seen.begin;
+                seen.flight = seen.flight.saturating_add(sample.in_flight.get());
+                seen.samples += 1;
+                seen.urgent |=
+                    sample.urgent || self.cap.is_some_and(|cap| sample.in_flight > cap + self.config.mss);
+                let rtt = sample.rtt.map(|rtt| rtt.saturating_sub(sample.back));
+                seen.least = rtt.map_or(seen.least, |rtt| Some(seen.least.map_or(rtt, |it| it.min(rtt))));
                 let Some(least) = seen.least.filter(|_| sample.delivered >= *until) else { return };
-                let Seen { most, bound, .. } = *seen;
+                let Seen { most, bound, urgent, flight, samples, .. } = *seen;
+                let (bytes, took) = (sample.delivered - from, now.since(begun));
+                let flight = Bytes::new(flight / samples);
                 let (rate, queueing) = (self.path.rate(self.config.mss), least.saturating_sub(base));
+                let back = self.path.back;
                 self.counters.rounds += 1;
                 // A cut in here starts its own judgement.
-                self.judging = Judging::measure(next);
-                self.round_ended(now, &Round { bound, most, rate, base, queueing });
+                self.judging = Judging::measure(now, sample.delivered, next);
+                self.round_ended(
+                    now,
+                    &Round { bound, urgent, most, flight, bytes, took, rate, base, queueing, back, least },
+                );
             }
             Judging::Drain | Judging::Skip { .. } | Judging::Idle => {}
         }
     }
 
     fn round_ended(&mut self, now: Time, round: &Round) {
+        self.path.round(now, round, &self.config);
         let cap = self.cap.unwrap_or(Bytes::MAX);
         let next = self.state.next(cap, round, &mut self.context(now));
         self.enter(next);
@@ -247,26 +286,35 @@ impl Governor {
     }
 
     fn context(&mut self, now: Time) -> Context<'_> {
-        Context { now, config: &self.config, path: &mut self.path, tests: &mut self.tests }
+        Context {
+            now,
+            config: &self.config,
+            path: &mut self.path,
+            tests: &mut self.tests,
+            lifts: &mut self.lifts,
+        }
     }
 
     /// Enters a state, with its change of the cap.
     fn enter(&mut self, (state, change): (State, CapChange)) {
         self.state = state;
+        let is_small = match change {
+            CapChange::Keep => true,
+            CapChange::Set(cap) => self.cap.is_some_and(|before| cap - before <= self.config.mss),
+            _ => false,
+        };
+        if !is_small {
+            self.path.noise.cap_changed();
+        }
         match change {
             CapChange::Keep => {}
             CapChange::Set(cap) => self.cap = Some(cap),
-            CapChange::Restore(cap) => {
-                self.cap = Some(cap);
-                if let Judging::Measure { until, .. } = self.judging {
-                    self.judging = Judging::Skip { until };
-                }
-            }
             CapChange::Cut(cap) => {
                 self.cap = Some(cap.max(self.config.floor()));
                 self.judging = Judging::Drain;
                 self.counters.cuts += 1;
             }
+            CapChange::Raise(target) => self.judging = Judging::Raise { target },
             CapChange::Lift => self.cap = None,
         }
     }

@@ -22,13 +22,22 @@ pub(super) struct Meter {
     last: (Time, Bytes),
     /// Maxima of the bucket before and of this one, and its beginning.
     longest: [Rate; 2],
+    /// Rate of the round before.
+    before: Rate,
     bucket: Time,
 }
 
 impl Meter {
     pub(super) const fn new() -> Self {
         let begin = (Time::ZERO, Bytes::ZERO);
-        Self { marks: [begin; MARKS], made: 0, last: begin, longest: [Rate::ZERO; 2], bucket: Time::ZERO }
+        Self {
+            marks: [begin; MARKS],
+            made: 0,
+            last: begin,
+            longest: [Rate::ZERO; 2],
+            before: Rate::ZERO,
+            bucket: Time::ZERO,
+        }
     }
 
     /// Takes note of bytes delivered until now.
@@ -42,12 +51,18 @@ impl Meter {
             self.marks[self.made % MARKS] = self.last;
             self.made += 1;
         }
-        let rate = self.rate(rtt, mss);
+    }
+
+    /// Takes note of the rate of a round, for the largest that two rounds had, one after the other.
+    pub(super) fn round(&mut self, now: Time, rate: Rate) {
+        // A packet that was delayed comes with those behind it: they are no faster path.
+        let sustained = rate.min(self.before);
+        self.before = rate;
         if now.since(self.bucket) >= BUCKET {
-            self.longest = [self.longest[1], rate];
+            self.longest = [self.longest[1], sustained];
             self.bucket = now;
         }
-        self.longest[1] = self.longest[1].max(rate);
+        self.longest[1] = self.longest[1].max(sustained);
     }
 
     /// Rate over the last round trip, and over sixteen packets at least; zero before there are any.
@@ -72,8 +87,9 @@ impl Meter {
     }
 
     /// Lets the long maximum be this rate: the old one is no longer to be had.
-    pub(super) const fn forget(&mut self, rate: Rate) {
+    pub(super) fn forget(&mut self, rate: Rate) {
         self.longest = [Rate::ZERO, rate];
+        self.before = rate;
     }
 }
 
@@ -90,6 +106,7 @@ mod tests {
             from.0 += interval;
             from.1 += 1000;
             meter.delivered(Time::ZERO + Duration::from_micros(from.0), Bytes::new(from.1), RTT, MSS);
+            meter.round(Time::ZERO + Duration::from_micros(from.0), meter.rate(RTT, MSS));
         }
     }
 
@@ -148,7 +165,9 @@ mod tests {
         let (mut meter, mut at) = (Meter::new(), (0, 0));
         deliver(&mut meter, &mut at, 11, 100);
         // Ten packets after the first mark, in 1 ms, in a round trip of 20 ms.
-        assert_eq!((meter.rate(RTT, MSS), meter.longest()), (Rate::from_mbps(4), Rate::from_mbps(4)));
+        assert_eq!(meter.rate(RTT, MSS), Rate::from_mbps(4));
+        // Two rounds had the rate of nine.
+        assert_eq!(meter.longest(), Rate::from_bps(3_600_000));
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //!     delivered: Bytes::kb(3),
 //!     in_flight: Bytes::kb(12),
 //!     rtt: Some(Duration::from_millis(40)),
+//!     back: Duration::ZERO,
 //!     lost: false,
 //!     urgent: false,
 //! };
@@ -36,8 +37,9 @@
 //!
 //! # Files and users
 //!
-//! `governor` is the state machine, `rule` moves the cap while all of the queue is our own, `meter` and
-//! `train` estimate rates, `probe` empties the path before BBR would, and `switch` tells when an engine
+//! `governor` is the state machine, `fast` moves the cap while all of the queue is our own, `lift` raises it to see
+//! whether it was a bound, `meter` and `train` estimate rates, `noise` what no queue explains, `way_back` the queue of
+//! acknowledgements, `probe` empties the path before BBR would, and `switch` tells when an engine
 //! applies the cap. The governor knows bytes, times and whether anything urgent waits, and no engine. Three
 //! adapters ask it:
 //!
@@ -64,8 +66,11 @@ mod config;
 mod demand;
 mod fast;
 mod governor;
+mod lift;
+mod lift_clock;
 mod meter;
 mod mode;
+mod noise;
 mod path;
 mod probe;
 mod round;
@@ -76,6 +81,7 @@ mod steady;
 mod switch;
 mod test_clock;
 mod train;
+mod way_back;
 
 pub use config::CoupledConfig;
 pub use demand::{Allowance, Allowed, Demand};
@@ -83,3 +89,4 @@ pub use governor::Governor;
 pub use mode::{Counters, Mode, Transition};
 pub use sample::Sample;
 pub use switch::Coupling;
+pub use way_back::WayBack;

@@ -15,14 +15,16 @@ pub enum Mode {
     Test,
     /// The window is a quarter smaller, to see whether our rate falls with it.
     Squeeze,
+    /// The cap is a quarter larger, to see whether our rate grows with it.
+    Lift,
 }
 
 impl Mode {
     /// Number of modes.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All modes, in the order of [`Counters::time`].
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Startup, Self::Steady, Self::Compete, Self::Test, Self::Squeeze];
+        [Self::Startup, Self::Steady, Self::Compete, Self::Test, Self::Squeeze, Self::Lift];
 
     /// Name of the mode, as in series and logs.
     pub const fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Mode {
             Self::Compete => "compete",
             Self::Test => "test",
             Self::Squeeze => "squeeze",
+            Self::Lift => "lift",
         }
     }
 }

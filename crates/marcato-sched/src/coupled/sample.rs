@@ -11,6 +11,8 @@ pub struct Sample {
     pub in_flight: Bytes,
     /// Round trip of a packet with data. One without is shorter by its time on the link.
     pub rtt: Option<Duration>,
+    /// Part of the round trip that stood in a queue on the way back; zero if that is not known.
+    pub back: Duration,
     /// Set if a packet was lost since the last sample.
     pub lost: bool,
     /// Set if urgent data waits, here or in the engine.

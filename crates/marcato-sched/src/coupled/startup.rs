@@ -48,10 +48,10 @@ impl Startup {
     pub(super) fn follow(self, base: Duration, context: &mut Context<'_>) -> (State, CapChange) {
         let Context { config, path, tests, .. } = context;
         let peak = self.trains.peak();
-        let alpha = config.alpha(peak);
+        let alpha = path.alpha(peak, base, config);
         if !core::mem::take(&mut path.lost) {
             let change = if peak > Rate::ZERO {
-                CapChange::Set((peak.bytes_in(base) + alpha).max(config.floor()))
+                CapChange::Set((path.product(peak, base) + alpha).max(config.floor()))
             } else {
                 CapChange::Keep
             };
@@ -64,12 +64,12 @@ impl Startup {
             tests.restart();
             return (Competing::begin(rate, context), CapChange::Keep);
         }
-        (Steady::begin(), CapChange::Cut(rate.bytes_in(base) + alpha))
+        (Steady::begin(), CapChange::Cut(path.product(rate, base) + alpha))
     }
 
     /// Judges a round trip.
-    pub(super) fn round(mut self, round: &Round, config: &CoupledConfig) -> (State, CapChange) {
-        let alpha = config.alpha(round.rate);
+    pub(super) fn round(mut self, round: &Round, path: &Path, config: &CoupledConfig) -> (State, CapChange) {
+        let alpha = path.alpha(round.rate, round.base, config);
         let tolerated = (round.base / TOLERATED_PART).max(TOLERATED_LEAST);
         let tolerated = tolerated.max(round.rate.transmission_time(alpha));
         let peak = self.trains.peak();

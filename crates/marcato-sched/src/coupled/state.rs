@@ -4,6 +4,8 @@ use marcato_units::{Bytes, Rate, Time};
 
 use super::competing::Competing;
 use super::config::CoupledConfig;
+use super::lift::Lift;
+use super::lift_clock::LiftClock;
 use super::mode::Mode;
 use super::path::Path;
 use super::round::{CapChange, Round};
@@ -27,6 +29,7 @@ pub(super) enum State {
         /// Rate before.
         rate: Rate,
     },
+    Lift(Lift),
 }
 
 /// Mode before a test, and the rate then: the test makes the rate smaller.
@@ -42,6 +45,7 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a CoupledConfig,
     pub(super) path: &'a mut Path,
     pub(super) tests: &'a mut TestClock,
+    pub(super) lifts: &'a mut LiftClock,
 }
 
 impl State {
@@ -52,15 +56,17 @@ impl State {
             Self::Compete(_) => Mode::Compete,
             Self::Test(_) => Mode::Test,
             Self::Squeeze { .. } => Mode::Squeeze,
+            Self::Lift(_) => Mode::Lift,
         }
     }
 
     /// Judges a round trip under this cap: the only place at which a mode ends, but for a loss in startup.
     pub(super) fn next(self, cap: Bytes, round: &Round, context: &mut Context<'_>) -> (Self, CapChange) {
         match self {
-            Self::Startup(startup) => startup.round(round, context.config),
+            Self::Startup(startup) => startup.round(round, context.path, context.config),
             Self::Steady(steady) => steady.round(cap, round, context),
             Self::Compete(competing) => competing.round(round, context),
+            Self::Lift(lift) => lift.round(cap, round, context),
             Self::Squeeze { rate } => {
                 // Less in flight, and nearly the same rate: the queue was ours.
                 if u128::from(round.rate.as_bps()) * 1000 >= u128::from(rate.as_bps()) * SQUEEZED_RATE {
@@ -71,9 +77,12 @@ impl State {
                 }
             }
             Self::Test(before) => {
-                let Context { now, config, path, tests } = context;
+                let Context { now, config, path, tests, .. } = context;
                 let others = round.queueing > path.left_over(*now, round.rate, round.base, config);
                 let state = match before {
+                    Before::Compete(rate) if others && path.is_old(*now) => {
+                        return (Lift::from_test(rate), CapChange::Keep);
+                    }
                     Before::Compete(rate) if others => {
                         tests.others_remain();
                         Competing::begin(rate, context)

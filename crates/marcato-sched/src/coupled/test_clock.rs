@@ -9,10 +9,15 @@ use marcato_units::{Duration, Time};
 const TEST_EVERY: Duration = Duration::from_secs(1);
 const BACKOFF_FROM: u32 = 4;
 const BACKOFF_MAX: u32 = 32;
+/// Longest period at which senders that compete test together.
+const TEST_PERIOD_MAX: Duration = Duration::from_secs(256);
+/// Least time until the next test after an end that was taken back, and the longest.
+const HOLD_FROM: Duration = Duration::from_secs(8);
+const HOLD_MAX: Duration = Duration::from_secs(128);
 /// Round trips until a test, times the factor.
 const TEST_ROUNDS: u32 = 10;
 /// Time in steady mode after which competing begins anew.
-const FLAPPING: Duration = Duration::from_secs(20);
+const FLAPPING: Duration = Duration::from_secs(30);
 
 /// Clock of the tests. It outlives the modes: a test that misled makes the next one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +26,13 @@ pub(super) struct TestClock {
     backoff: u32,
     /// Time at which competing ended last.
     ended: Option<Time>,
+    /// Least time until the next test: longer with each end that was taken back.
+    hold: Duration,
 }
 
 impl TestClock {
     pub(super) const fn new() -> Self {
-        Self { backoff: 1, ended: None }
+        Self { backoff: 1, ended: None, hold: Duration::ZERO }
     }
 
     /// Begins with the shortest time between tests.
@@ -38,7 +45,9 @@ impl TestClock {
     pub(super) fn steady_was_wrong(&mut self, now: Time) {
         if self.ended.is_some_and(|ended| now.since(ended) < FLAPPING) {
             self.others_remain();
+            self.hold = self.hold.saturating_mul(2).clamp(HOLD_FROM, HOLD_MAX);
         } else {
+            self.hold = Duration::ZERO;
             self.restart();
         }
     }
@@ -55,12 +64,26 @@ impl TestClock {
 
     /// Time of the next test of a sender that begins to compete.
     pub(super) fn due(&self, now: Time, rtt: Duration) -> Time {
-        now + rtt.saturating_mul(TEST_ROUNDS).saturating_mul(self.backoff).max(TEST_EVERY)
+        let wait =
+            rtt.saturating_mul(TEST_ROUNDS).saturating_mul(self.backoff).max(TEST_EVERY).max(self.hold);
+        let mut period = TEST_EVERY;
+        while period < wait && period < TEST_PERIOD_MAX.max(self.hold) {
+            period = period.saturating_mul(2);
+        }
+        // A multiple of the period, which is a power of two: senders whose waits differ meet at the larger one.
+        let earliest = (now + wait.min(period) * 3 / 4).since(Time::ZERO).as_nanos();
+        let periods = earliest.div_ceil(period.as_nanos().max(1));
+        Time::ZERO + period.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX))
+    }
+
+    /// Time without a queue after which competing ends: no less than this one, and more after ends that were taken back.
+    pub(super) fn quiet(&self, least: Duration) -> Duration {
+        least.max(self.hold)
     }
 
     /// Time after which a much larger rate is reason for a test before that.
     pub(super) fn early(&self, rtt: Duration) -> Duration {
-        rtt.saturating_mul(TEST_ROUNDS).saturating_mul((self.backoff / 4).max(1))
+        rtt.saturating_mul(TEST_ROUNDS).saturating_mul((self.backoff / 4).max(1)).max(self.hold)
     }
 }
 
@@ -71,12 +94,12 @@ mod tests {
     #[test]
     fn a_steady_mode_that_ends_soon_makes_tests_rare() {
         let after = |seconds| {
-            let mut clock = TestClock { backoff: 2, ended: Some(Time::from_secs(20)) };
+            let mut clock = TestClock { backoff: 2, ended: Some(Time::from_secs(20)), ..TestClock::new() };
             clock.steady_was_wrong(Time::from_secs(seconds));
             clock.backoff
         };
-        assert_eq!([39, 40].map(after), [8, BACKOFF_FROM]);
-        let mut clock = TestClock { backoff: 2, ended: None };
+        assert_eq!([49, 50].map(after), [8, BACKOFF_FROM]);
+        let mut clock = TestClock { backoff: 2, ..TestClock::new() };
         clock.steady_was_wrong(Time::from_secs(30));
         assert_eq!(clock.backoff, BACKOFF_FROM);
     }

@@ -6,7 +6,7 @@
 //! without, their socket would ask for the next chunk only at the next acknowledgement.
 
 use marcato_sched::conductor::{Conductor, Grant, Observer, Store};
-use marcato_sched::coupled::{Counters, CoupledConfig, Governor, Mode, Sample, Transition};
+use marcato_sched::coupled::{Counters, CoupledConfig, Governor, Mode, Sample, Transition, WayBack};
 use marcato_sched::feeder::{Engine, Feeder, Run};
 use marcato_units::{Bytes, Duration};
 
@@ -16,6 +16,7 @@ use super::Socket;
 #[derive(Clone, Debug)]
 pub struct Coupled {
     governor: Governor,
+    way_back: WayBack,
     /// Bytes lost so far, of which the governor knows.
     lost: Bytes,
     /// Set if the chunk that was written last is urgent.
@@ -23,13 +24,23 @@ pub struct Coupled {
     transitions: Vec<Transition>,
 }
 
+/// Tick of the timestamps of TCP, as in Linux.
+const TICK: Duration = Duration::from_millis(1);
+
 /// Transitions that are kept. Counters go on after them.
 const TRANSITIONS: usize = 4096;
 
 impl Coupled {
     /// Couples a connection.
     pub fn new(config: CoupledConfig) -> Self {
-        Self { governor: Governor::new(config), lost: Bytes::ZERO, urgent: false, transitions: Vec::new() }
+        let way_back = WayBack::new(TICK);
+        Self {
+            governor: Governor::new(config),
+            way_back,
+            lost: Bytes::ZERO,
+            urgent: false,
+            transitions: Vec::new(),
+        }
     }
 
     /// Bound on what is in flight while only background data waits; `None` if there is no bound.
@@ -61,6 +72,9 @@ impl Coupled {
             delivered: stats.delivered,
             in_flight: stats.in_flight,
             rtt: stats.rtt.filter(|rtt| *rtt > Duration::ZERO),
+            back: stats
+                .peer_stamp
+                .map_or(Duration::ZERO, |stamp| self.way_back.acknowledged(socket.now(), stamp)),
             lost: stats.lost > self.lost,
             urgent: in_engine || conductor.has_queued(self.governor.urgent()),
         };

@@ -4,7 +4,7 @@ use marcato_quic::Secrets;
 use marcato_scenario::flow::{Feeder, FlowKind, Listed, Messages, PacketArrivals, Payload};
 use marcato_scenario::quic::{Path, Quic};
 use marcato_scenario::record::FlowMetric;
-use marcato_scenario::traffic::{Arrivals, Messaging, OnOff};
+use marcato_scenario::traffic::{Arrivals, Coupling, Messaging, OnOff};
 use marcato_sched::coupled::{Counters, Mode};
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Stream, Time};
 
@@ -327,10 +327,19 @@ impl Instance<'_> {
                 What::Udp(net.udp(flow).map_err(refused)?)
             }
             FlowKind::Messages(messages) => {
-                let messages = Messages { messaging: released(&messages.messaging)?, ..(**messages).clone() };
+                let mut messages =
+                    Messages { messaging: released(&messages.messaging)?, ..(**messages).clone() };
+                let is_coupled = messages.messaging.coupled != Coupling::Off;
+                if is_coupled {
+                    messages.messaging.chunk =
+                        whole_segments(messages.messaging.chunk, messages.tcp.from.mss.into());
+                }
                 let app = Messenger::new(&name, &messages, stop, seed)
                     .map_err(|source| BuildError::Debt { flow: name.clone(), source })?;
                 let mut flow = opened(&messages.tcp, Box::new(app), Box::<Collector>::default())?;
+                // The cap keeps less in flight than the window. A loss says nothing about what it does not use
+                // (RFC 9002 §7.8, RFC 7661 §4.4).
+                flow.client_config.tcp.reduce_window |= is_coupled;
                 if messages.feeder == Feeder::Conductor {
                     // A lean feeder leaves a chunk unsent. Without a watermark, the socket would ask for the
                     // next one only at the next acknowledgement.
@@ -745,4 +754,10 @@ pub(super) fn mbps(bytes: Bytes, span: Duration) -> Option<f64> {
 fn mean_delay(before: &Totals, after: &Totals) -> Option<f64> {
     let packets = after.timed.saturating_sub(before.timed);
     (packets > 0).then(|| ms(after.delay.saturating_sub(before.delay)) / packets as f64)
+}
+
+/// Chunk of as many whole segments as fit, and one at least: the rest of a chunk would be a small segment between full
+/// ones.
+fn whole_segments(chunk: Bytes, mss: u64) -> Bytes {
+    Bytes::new(mss * (chunk.get() / mss.max(1)).max(1))
 }

@@ -55,6 +55,8 @@ pub struct TcpStats {
     pub lost: Bytes,
     /// Round-trip time that the latest acknowledgement gave; `None` if it gave none.
     pub rtt: Option<Duration>,
+    /// Latest timestamp of the peer, in milliseconds of its clock (RFC 7323 §3.2); `None` without timestamps.
+    pub peer_stamp: Option<u32>,
     /// Least round-trip time.
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout in force.
@@ -111,6 +113,8 @@ pub(crate) struct Connection {
     /// True if both ends have agreed on timestamps; before that, if this end offers them. RFC 7323
     /// §3.2.
     timestamps: bool,
+    /// Latest timestamp of the peer.
+    peer_stamp: Option<u32>,
     /// TS.Recent: timestamp to echo. RFC 7323 §4.3.
     ts_recent: u32,
     ecn: bool,
@@ -140,6 +144,7 @@ impl Connection {
             sender: Sender::new(&config, stream)?,
             receiver: Receiver::new(&config.tcp),
             timestamps: config.tcp.timestamps,
+            peer_stamp: None,
             config,
             state: State::Listen,
             isn,
@@ -348,6 +353,7 @@ impl Connection {
             rtt: self.sender.samples.latest_rtt,
             srtt: self.sender.srtt(),
             min_rtt: self.sender.samples.min_rtt,
+            peer_stamp: self.peer_stamp,
             rto: self.sender.rto(),
             pacing_rate: self.sender.pacing_rate(),
             state: self.sender.loss_state(),
@@ -379,6 +385,7 @@ impl Connection {
             return delivered;
         }
         if let (Some((value, _)), true) = (segment.timestamps, self.timestamps) {
+            self.peer_stamp = Some(value);
             // RFC 7323 §5 (PAWS): a timestamp older than TS.Recent marks an old duplicate. Linux lets
             // it be older by a tick (`TCP_PAWS_WINDOW`).
             if value.wrapping_add(1).wrapping_sub(self.ts_recent) >= 1 << 31 {

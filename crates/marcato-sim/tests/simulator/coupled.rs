@@ -62,7 +62,9 @@ fn late_urgent_data_finds_the_queue_empty() {
         let of = |coupled| late(&format!("congestion = '{congestion}'\ncoupled = '{coupled}'"));
         let (plain, coupled) = (of("off"), of("fast"));
         let held = ratios(&coupled);
-        assert!(held.len() >= 29 && held[0] >= 0.98, "{congestion}: {held:?}");
+        // A message that meets no packet on the wire is sooner by that one.
+        let least = (LIMIT - 1.2) / LIMIT;
+        assert!(held.len() >= 29 && held[0] >= 0.999 * least, "{congestion}: {held:?}");
         assert!(held[held.len() / 2] <= median, "{congestion}: {held:?}");
         // BBR empties the path for 200 ms when it has not seen its least round trip for 10 s. The first one
         // is that of the SYN, which no packet with data reaches.
@@ -100,10 +102,12 @@ fn beside_another_flow_the_governor_steps_aside() {
     let traffic = "bulk = 'p3'\ncoupled = 'fast'";
     let outcome = run(traffic, other);
     let share = outcome.flows[0].coupled.unwrap().share(Mode::Compete).unwrap();
-    assert!(share > 0.9, "{share} of the time in compete");
-    // Two flows of CUBIC share 9.66 Mbit/s; this one began alone, and steps back where it tests for others.
+    // The other begins at the same time, and is seen after 3.4 s; a test takes 0.5 s.
+    assert!(share > 0.85, "{share} of the time in compete");
+    // Two flows of CUBIC share 9.66 Mbit/s; this one steps back until it sees the other, a tenth of the run, and where it
+    // tests for it: 3.7 Mbit/s of 4.8.
     assert!(
-        (3.8..4.9).contains(&outcome.flows[0].goodput),
+        (3.6..4.9).contains(&outcome.flows[0].goodput),
         "{} Mbit/s beside CUBIC",
         outcome.flows[0].goodput
     );

@@ -16,5 +16,6 @@ mod recorders;
 mod recovery;
 mod scenario;
 mod theory;
+mod wild;
 mod world;
 mod written;

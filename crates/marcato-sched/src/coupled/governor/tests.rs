@@ -95,7 +95,7 @@ impl Sender {
     fn sample(&mut self, now: Time, rtt: Option<Duration>, lost: bool) {
         let (delivered, in_flight) = (self.delivered, self.in_flight());
         let Some(governor) = &mut self.governor else { return };
-        let sample = Sample { delivered, in_flight, rtt, lost, urgent: false };
+        let sample = Sample { delivered, in_flight, rtt, back: Duration::ZERO, lost, urgent: false };
         self.transitions.extend(governor.sample(now, &sample));
         assert!(governor.cap().is_none_or(|cap| cap >= MSS * FLOOR), "{:?}", governor.cap());
     }
@@ -172,6 +172,12 @@ fn alone(mbps: u64, rtt: u64, bdp: f64, governor: Governor) -> Network {
     path
 }
 
+/// Delay that a look may cause once in a while: it leaves a gap of an eighth of the cap in the pipe, which the next round
+/// trip fills by a burst.
+fn of_a_look(path: &Network) -> Duration {
+    path.base / 8 + path.rate.transmission_time(MSS * 2)
+}
+
 fn governor() -> Governor {
     Governor::new(CoupledConfig::new(MSS))
 }
@@ -191,7 +197,10 @@ fn alone_the_queue_holds_a_few_packets_at_the_full_rate() {
         let packet = path.rate.transmission_time(MSS);
         let worst = path.worst_delay(Duration::from_secs(10));
         // Two packets that may stand there, one and a half before the cap is cut, and a burst of two.
-        assert!(worst <= packet * 11 / 2, "{mbps} Mbit/s, {rtt} ms: {worst:?}, {packet:?} a packet");
+        assert!(
+            worst <= packet * 11 / 2 + of_a_look(&path),
+            "{mbps} Mbit/s, {rtt} ms: {worst:?}, {packet:?} a packet"
+        );
         assert!(goodput(&path) > 0.95, "{mbps} Mbit/s, {rtt} ms: {}", goodput(&path));
         let sender = &path.senders[0];
         let transitions: Vec<_> = sender.transitions.iter().map(|it| (it.from, it.to)).collect();
@@ -206,7 +215,8 @@ fn the_aim_is_what_our_data_keeps_in_the_queue() {
         let path = alone(10, 100, 4.0, Governor::new(config));
         let packet = path.rate.transmission_time(MSS);
         let worst = path.worst_delay(Duration::from_secs(10));
-        let (least, most): (Duration, Duration) = (packet * (aim - 1), packet * (2 * aim + 7) / 2);
+        let (least, most): (Duration, Duration) =
+            (packet * (aim - 1), packet * (2 * aim + 7) / 2 + of_a_look(&path));
         assert!(least <= worst && worst <= most, "{aim} packets: {worst:?}, {packet:?} a packet");
         assert!(goodput(&path) > 0.95, "{aim} packets: {}", goodput(&path));
     }
@@ -241,8 +251,8 @@ fn the_governor_steps_aside_for_a_greedy_flow_and_returns() {
     let share = (at(&path) - before).get() as f64 / path.rate.bytes_in(Duration::from_secs(40)).get() as f64;
     let competed = path.senders[0].governor.unwrap().counters().time[Mode::Compete as usize];
     assert!(competed > Duration::from_secs(30), "{competed:?}");
-    // Both follow one rule over one round trip: half each.
-    assert!((0.47..0.53).contains(&share), "{share}");
+    // Both follow one rule over one round trip: half each, but for what the tests cost.
+    assert!((0.46..0.53).contains(&share), "{share}");
     path.run(Duration::from_secs(90));
     assert_eq!(path.senders[0].governor.unwrap().mode(), Mode::Steady);
     assert!(path.worst_delay(Duration::from_secs(85)) < Duration::from_millis(8));
@@ -286,7 +296,14 @@ fn urgent_data_may_pass_the_cap_by_a_bounded_amount() {
     let governor = sender.governor.as_mut().unwrap();
     let cap = governor.cap().unwrap();
     let mut sample = |more: Bytes| {
-        let sample = Sample { delivered: delivered + more, in_flight, rtt: None, lost: false, urgent: true };
+        let sample = Sample {
+            delivered: delivered + more,
+            in_flight,
+            rtt: None,
+            back: Duration::ZERO,
+            lost: false,
+            urgent: true,
+        };
         governor.sample(path.now, &sample);
         governor.allowance()
     };
@@ -307,7 +324,7 @@ proptest! {
         prop_assume!(mbps * rtt >= 8 * 12);
         let path = alone(mbps, rtt, bdp, governor());
         let packet = path.rate.transmission_time(MSS);
-        prop_assert!(path.worst_delay(Duration::from_secs(10)) <= packet * 6, "{:?}", path.worst_delay(Duration::from_secs(10)));
+        prop_assert!(path.worst_delay(Duration::from_secs(10)) <= packet * 6 + of_a_look(&path), "{:?}", path.worst_delay(Duration::from_secs(10)));
         prop_assert!(goodput(&path) > 0.95, "{}", goodput(&path));
     }
 
@@ -326,7 +343,7 @@ proptest! {
             if bits & 16 == 16 {
                 assert!(!governor.room(refused, MSS).is_whole(MSS) || governor.cap().is_none());
             }
-            governor.sample(now, &Sample { delivered, in_flight: Bytes::new(in_flight), rtt, lost, urgent });
+            governor.sample(now, &Sample { delivered, in_flight: Bytes::new(in_flight), rtt, back: Duration::ZERO, lost, urgent });
             let allowance = governor.allowance();
             prop_assert!(allowance.background >= MSS * FLOOR && allowance.urgent >= allowance.background);
         }
@@ -340,6 +357,7 @@ fn a_queue_from_before_the_cap_goes_at_the_first_round_trip() {
         delivered: Bytes::ZERO,
         in_flight: MSS * 100,
         rtt: Some(Duration::from_millis(40)),
+        back: Duration::ZERO,
         lost: false,
         urgent: false,
     };
@@ -370,6 +388,7 @@ fn a_wait_for_the_first_window_is_no_slow_path() {
             delivered: Bytes::new(675),
             in_flight: Bytes::new(15_000),
             rtt: Some(Duration::from_millis(101)),
+            back: Duration::ZERO,
             lost: false,
             urgent: true,
         };
@@ -401,6 +420,7 @@ fn packets_that_became_larger_raise_the_floor() {
             delivered: MSS * packet,
             in_flight: MSS,
             rtt: Some(Duration::from_micros(packet * 500)),
+            back: Duration::ZERO,
             lost: packet == 16,
             urgent: false,
         };
@@ -443,14 +463,23 @@ impl Acks {
         self.delivered += MSS;
         let rtt = Some(Duration::from_millis(40));
         let in_flight = MSS * in_flight;
-        let sample = Sample { delivered: self.delivered, in_flight, rtt, lost: false, urgent: false };
+        let sample = Sample {
+            delivered: self.delivered,
+            in_flight,
+            rtt,
+            back: Duration::ZERO,
+            lost: false,
+            urgent: false,
+        };
         self.governor.sample(self.now, &sample);
     }
 
-    /// A window of so many packets in each round trip.
+    /// A window of so many packets in each round trip, or what the cap allows.
     fn run(&mut self, length: Duration, window: u64) {
         let until = self.now + length;
         while self.now < until {
+            let allowed = self.governor.allowance().background.get() / MSS.get();
+            let window = if self.holds() { window } else { window.min(allowed) };
             self.acknowledge(Duration::from_millis(40) / u32::try_from(window).unwrap(), window);
         }
     }
@@ -510,7 +539,7 @@ fn a_sender_that_stops_or_loses_is_not_taken_for_bbr() {
 
 fn round(rate: Rate) -> Round {
     let base = Duration::from_millis(40);
-    Round { bound: true, most: MSS * 40, rate, base, queueing: base }
+    Round { most: MSS * 40, ..Round::at(rate, base, base) }
 }
 
 /// Governor in this state, on a path of 8 Mbit/s, before its first backoff is over.
@@ -542,7 +571,8 @@ fn the_pace_is_a_sixteenth_above_the_rate_of_the_bottleneck() {
     let mut acknowledge = |packet, lost| {
         let at = Duration::from_millis(50 + packet);
         let (delivered, in_flight) = (MSS * packet, MSS * (10 - packet));
-        let sample = Sample { delivered, in_flight, rtt: Some(at), lost, urgent: false };
+        let sample =
+            Sample { delivered, in_flight, rtt: Some(at), back: Duration::ZERO, lost, urgent: false };
         governor.sample(Time::ZERO + at, &sample);
         (governor.mode(), governor.pace())
     };
@@ -562,11 +592,18 @@ fn a_loss_without_a_queue_of_ours_is_caused_by_others() {
             // Each packet waits behind the one before: a train, once there are enough.
             let rtt = Duration::from_millis(50 + packet);
             let (delivered, in_flight) = (MSS * packet, MSS * (10 - packet));
-            let sample = Sample { delivered, in_flight, rtt: Some(rtt), lost: false, urgent: false };
+            let sample = Sample {
+                delivered,
+                in_flight,
+                rtt: Some(rtt),
+                back: Duration::ZERO,
+                lost: false,
+                urgent: false,
+            };
             assert_eq!(governor.sample(now, &sample), None);
         }
         let (delivered, in_flight) = (MSS * packets, MSS * (10 - packets));
-        let sample = Sample { delivered, in_flight, rtt: None, lost, urgent: false };
+        let sample = Sample { delivered, in_flight, rtt: None, back: Duration::ZERO, lost, urgent: false };
         governor.sample(Time::ZERO + Duration::from_millis(70), &sample);
         governor.mode()
     };
