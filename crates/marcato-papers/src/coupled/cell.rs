@@ -75,6 +75,10 @@ pub(super) struct Cell {
     pub(super) queue: String,
     /// Losses of the wire, as in a scenario.
     pub(super) loss: &'static str,
+    /// Further keys of the link.
+    pub(super) link: String,
+    /// Keys of the way back.
+    pub(super) back: &'static str,
     pub(super) congestion: &'static str,
     /// Value of the key `coupled`.
     pub(super) coupled: &'static str,
@@ -155,6 +159,8 @@ impl Cell {
             path,
             queue: path.droptail(),
             loss: r#""none""#,
+            link: String::new(),
+            back: r#"queue = { kind = "droptail", limit = "10 MB" }, loss = "none""#,
             congestion,
             coupled,
             start: Duration::ZERO,
@@ -172,7 +178,9 @@ impl Cell {
     /// Scenario of the run, which `marcato sim` can run as well.
     fn scenario(&self, seed: u64) -> String {
         let Path { mbit, rtt, .. } = self.path;
-        let Self { queue, loss, congestion, coupled, flows: (count, stagger), keys, others, .. } = self;
+        let Self {
+            queue, loss, link, back, congestion, coupled, flows: (count, stagger), keys, others, ..
+        } = self;
         let head = head("coupled", self.warm_up.as_secs(), self.length.as_secs(), self.seeds_from + seed);
         let tcp = format!(r#"send-buffer = "64 MB", receive-buffer = "64 MB"{keys}"#);
         let ours = ours(congestion, &format!("\"{coupled}\""), self.bulk, &tcp);
@@ -186,7 +194,8 @@ impl Cell {
             delay = "{delay} us"
             queue = {queue}
             loss = {loss}
-            back = {{ queue = {{ kind = "droptail", limit = "10 MB" }}, loss = "none" }}
+            back = {{ {back} }}
+            {link}
             {ours}
             start = "{start} s"
             count = {count}

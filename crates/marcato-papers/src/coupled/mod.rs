@@ -13,6 +13,7 @@ mod lab;
 mod page;
 mod share;
 mod traffic;
+mod wild;
 
 use marcato_report::{Config, Row};
 
@@ -60,6 +61,7 @@ pub(crate) const COUPLED: Paper<Scale> = Paper {
         traffic::loss,
         traffic::support,
         cellular::cellular,
+        wild::wild,
     ],
     scale: Scale::of,
     config,
