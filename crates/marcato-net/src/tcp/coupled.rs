@@ -59,8 +59,6 @@ struct Acting {
     /// Latest sample, and its time. Of its bytes in flight, those that were written since are part.
     sample: Sample,
     sampled_at: Time,
-    /// Beginning of the governor's time.
-    epoch: Time,
     srtt: Duration,
     segments_in: u32,
     retransmitted: u32,
@@ -191,7 +189,6 @@ impl Acting {
             urgent_chunk: false,
             sample,
             sampled_at: now,
-            epoch: now,
             srtt: info.srtt,
             segments_in: info.segments_in,
             retransmitted: info.retransmitted_segments,
@@ -202,7 +199,8 @@ impl Acting {
         };
         // No data of ours has been acknowledged. Taken for a first acknowledgement, it would begin a train of
         // packets that lasts until the first window comes back: a rate far below the path's.
-        acting.governor.observe(Time::ZERO, &sample);
+        // The clock is that of all connections of an endpoint: their governors look and test at the same times.
+        acting.governor.observe(now, &sample);
         Ok(acting)
     }
 
@@ -278,7 +276,7 @@ impl Acting {
         (self.srtt, self.segments_in) = (info.srtt, info.segments_in);
         self.retransmitted = info.retransmitted_segments;
         (self.sample, self.sampled_at) = (sample, now);
-        if let Some(change) = self.governor.sample(Time::ZERO + now.since(self.epoch), &sample) {
+        if let Some(change) = self.governor.sample(now, &sample) {
             tracing::debug!(from = change.from.name(), to = change.to.name(), "coupled mode");
         }
     }
