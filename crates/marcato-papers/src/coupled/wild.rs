@@ -54,9 +54,16 @@ fn situations(congestion: &'static str, seconds: u64) -> Vec<Situation> {
     let end = seconds + 20;
     let link = |link: String| Cell { link, ..cell.clone() };
     let jitter = |keys: &str| link(format!("jitter = {{ {keys} }}"));
+    let handover = |every| {
+        let [odd, even] = [72_500, 22_500].map(|delay| format!(r#"delay = "{delay} us", reorder = false"#));
+        link(alternating(every, end, &odd, &even))
+    };
     let flows = |count, stagger| Cell { flows: (count, stagger), ..cell.clone() };
     let others = |others: String| Cell { others, ..cell.clone() };
-    let of = |name, what, cell| Situation { name, what, most: MAX_COST, cell };
+    let of = |name, what, cell| {
+        let is_jitter = matches!(name, "jitter-5" | "jitter-10");
+        Situation { name, what, most: if is_jitter { MAX_COST_OF_JITTER } else { MAX_COST }, cell }
+    };
     let udp = r#"
         [[flow]]
         name = "udp"
@@ -77,7 +84,7 @@ fn situations(congestion: &'static str, seconds: u64) -> Vec<Situation> {
         "#;
     let steps = if end > 40 { [step(32_500), step(72_500)] } else { [const { String::new() }; 2] };
     let [ten, fifty] = steps;
-    let mut all = vec![
+    vec![
         of("constant", "a constant line", cell.clone()),
         of("jitter-5", "jitter up to 5 ms each way", jitter(r#"kind = "uniform", most = "5 ms""#)),
         of("jitter-10", "jitter up to 10 ms each way", jitter(r#"kind = "uniform", most = "10 ms""#)),
@@ -89,26 +96,8 @@ fn situations(congestion: &'static str, seconds: u64) -> Vec<Situation> {
         ),
         of("step-10", "the path becomes 10 ms longer", link(ten)),
         of("step-50", "the path becomes 50 ms longer", link(fifty)),
-        of(
-            "handover-4",
-            "the path becomes 50 ms longer or shorter each 4 s",
-            link(alternating(
-                4,
-                end,
-                r#"delay = "72500 us", reorder = false"#,
-                r#"delay = "22500 us", reorder = false"#,
-            )),
-        ),
-        of(
-            "handover-15",
-            "the path becomes 50 ms longer or shorter each 15 s",
-            link(alternating(
-                15,
-                end,
-                r#"delay = "72500 us", reorder = false"#,
-                r#"delay = "22500 us", reorder = false"#,
-            )),
-        ),
+        of("handover-4", "the path becomes 50 ms longer or shorter each 4 s", handover(4)),
+        of("handover-15", "the path becomes 50 ms longer or shorter each 15 s", handover(15)),
         of(
             "rate",
             "the rate is 3 or 12 Mbit/s, second by second",
@@ -147,13 +136,7 @@ fn situations(congestion: &'static str, seconds: u64) -> Vec<Situation> {
         of("fellows-4", "four coupled flows", flows(4, 0)),
         of("fellows-8", "eight coupled flows", flows(8, 0)),
         of("fellows-4-late", "four coupled flows, one each 10 s", flows(4, 10_000)),
-    ];
-    for situation in &mut all {
-        if matches!(situation.name, "jitter-5" | "jitter-10") {
-            situation.most = MAX_COST_OF_JITTER;
-        }
-    }
-    all
+    ]
 }
 
 /// Runs of a situation without and with coupled mode, one for each seed.

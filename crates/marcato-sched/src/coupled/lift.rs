@@ -24,9 +24,10 @@ struct Sum {
     rounds: u32,
     bytes: Bytes,
     took: Duration,
-    /// Bytes in flight, weighted by the packets of a round.
+    /// Bytes in flight, times nanoseconds.
     flight: u128,
     least: Option<Duration>,
+    /// Set if the controller or the application was the bound, and not the cap.
     free: bool,
 }
 
@@ -103,19 +104,17 @@ impl Lift {
         self.seen.add(round);
         let Context { now, config, path, lifts, .. } = context;
         let now = *now;
+        let after = self.seen.flow();
+        if self.seen.free {
+            lifts.void(now);
+            return self.ended(after, CapChange::Keep, context);
+        }
         let rounds = path.noise.rounds(round.base);
-        let void = self.seen.free;
-        if !void && (self.seen.rounds < rounds || self.seen.bytes < config.mss * MIN_PACKETS) {
+        if self.seen.rounds < rounds || self.seen.bytes < config.mss * MIN_PACKETS {
             return (State::Lift(self), CapChange::Keep);
         }
-        let after = self.seen.flow();
         let raised = CapChange::Raise(cap + (cap / 4).max(config.mss * 2));
-        let Some(before) = self.before.filter(|_| !void) else {
-            if void {
-                // The controller or the application was the bound, and not the cap.
-                lifts.void(now);
-                return self.ended(after, CapChange::Keep, context);
-            }
+        let Some(before) = self.before else {
             return (State::Lift(Self::new(Some(after), self.competed)), raised);
         };
         let more = growth(before.flight.get(), after.flight.get());
@@ -126,28 +125,23 @@ impl Lift {
         let gain = 100 * growth(before.rate.as_bps(), after.rate.as_bps()) / more;
         if gain < if rounds == 1 { NOT_FULL } else { NOT_FULL_NOISY } {
             lifts.own(now);
-            let (product, longest) = (path.product(after.rate, round.base), path.meter.longest());
-            if self.competed.is_none() && after.rate >= Rate::from_bps(longest.as_bps() / 2) {
-                // Others are no matter while half of the rate is left.
+            let product = path.product(after.rate, round.base);
+            if self.competed.is_none() && !path.is_squeezed(after.rate) {
                 let alpha = path.alpha(after.rate, round.base, config);
                 return (Steady::begin(), CapChange::Cut(product + alpha));
             }
-            let cut = CapChange::Cut(product);
-            return self.ended(after, cut, context);
+            return self.ended(after, CapChange::Cut(product), context);
         }
         lifts.gained(now);
         let margin =
-            after.rate.transmission_time(config.mss).max(path.noise_level(round.base, after.rate, config));
+            after.rate.transmission_time(config.mss).max(path.noise.level(round.base, after.rate, config));
         // What was seen while the pipe was not full is no queue of ours.
-        if before.least > round.base + margin {
-            let again = path.raise(now, before.least);
-            if self.competed.is_none()
-                && again
-                && round.rate < Rate::from_bps(path.meter.longest().as_bps() / 2)
-            {
-                context.tests.steady_was_wrong(now);
-                return (Competing::begin(after.rate, context), CapChange::Keep);
-            }
+        if before.least > round.base + margin
+            && path.raise(now, before.least, round.rate)
+            && self.competed.is_none()
+        {
+            context.tests.steady_was_wrong(now);
+            return (Competing::begin(after.rate, context), CapChange::Keep);
         }
         (State::Lift(Self::new(Some(after), self.competed)), raised)
     }

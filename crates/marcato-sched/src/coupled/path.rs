@@ -46,7 +46,7 @@ pub(super) struct Path {
     is_quiet: bool,
     /// Queueing delay on the way back.
     pub(super) back: Duration,
-    /// Bytes of an acknowledgement, on average, times their number.
+    /// Bytes of an acknowledgement, on average, times [`ACKS`].
     acks: Bytes,
     /// Latest round trip.
     pub(super) rtt: Duration,
@@ -121,7 +121,7 @@ impl Path {
     pub(super) fn round(&mut self, now: Time, round: &Round, config: &CoupledConfig) {
         let least = round.least;
         self.meter.round(now, round.rate);
-        let level = self.noise_level(round.base, round.rate, config);
+        let level = self.noise.level(round.base, round.rate, config);
         self.is_quiet = level.is_zero();
         if round.urgent {
             self.noise.cap_changed();
@@ -144,12 +144,18 @@ impl Path {
         }
     }
 
-    /// Raises the least round trip. Returns whether it was raised before, only lately.
-    pub(super) fn raise(&mut self, now: Time, base: Duration) -> bool {
+    /// Raises the least round trip. Returns whether others explain that better than a longer path: it was raised
+    /// before, only lately, and most of the rate is gone.
+    pub(super) fn raise(&mut self, now: Time, base: Duration, rate: Rate) -> bool {
         let lately = self.raised.is_some_and(|raised| now.since(raised) < RAISED_LATELY);
         self.renew(now, base);
         self.raised = Some(now);
-        lately
+        lately && self.is_squeezed(rate)
+    }
+
+    /// Returns whether this rate is below half of the largest. Until then, others are no matter.
+    pub(super) fn is_squeezed(&self, rate: Rate) -> bool {
+        rate < Rate::from_bps(self.meter.longest().as_bps() / 2)
     }
 
     /// Bytes that the path holds without a queue for background data, at this rate.
@@ -157,17 +163,12 @@ impl Path {
         rate.bytes_in(base + self.back)
     }
 
-    /// Noise of round trips.
-    pub(super) fn noise_level(&self, base: Duration, rate: Rate, config: &CoupledConfig) -> Duration {
-        self.noise.level(base, rate, config)
-    }
-
     /// Bytes that our own data may keep in the queue.
     ///
     /// Acknowledgements of more than two packets come with as many that the receiver holds.
     pub(super) fn alpha(&self, rate: Rate, base: Duration, config: &CoupledConfig) -> Bytes {
         let held = if config.poll.is_zero() { self.acks / ACKS - config.mss * 2 } else { Bytes::ZERO };
-        config.alpha(rate) + rate.bytes_in(self.noise_level(base, rate, config)) + held.min(config.mss * 16)
+        config.alpha(rate) + rate.bytes_in(self.noise.level(base, rate, config)) + held.min(config.mss * 16)
     }
 
     /// Returns the look for the least round trip that is due now: one in each period.
@@ -209,7 +210,7 @@ impl Path {
         base: Duration,
         config: &CoupledConfig,
     ) -> Duration {
-        let noise = self.noise_level(base, rate, config);
+        let noise = self.noise.level(base, rate, config);
         let few = if self.lost_at.is_some_and(|at| now.since(at) < LOSSLESS) {
             rate.transmission_time(config.mss * 2).min(base / 5 + Duration::from_millis(2))
         } else {

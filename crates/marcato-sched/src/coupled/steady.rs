@@ -1,6 +1,6 @@
 //! Steady mode: the queue is our own.
 
-use marcato_units::{Bytes, Duration, Rate};
+use marcato_units::{Bytes, Duration};
 
 use super::competing::Competing;
 use super::config::CoupledConfig;
@@ -12,8 +12,7 @@ use super::state::{Before, Context, State};
 
 /// Round trips with a queue of others before a test.
 const QUEUED_ROUNDS: u32 = 4;
-
-/// Cuts of the latest eight rounds before a lift.
+/// Cuts that left the queue, of the latest eight rounds, before a lift.
 const CUT_ROUNDS: u32 = 3;
 /// Rounds at a low rate before a lift, and that rate in percent of the largest.
 const LOW_ROUNDS: u32 = 5;
@@ -82,8 +81,7 @@ impl Steady {
         self.cuts = self.cuts << 1 | u8::from(seen.as_ref().is_some_and(is_left));
         if let Some(before) = seen.filter(|before| Self::left_the_queue(before, round, path, config)) {
             // The cut took the rate, and left the queue: that was none of ours.
-            let again = path.raise(*now, round.least);
-            if again && round.rate < Rate::from_bps(path.meter.longest().as_bps() / 2) {
+            if path.raise(*now, round.least, round.rate) {
                 tests.steady_was_wrong(*now);
                 return (Competing::begin(before.rate, context), CapChange::Keep);
             }
@@ -95,13 +93,13 @@ impl Steady {
         let goes = round.queueing.saturating_mul(20) < self.queueing.saturating_mul(17);
         self.queueing = round.queueing;
         self.queued_rounds = if is_queued && !goes { self.queued_rounds.saturating_add(1) } else { 0 };
-        let is_squeezed = round.rate < Rate::from_bps(path.meter.longest().as_bps() / 2);
+        let is_squeezed = path.is_squeezed(round.rate);
         if path.lost && was_queued && is_squeezed && round.queueing > threshold / 2 {
             tests.steady_was_wrong(*now);
             return (Competing::begin(round.rate, context), CapChange::Keep);
         }
         // On a quiet path, a pipe that is not full shows no queue, and the cap grows anyway.
-        let is_noisy = !path.noise_level(round.base, round.rate, config).is_zero();
+        let is_noisy = !path.noise.level(round.base, round.rate, config).is_zero();
         let is_low =
             u128::from(round.rate.as_bps()) * 100 < u128::from(path.meter.longest().as_bps()) * LOW_RATE;
         self.low_rounds =
