@@ -172,4 +172,23 @@ mod tests {
         let order: Vec<u8> = buf.chunks(9).map(|batch| batch[0]).collect();
         assert!(order.iter().copied().eq(0..u8::try_from(MAX_STUCK).unwrap()), "{order:?}");
     }
+    #[tokio::test]
+    async fn no_batch_overtakes_those_that_wait_for_room() {
+        let (mut port, transmit) = full_port();
+        let mut spare = Vec::new();
+        for number in 0..3 {
+            assert!(port.send(transmit, &mut vec![number; 9], &mut spare));
+        }
+        // The socket has room again, and nobody has flushed the port yet.
+        std::future::poll_fn(|context| port.socket.poll_send_ready(context)).await;
+        assert!(port.send(transmit, &mut vec![3; 9], &mut spare) && port.is_full());
+        assert!(port.flush(&mut spare) && !port.is_full());
+        let mut buf = bytes::BytesMut::with_capacity(65_536);
+        while buf.len() < 4 * 9 {
+            std::future::poll_fn(|context| port.socket.poll_recv_ready(context)).await;
+            port.socket.recv(&mut buf).unwrap();
+        }
+        let order: Vec<u8> = buf.chunks(9).map(|batch| batch[0]).collect();
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
 }

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::common::{pair, within};
-use marcato_net::{Bytes, Closed, Config, Connection, Engine, Message, Priority, SendError};
+use marcato_net::{Bytes, Closed, Config, Connection, ConnectionEvent, Engine, Message, Priority, SendError};
 
 /// Bytes that a long message hands over at once.
 const PART: usize = 128 << 10;
@@ -74,4 +74,24 @@ async fn both_engines_refuse_the_same_messages() {
         let (client, _accepted, _server) = within(pair(&config)).await;
         assert_eq!(refusals(&client), expected, "{engine}");
     }
+}
+
+/// A reader that acted on a later event first would take the loss for one of events after it.
+#[tokio::test]
+async fn events_after_a_lost_one_come_after_its_report() {
+    let (client, _accepted, _server) = within(pair(&Config::new(Engine::Tcp))).await;
+    let mut events = client.events();
+    let fill = |number| (0..number).for_each(|_| client.discard_less_urgent_than(Priority::P4));
+    fill(256);
+    client.discard_less_urgent_than(Priority::P3);
+    let changed = |threshold| Some(ConnectionEvent::ThresholdChanged(threshold));
+    assert_eq!(within(events.next()).await, changed(Priority::P4));
+    // The reader has room now.
+    client.discard_less_urgent_than(Priority::P2);
+    for _ in 1..256 {
+        assert_eq!(within(events.next()).await, changed(Priority::P4));
+    }
+    assert_eq!(within(events.next()).await, Some(ConnectionEvent::Missed(2)));
+    client.discard_less_urgent_than(Priority::P1);
+    assert_eq!(within(events.next()).await, changed(Priority::P1));
 }

@@ -476,6 +476,26 @@ fn with_packets_of_a_quantum_queues_send_one_in_turn() {
     assert_eq!(order, [0, 1, 2].repeat(10));
 }
 
+/// RFC 8290 §4.2: a queue that becomes active gets one quantum, whatever it has left from before. Otherwise a
+/// flow that sends little could save for a burst.
+#[test]
+fn a_queue_that_was_empty_has_the_credit_of_one_quantum() {
+    for small in [100, 500, 1499] {
+        let config = FqCodelConfig { quantum: Bytes::new(1500), ..FqCodelConfig::default() };
+        let mut queue = FqCodel::new(config).unwrap();
+        for id in 0..20 {
+            queue.enqueue(Time::ZERO, plain(id, 1, small)).lost();
+            assert_eq!(queue.dequeue(Time::ZERO).unwrap().flow, 1);
+            assert_eq!((queue.dequeue(Time::ZERO), queue.active()), (None, 0));
+        }
+        for id in 0..60 {
+            queue.enqueue(Time::ZERO, plain(100 + id, 1 + id / 30, 500)).lost();
+        }
+        let order: Vec<u64> = (0..9).map(|_| queue.dequeue(Time::ZERO).unwrap().flow).collect();
+        assert_eq!(order, [1, 1, 1, 2, 2, 2, 1, 1, 1], "after packets of {small} bytes");
+    }
+}
+
 proptest! {
     /// Deficit round robin: a queue is never ahead of another by more than a quantum and a packet
     /// of each.

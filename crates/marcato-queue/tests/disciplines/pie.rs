@@ -261,6 +261,21 @@ fn the_burst_allowance_returns_below_half_the_reference_latency() {
     }
 }
 
+/// §4.4 wants both the present latency and the last one below half of the reference.
+#[test]
+fn one_calm_step_between_others_returns_no_burst_allowance() {
+    // Below the reference latency, the drop probability stays zero without `beta`.
+    let mut steady = Steady::new(PieConfig { alpha: 100_000, beta: 0, ..roomy() });
+    for _ in 0..40 {
+        for latency in [5_500, 10_500] {
+            assert_eq!(steady.run(15, Some(Duration::from_micros(latency))), None);
+            assert_eq!(steady.queue.drop_prob(), Ppm::default());
+        }
+    }
+    let first = steady.run(400, None).expect("a link that has stopped ends in drops");
+    assert!(first < 135, "the allowance returned: {first} ms");
+}
+
 #[test]
 fn low_latency_prevents_drops_while_drop_prob_is_below_a_fifth() {
     // §4.1: no drops while qdelay_old is below half of QDELAY_REF and drop_prob below 0.2.

@@ -6,7 +6,7 @@
 //! `send_state` or `credit`.
 //!
 //! The rules of a whole session are tested between two of them in virtual time: `pair`, `rules`,
-//! `early_rules`.
+//! `early_rules`, `owner_rules`, `endpoint_rules`.
 
 mod ack_debt;
 mod alarms;
@@ -18,6 +18,8 @@ mod duplicate;
 mod early;
 #[cfg(test)]
 mod early_rules;
+#[cfg(test)]
+mod endpoint_rules;
 mod error;
 mod feed;
 mod input;
@@ -26,6 +28,8 @@ mod low;
 mod note_streams;
 mod notes;
 mod output;
+#[cfg(test)]
+mod owner_rules;
 #[cfg(test)]
 mod pair;
 mod phase;

@@ -483,6 +483,7 @@ fn too_many_notes_close_the_session() {
     let server = SessionConfig { max_streams: 10_000, ..SessionConfig::default() };
     let server = SessionConfig { inbox: InboxLimits { streams: 10_000, ..InboxLimits::default() }, ..server };
     let mut pair = Pair::new(&[20], &client, &server);
+    pair.session(Client).hold(Priority::P4, true);
     pair.stop_reading(Client);
     pair.send(Server, message(Priority::P0, 100_000));
     pair.pass(Duration::from_secs(1));
@@ -495,6 +496,10 @@ fn too_many_notes_close_the_session() {
     send(&mut pair, MAX_NOTES);
     assert_eq!(pair.session(Server).load().notes, MAX_NOTES);
     assert!(pair.session(Server).is_open());
+    // A receiver that reads nothing does not learn of a message of which nothing has left.
+    pair.send(Server, message(Priority::P4, 1000).with_lifetime(Duration::from_millis(1)));
+    pair.pass(Duration::from_millis(10));
+    assert_eq!((pair.session(Server).load().notes, pair.stats(Server).unreported), (MAX_NOTES, 1));
     send(&mut pair, 1);
     let closed = pair.events(Server).find_map(|event| match event {
         Event::Closed { reason, .. } => Some(reason.as_str()),
@@ -867,6 +872,29 @@ fn a_backup_that_the_peer_wants_is_followed_once_it_is_no_echo() {
     assert!(is_backup(&mut pair), "the server still wants it");
     spare(&mut pair, Server, false);
     assert!(!is_backup(&mut pair));
+}
+
+/// A peer sends no acknowledgements by a backup. Those of a backup's packets return by another lane too, and it
+/// is that lane which is silent.
+#[test]
+fn a_backup_is_not_blamed_for_the_silence_of_another_lane() {
+    let config = SessionConfig { path_scheduler: PathScheduler::RoundRobin, ..SessionConfig::default() };
+    let mut pair = pair(&[40, 40], &config);
+    let sent = [0; 2].map(|_| pair.send(Client, message(Priority::P2, 1000)));
+    pair.pass(Duration::ZERO);
+    let now = pair.now;
+    assert!(pair.session(Client).lanes().all(|(view, ..)| !view.in_flight.is_zero()));
+    // The server learns of it before it acknowledges the only packet of the first lane.
+    pair.session(Client).set_backup(now, LaneId::FIRST, true).unwrap();
+    pair.line(1, Server).loss = 1.0;
+    for id in sent {
+        delivery(&mut pair, id);
+    }
+    let stalled = pair.events(Client).filter_map(|event| match event {
+        Event::LaneStalled(lane) => Some(lane.index()),
+        _ => None,
+    });
+    assert_eq!(stalled.collect::<Vec<_>>(), [1]);
 }
 
 /// A silent lane may be the one that works: the acknowledgements of its packets return by the other, which is

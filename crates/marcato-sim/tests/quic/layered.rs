@@ -18,11 +18,11 @@ use crate::common::*;
 
 const BUFFER: u64 = 417;
 
-/// Filter that drops all of the low layer between two times.
-fn intolerant(from: Time, until: Time) -> impl FnMut(Time, &mut Packet) -> Fate {
+/// Filter that drops all of a layer between two times.
+fn dropping(layer: Layer, from: Time, until: Time) -> impl FnMut(Time, &mut Packet) -> Fate {
     move |now, packet| {
-        let low = marcato_queue::Packet::layer(packet) == Layer::Low;
-        if low && from <= now && now < until { Fate::Drop } else { Fate::Pass }
+        let concerned = marcato_queue::Packet::layer(packet) == layer;
+        if concerned && from <= now && now < until { Fate::Drop } else { Fate::Pass }
     }
 }
 
@@ -35,6 +35,8 @@ enum Queueing {
     Shared,
     /// Serves the high layer first, but drops the low one between these times.
     Drops(Time, Time),
+    /// Treats both layers alike, until it drops the high one from this time on.
+    SharedUntil(Time),
 }
 
 /// Server and client behind a bottleneck that they share with others.
@@ -78,7 +80,12 @@ impl Setting {
         match self.queueing {
             Queueing::Strict => Box::new(strict()),
             Queueing::Shared => Box::new(tail()),
-            Queueing::Drops(from, until) => Box::new(Filtered::of(strict(), intolerant(from, until))),
+            Queueing::Drops(from, until) => {
+                Box::new(Filtered::of(strict(), dropping(Layer::Low, from, until)))
+            }
+            Queueing::SharedUntil(cut) => {
+                Box::new(Filtered::of(tail(), dropping(Layer::High, cut, Time::MAX)))
+            }
         }
     }
 
@@ -344,6 +351,21 @@ fn when_all_high_lanes_are_down_the_low_one_carries_everything() {
     assert!(relieved.is_some_and(|at| at > secs(4)), "{relieved:?}");
     let worst = pair.delays(Side::Server, Priority::P1).into_iter().max().unwrap();
     assert!(worst < ms(500), "{worst:?}");
+}
+
+/// Harm to others is better than no lane at all.
+#[test]
+fn a_low_lane_that_does_harm_carries_all_once_it_is_alone() {
+    let cut = secs(15);
+    let mut world =
+        Setting { mbps: 10, buffer: 83, ..Setting::new(Queueing::SharedUntil(cut), 2) }.filled(secs(21));
+    world.pair.net.run_until(cut);
+    let [(_, LowLaneChange::Unprioritised)] = world.changes(Side::Server)[..] else {
+        panic!("{:?}", world.changes(Side::Server))
+    };
+    let goodput = world.goodput(secs(17), secs(20));
+    assert!(goodput > 8.0, "{goodput}");
+    assert!(matches!(world.changes(Side::Server)[1..], [(_, LowLaneChange::Alone), ..]));
 }
 
 #[test]

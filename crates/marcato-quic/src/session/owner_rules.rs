@@ -1,0 +1,401 @@
+//! Rules of the owner's interface: what a session accepts, and when the other end learns of it.
+
+use std::num::NonZeroUsize;
+
+use marcato_sched::conductor::Removal;
+use marcato_sched::lane::LaneId;
+use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_wire::{EndReason, ErrorCode, Fate, MessageNumber};
+
+use super::pair::{Pair, Who, address, message};
+use super::{Closed, LaneError, SendError};
+use crate::config::{PathScheduler, SessionConfig};
+use crate::endpoint::SocketId;
+use crate::event::{Event, LaneLoss};
+use crate::lane::{LaneRequest, LaneState};
+use crate::low::Retry;
+
+use Who::{Client, Server};
+
+fn lane(index: usize) -> LaneId {
+    LaneId::new(u8::try_from(index).unwrap()).unwrap()
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Pair with the same configuration at both ends.
+fn pair(round_trips: &[u64], config: &SessionConfig) -> Pair {
+    Pair::new(round_trips, config, config)
+}
+
+/// Returns the time of the first such event at one end.
+fn time_of(pair: &Pair, who: Who, which: impl Fn(&Event) -> bool) -> Option<Time> {
+    pair.timed_events(who).find(|(_, event)| which(event)).map(|(at, _)| *at)
+}
+
+/// Nothing waits for the next packet or timer: the client learns of it half a round trip later, to the nanosecond.
+#[test]
+fn every_act_of_the_owner_leaves_at_once() {
+    type Act = (&'static str, fn(&mut Pair, Time), fn(&Event) -> bool);
+    let acts: [Act; 12] = [
+        (
+            "a message",
+            |pair, _| _ = pair.send(Server, message(Priority::P2, 100)),
+            |event| *event == Event::Readable,
+        ),
+        (
+            "an unreliable message",
+            |pair, _| _ = pair.send(Server, message(Priority::P2, 100).unreliable()),
+            |event| *event == Event::Datagram,
+        ),
+        (
+            "a part of a long message",
+            |pair, now| {
+                let long = pair.session(Server).begin_long();
+                pair.session(Server).send_part(now, long, message(Priority::P2, 100), false).unwrap();
+            },
+            |event| *event == Event::Readable,
+        ),
+        (
+            "a report",
+            |pair, _| pair.session(Server).report(MessageNumber(0), Fate::Taken),
+            |event| matches!(event, Event::Reported { fate: Fate::Taken, .. }),
+        ),
+        (
+            "the end of an exchange",
+            |pair, _| pair.session(Server).end_exchange(5, EndReason::Unanswered),
+            |event| *event == Event::ExchangeEnded { exchange: 5, reason: EndReason::Unanswered },
+        ),
+        ("the end of messages", |pair, _| pair.session(Server).finish(), |event| *event == Event::Finished),
+        (
+            "a backup",
+            |pair, now| pair.session(Server).set_backup(now, lane(1), true).unwrap(),
+            |event| *event == Event::LaneBackup { lane: lane(1), backup: true },
+        ),
+        (
+            "the end of a lane",
+            |pair, now| pair.session(Server).remove_lane(now, lane(1)).unwrap(),
+            |event| {
+                let reason = LaneLoss::ClosedByPeer;
+                *event == Event::LaneDown { lane: Some(lane(1)), reason, reopens_at: None }
+            },
+        ),
+        (
+            "a cancellation",
+            |pair, now| {
+                let sent = pair.send(Server, message(Priority::P2, 3_000_000));
+                pair.endpoint(Server).poll_transmit(now, NonZeroUsize::MIN, &mut Vec::new()).unwrap();
+                pair.session(Server).cancel(now, sent).unwrap();
+            },
+            |event| matches!(event, Event::GivenUp { code, .. } if *code == Removal::Cancelled as u64),
+        ),
+        (
+            "the cancellation of a long message",
+            |pair, now| {
+                let long = pair.session(Server).begin_long();
+                pair.session(Server).send_part(now, long, message(Priority::P2, 3_000_000), false).unwrap();
+                pair.endpoint(Server).poll_transmit(now, NonZeroUsize::MIN, &mut Vec::new()).unwrap();
+                pair.session(Server).cancel_long(now, long);
+            },
+            |event| matches!(event, Event::GivenUp { code, .. } if *code == Removal::Cancelled as u64),
+        ),
+        (
+            "the end of the session",
+            |pair, now| pair.session(Server).close(now, ErrorCode::NoError, "finished"),
+            |event| matches!(event, Event::Closed { code: Some(_), .. }),
+        ),
+        (
+            "the end of the control stream",
+            |pair, _| {
+                pair.session(Server).report(MessageNumber(0), Fate::Taken);
+                assert!(!pair.session(Server).finish_reports());
+            },
+            |event| matches!(event, Event::Reported { .. }),
+        ),
+    ];
+    for (what, act, noticed) in acts {
+        let config = SessionConfig { datagrams: Some(Bytes::kb(10)), ..SessionConfig::default() };
+        let mut pair = pair(&[20, 20], &config);
+        let now = pair.now;
+        act(&mut pair, now);
+        pair.pass(ms(100));
+        assert_eq!(time_of(&pair, Client, noticed), Some(now + ms(10)), "{what}");
+    }
+}
+
+#[test]
+fn a_held_level_stops_half_a_round_trip_later() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    for held in [true, false] {
+        pair.session(Server).hold(Priority::P4, held);
+        for (wait, holds) in [(9, !held), (1, held)] {
+            pair.pass(ms(wait));
+            assert_eq!(!pair.session(Client).offered().contains(Priority::P4), holds, "{held} after {wait}");
+        }
+    }
+}
+
+/// P0 may exceed the limit by an eighth. What has left gives way to nothing.
+#[test]
+fn a_session_takes_as_many_messages_as_its_limit() {
+    let config = SessionConfig { max_unfinished: 16, ..SessionConfig::default() };
+    let mut pair = pair(&[20], &config);
+    let now = pair.now;
+    let offer = |pair: &mut Pair, level| pair.session(Client).send(now, message(level, 10));
+    let busy = |priority| Err(SendError::Busy { priority });
+    let queued: Vec<_> = (0..16).map(|_| offer(&mut pair, Priority::P3).unwrap()).collect();
+    assert_eq!(offer(&mut pair, Priority::P4), busy(Priority::P4));
+    assert_eq!(offer(&mut pair, Priority::P3), busy(Priority::P3));
+    // Of the less urgent ones, the oldest gives way.
+    offer(&mut pair, Priority::P1).unwrap();
+    pair.pass(Duration::ZERO);
+    let dropped = pair.events(Client).find_map(|event| match event {
+        Event::Dropped { message, sent, reason } => Some((*message, *sent, *reason)),
+        _ => None,
+    });
+    assert_eq!(dropped, Some((queued[0], Bytes::ZERO, Removal::Evicted)));
+    assert_eq!(pair.session(Client).unfinished(), 16);
+    // All have left.
+    assert_eq!(pair.session(Client).queued().messages, 0);
+    for level in [Priority::P4, Priority::P1] {
+        assert_eq!(offer(&mut pair, level), busy(level));
+    }
+    for _ in 0..2 {
+        offer(&mut pair, Priority::P0).unwrap();
+    }
+    assert_eq!(offer(&mut pair, Priority::P0), busy(Priority::P0));
+    pair.pass(ms(100));
+    assert_eq!(pair.session(Client).unfinished(), 0);
+    assert!(offer(&mut pair, Priority::P4).is_ok());
+}
+
+#[test]
+fn an_unreliable_message_fits_one_packet_or_is_refused() {
+    let on = SessionConfig { datagrams: Some(Bytes::kb(100)), ..SessionConfig::default() };
+    let mut accepting = pair(&[20], &on);
+    let now = accepting.now;
+    let most = accepting.session(Client).max_datagram().unwrap();
+    assert!((1100..1500).contains(&most), "{most}");
+    let offer =
+        |pair: &mut Pair, len| pair.session(Client).send(now, message(Priority::P2, len).unreliable());
+    assert_eq!(
+        offer(&mut accepting, most + 1),
+        Err(SendError::TooLongForDatagram { limit: Bytes::new(most as u64) })
+    );
+    let sent = offer(&mut accepting, most).unwrap();
+    accepting.passed.clear();
+    accepting.pass(ms(50));
+    assert_eq!(time_of(&accepting, Client, |event| *event == Event::Sent(sent)), Some(now));
+    assert_eq!(accepting.session(Server).read_datagram().map(|datagram| datagram.body.len()), Some(most));
+    let stats = [Client, Server].map(|who| accepting.stats(who));
+    assert_eq!((stats[0].datagrams_sent, stats[1].datagrams_received), (1, 1));
+    // One packet, and the acknowledgement.
+    assert_eq!(accepting.passed.iter().filter(|passed| passed.from == Client).count(), 1);
+    let mut refusing = Pair::new(&[20], &on, &SessionConfig::default());
+    assert_eq!(refusing.session(Client).max_datagram(), None);
+    assert_eq!(offer(&mut refusing, 1), Err(SendError::NoDatagrams));
+}
+
+#[test]
+fn lanes_that_cannot_be_are_errors() {
+    let config = SessionConfig { max_lanes: 3, ..SessionConfig::default() };
+    let mut pair = pair(&[20, 20, 20, 20], &SessionConfig { max_lanes: 4, ..config.clone() });
+    let now = pair.now;
+    let request = |index| LaneRequest::new(SocketId(index), address(Server, index));
+    assert_eq!(pair.session(Server).add_lane(now, request(1)), Err(LaneError::NotAClient));
+    let elsewhere = LaneRequest::new(SocketId(1), address(Client, 9));
+    assert_eq!(pair.session(Client).add_lane(now, elsewhere), Err(LaneError::TooMany { limit: 4 }));
+    for who in [Client, Server] {
+        assert_eq!(pair.session(who).remove_lane(now, lane(7)), Err(LaneError::Unknown));
+        assert_eq!(pair.session(who).set_backup(now, lane(7), true), Err(LaneError::Unknown));
+    }
+    // A lane that closes has a place no longer, and its address is free again.
+    pair.session(Client).remove_lane(now, lane(3)).unwrap();
+    assert_eq!(
+        pair.session(Client).add_lane(now, request(1)),
+        Err(LaneError::SameRemote { remote: request(1).remote })
+    );
+    pair.session(Client).add_lane(now, request(3)).unwrap();
+    assert_eq!(pair.session(Client).add_lane(now, elsewhere), Err(LaneError::TooMany { limit: 4 }));
+    pair.pass(ms(500));
+    let up = |pair: &mut Pair| {
+        pair.session(Client).lanes().filter(|(_, state, _)| *state == LaneState::Up).count()
+    };
+    assert_eq!(up(&mut pair), 4);
+    for index in [3, 2, 1] {
+        let (now, ids) = (pair.now, pair.session(Client).lanes().map(|it| it.0.id).collect::<Vec<_>>());
+        pair.session(Client).remove_lane(now, ids[index]).unwrap();
+        pair.pass(ms(500));
+    }
+    let now = pair.now;
+    assert_eq!(pair.session(Client).remove_lane(now, lane(0)), Err(LaneError::Last));
+    assert_eq!(up(&mut pair), 1);
+}
+
+/// A lane that the peer spares may be dead in the other direction. That is worse than one merely unwanted here.
+#[test]
+fn a_backup_of_this_end_is_preferred_to_one_of_the_peer() {
+    for (follow_peer_backup, expected) in [(true, [true, false]), (false, [false, true])] {
+        let config = SessionConfig { follow_peer_backup, ..SessionConfig::default() };
+        let mut pair = pair(&[20, 20], &config);
+        for (who, spared) in [(Server, 0), (Client, 1)] {
+            let now = pair.now;
+            pair.session(who).set_backup(now, lane(spared), true).unwrap();
+            pair.pass(ms(300));
+        }
+        let backups: Vec<_> = pair.session(Client).lanes().map(|(view, ..)| view.backup).collect();
+        assert_eq!(backups, expected, "follow_peer_backup = {follow_peer_backup}");
+    }
+}
+
+/// The receiver learns of a message that missed its deadline, but not of one that was cancelled unsent.
+#[test]
+fn an_unsent_message_is_reported_only_if_it_expired() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    pair.session(Server).hold(Priority::P4, true);
+    pair.pass(ms(50));
+    let cancelled = pair.send(Client, message(Priority::P4, 1000));
+    let brief = message(Priority::P4, 1000).with_lifetime(ms(30));
+    let (sent_at, expired) = (pair.now, pair.send(Client, brief));
+    let now = pair.now;
+    pair.session(Client).cancel(now, cancelled).unwrap();
+    pair.pass(ms(100));
+    let dropped: Vec<_> = pair
+        .events(Client)
+        .filter_map(|event| match event {
+            Event::Dropped { message, sent, reason } => Some((*message, *sent, *reason)),
+            _ => None,
+        })
+        .collect();
+    let unsent = |message, reason| (message, Bytes::ZERO, reason);
+    assert_eq!(dropped, [unsent(cancelled, Removal::Cancelled), unsent(expired, Removal::Expired)]);
+    let given_up: Vec<_> = pair
+        .timed_events(Server)
+        .filter_map(|(at, event)| match event {
+            Event::GivenUp { code, .. } => Some((at.since(sent_at).as_nanos() / 1_000_000, *code)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(given_up, [(40, Removal::Expired as u64)]);
+    assert_eq!((pair.session(Client).unfinished(), pair.stats(Client).unreported), (0, 0));
+}
+
+#[test]
+fn a_session_ends_once_and_takes_nothing_afterwards() {
+    let mut pair = pair(&[20, 20], &SessionConfig::default());
+    pair.send(Client, message(Priority::P2, 1_000_000));
+    pair.pass(ms(25));
+    let now = pair.now;
+    pair.session(Client).close(now, ErrorCode::LimitExceeded, "first");
+    pair.session(Client).close(now, ErrorCode::Aborted, "second");
+    pair.pass(ms(10));
+    for who in [Client, Server] {
+        let ends: Vec<_> = pair
+            .events(who)
+            .filter_map(|event| match event {
+                Event::Closed { code, .. } => Some(*code),
+                _ => None,
+            })
+            .collect();
+        let code = (who == Server).then_some(ErrorCode::LimitExceeded.get());
+        assert_eq!(ends, [code], "{who:?}");
+        let last = pair.events(who).last().cloned();
+        assert!(matches!(last, Some(Event::Closed { .. })), "{who:?}: {last:?}");
+    }
+    let now = pair.now;
+    let refused = pair.session(Client).send(now, message(Priority::P0, 1));
+    assert_eq!(refused, Err(SendError::Closed(Closed::Local)));
+    assert!(matches!(pair.session(Server).send(now, message(Priority::P0, 1)), Err(SendError::Closed(_))));
+    assert!(!pair.session(Client).is_open() && !pair.session(Server).is_open());
+}
+
+/// Lane 0 carries the acknowledgements of both, so it is the one that an end doubts first.
+#[test]
+fn a_silent_lane_stalls_and_is_given_up_at_exact_times() {
+    let idle = ms(3000);
+    for (dead, reopen) in [(0, false), (1, false), (0, true), (1, true)] {
+        let retry = Retry { first: ms(400), longest: Duration::from_secs(60) };
+        let config = SessionConfig {
+            path_scheduler: PathScheduler::RoundRobin,
+            lane_idle_timeout: Some(idle),
+            reopen: reopen.then_some(retry),
+            keep_alive: Some(ms(50)),
+            ..SessionConfig::default()
+        };
+        let mut pair = pair(&[40, 80], &config);
+        pair.kill(dead);
+        let sent_at = pair.now;
+        let all = [0; 2].map(|_| pair.send(Client, message(Priority::P2, 1000)));
+        let srtt = pair.session(Client).lanes().nth(dead).unwrap().0.srtt;
+        // 2.5 round trips, and at least one and 50 ms.
+        let patience = (srtt * 5 / 2).max(srtt + ms(50));
+        pair.pass(Duration::from_secs(4));
+        for id in all {
+            assert!(pair.delivered(Client, id).is_some_and(|at| at < sent_at + patience + ms(200)));
+        }
+        let what = format!("lane {dead}, reopened: {reopen}");
+        let stalled = time_of(&pair, Client, |event| *event == Event::LaneStalled(lane(dead))).unwrap();
+        assert_eq!(stalled.since(sent_at).as_nanos() / 1000, patience.as_nanos() / 1000, "{what}");
+        assert_eq!(
+            time_of(&pair, Client, |event| *event == Event::LaneStalled(lane(1 - dead))),
+            None,
+            "{what}"
+        );
+        let down = pair.timed_events(Client).find_map(|(at, event)| match event {
+            Event::LaneDown { lane, reason, reopens_at } => Some((*at, *lane, reason.clone(), *reopens_at)),
+            _ => None,
+        });
+        let gone = stalled + if reopen { patience } else { idle };
+        // Up for longer than the first delay, a lane is reopened at once. That of the handshake has no such record.
+        let reopens_at = reopen.then(|| if dead == 0 { gone + retry.first } else { gone });
+        assert_eq!(down, Some((gone, Some(lane(dead)), LaneLoss::Silent, reopens_at)), "{what}");
+    }
+}
+
+/// The counters of a lane are held against the datagrams that the lines have seen.
+#[test]
+fn the_counters_of_a_lane_are_those_of_its_line() {
+    for loss in [0.0, 0.1] {
+        let config = SessionConfig { mtu_discovery: false, keep_alive: None, ..SessionConfig::default() };
+        let mut pair = pair(&[20], &config);
+        let before = pair.session(Client).lanes().next().unwrap().2;
+        let stats = pair.stats(Client);
+        pair.line(0, Client).loss = loss;
+        let id = pair.send(Client, message(Priority::P2, 400_000));
+        pair.run_until(|pair| pair.delivered(Client, id).is_some());
+        pair.pass(ms(500));
+        let after = pair.session(Client).lanes().next().unwrap().2;
+        let passed: Vec<_> = pair.passed.iter().filter(|passed| passed.from == Client).collect();
+        // Those of 100 bytes at most only acknowledge.
+        let data: Vec<_> = passed.iter().filter(|passed| passed.len > 100).collect();
+        let (packets, bytes) = (after.packets - before.packets, (after.bytes - before.bytes).get());
+        let sent: u64 = passed.iter().map(|passed| passed.len as u64).sum();
+        assert!(
+            packets >= data.len() as u64 && packets <= passed.len() as u64,
+            "{packets} of {}",
+            passed.len()
+        );
+        assert!(bytes <= sent && bytes * 100 >= sent * 98, "{bytes} of {sent} bytes");
+        let lost = data.iter().filter(|passed| passed.arrives.is_none()).count() as u64;
+        assert_eq!(lost > 0, loss > 0.0);
+        let counted = after.lost - before.lost;
+        // Packets before the last ones, whose loss only a probe shows, are all found.
+        assert!(counted <= lost + lost / 10 && counted + 4 >= lost, "{counted} of {lost} losses");
+        let acked = (after.acked - before.acked).get();
+        assert!(
+            acked <= bytes && acked * 100 >= bytes * if lost > 0 { 80 } else { 99 },
+            "{acked} of {bytes}"
+        );
+        assert_eq!(after.repairs > before.repairs, lost > 0);
+        assert!((after.reductions > before.reductions) == (lost > 0) && after.stalls == 0, "{after:?}");
+        let now = pair.stats(Client);
+        // A packet carries 1100 to 1200 bytes of the message. The stream ends after 128 KiB each.
+        assert!((333..=370).contains(&(now.chunks - stats.chunks)), "{}", now.chunks - stats.chunks);
+        assert_eq!((now.streams - stats.streams, now.copies, now.reinjected), (4, 0, 0));
+        assert!(((now.first - stats.first).get() / 1000).abs_diff(420) < 20, "{}", now.first);
+        let load = pair.session(Client).load();
+        assert_eq!((load.in_flight, load.retransmissions, load.repairs, load.unfinished), (0, 0, 0, 0));
+    }
+}
