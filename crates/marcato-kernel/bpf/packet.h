@@ -73,12 +73,14 @@ struct source {
 	const unsigned char *at;
 	/* Bytes from the beginning. */
 	__u32 len;
+	/* Those of them that stand at `at`; others are in pages elsewhere. */
+	__u32 linear;
 };
 
 INLINE bool load(const struct source *from, __u32 offset, void *to, __u32 count)
 {
 	if (from->kernel)
-		return bpf_probe_read_kernel(to, count, from->at + offset) == 0;
+		return offset + count <= from->linear && bpf_probe_read_kernel(to, count, from->at + offset) == 0;
 	return bpf_skb_load_bytes(from->skb, offset, to, count) == 0;
 }
 
@@ -123,6 +125,15 @@ INLINE __u8 ethernet_find_ip(const struct source *from, __u32 *at)
 	return protocol == PPP_IPV4 ? 4 : protocol == PPP_IPV6 ? 6 : 0;
 }
 
+/* Finds the IP header of a packet, behind an Ethernet header if `link_header` is not 0. Returns its version, or 0. */
+INLINE __u8 find_ip(const struct source *from, __u32 link_header, __u32 *at)
+{
+	__u8 first;
+	*at = 0;
+	if (link_header)
+		return ethernet_find_ip(from, at);
+	return load(from, 0, &first, 1) ? first >> 4 : 0;
+}
 
 struct tcp_options {
 	__u8 bytes[64];
@@ -230,6 +241,13 @@ INLINE void udp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, str
 	packet->greets = version == bpf_htonl(1) || version == bpf_htonl(0x6b3343cf);
 }
 
+/* Whether a transport header of which `left` bytes are there has ports. They come first in both protocols. A TCP header that
+ * is malformed further on still has them. */
+INLINE bool has_ports(__u8 protocol, __u32 left)
+{
+	return (protocol == PROTOCOL_TCP && left >= 4) || (protocol == PROTOCOL_UDP && left >= 8);
+}
+
 /* Reads the transport header of a packet at `at`, of which the IP header says that it is there with its payload in `len`
  * bytes. Global: the verifier checks it once, and not for each number of headers before it. */
 GLOBAL int transport_read(struct __sk_buff *skb, __u32 at, __u32 len, struct packet *packet)
@@ -239,14 +257,13 @@ GLOBAL int transport_read(struct __sk_buff *skb, __u32 at, __u32 len, struct pac
 	__u32 left = skb->len > at ? skb->len - at : 0;
 	if (left > len)
 		left = len;
-	/* Ports come first in both protocols. A header that is malformed further on still has them. */
-	if (packet->key.protocol != PROTOCOL_TCP && (packet->key.protocol != PROTOCOL_UDP || left < 8))
+	if (!has_ports(packet->key.protocol, left))
 		return 0;
 	if (packet->key.protocol == PROTOCOL_UDP)
 		udp_read(skb, at, left, len, packet);
 	else if (left >= TCP_HEADER)
 		tcp_read(skb, at, left, len, packet);
-	else if (left >= 4)
+	else
 		bpf_skb_load_bytes(skb, at, &packet->key.source_port, 4);
 	return 0;
 }
@@ -355,14 +372,7 @@ INLINE bool ipv6_read(const struct source *from, __u32 at, struct packet *packet
 INLINE bool ip_read(const struct source *from, __u32 link_header, struct packet *packet, struct upper *upper)
 {
 	__u32 at = 0;
-	__u8 version, first;
-	if (link_header) {
-		version = ethernet_find_ip(from, &at);
-	} else {
-		if (!load(from, 0, &first, 1))
-			return false;
-		version = first >> 4;
-	}
+	__u8 version = find_ip(from, link_header, &at);
 	if (at > from->len)
 		return false;
 	if (version == 4)
@@ -387,18 +397,35 @@ GLOBAL int skb_read(struct __sk_buff *skb, __u32 link_header, struct packet *pac
 	return 1;
 }
 
-/* Reads key and ECN of a packet whose IP header is at an address of the kernel. */
-GLOBAL int kernel_read(__u64 at, struct packet *packet)
+/* Reads key and ECN of a packet whose first `linear` of `len` bytes are at an address of the kernel: the same bytes from
+ * which a classifier of the device reads it. The kernel's own note of where the IP header is would name the header of a PPPoE
+ * session, or an inner tag. */
+GLOBAL int kernel_read(__u64 at, __u32 len, __u32 linear, __u32 link_header, struct packet *packet)
 {
 	if (!packet)
 		return 0;
-	struct source from = { .kernel = true, .at = (const unsigned char *)at, .len = 1 << 16 };
+	struct source from = { .kernel = true, .at = (const unsigned char *)at, .len = len, .linear = linear };
 	struct upper upper = {};
 	__builtin_memset(packet, 0, sizeof(*packet));
-	if (!ip_read(&from, 0, packet, &upper))
+	if (!ip_read(&from, link_header, packet, &upper))
 		return 0;
-	bool has_ports = packet->key.protocol == PROTOCOL_TCP || packet->key.protocol == PROTOCOL_UDP;
-	return upper.fragment || !has_ports || load(&from, upper.at, &packet->key.source_port, 4);
+	__u32 left = len > upper.at ? len - upper.at : 0;
+	if (left > upper.len)
+		left = upper.len;
+	if (upper.fragment || !has_ports(packet->key.protocol, left))
+		return 1;
+	return load(&from, upper.at, &packet->key.source_port, 4);
+}
+
+/* ECN field of such a packet; 0 if it is no readable IP. */
+GLOBAL int kernel_ecn(__u64 at, __u32 linear, __u32 link_header)
+{
+	struct source from = { .kernel = true, .at = (const unsigned char *)at, .len = linear, .linear = linear };
+	__u32 header = 0;
+	__u8 version = find_ip(&from, link_header, &header), begin[2];
+	if ((version != 4 && version != 6) || !load(&from, header, begin, sizeof(begin)) || begin[0] >> 4 != version)
+		return 0;
+	return (version == 4 ? begin[1] : begin[1] >> 4) & 3;
 }
 
 #endif

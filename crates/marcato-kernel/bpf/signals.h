@@ -56,10 +56,16 @@ INLINE bool is_drop_of_queue(const struct crq_config *config, __u64 location, __
 	return codel;
 }
 
-/* Address of the IP header, as a number: it is read with checks, wherever it points. */
-INLINE __u64 network_header(const struct sk_buff *skb)
+/* Address of the packet's first byte, as a number: it is read with checks, wherever it points. */
+INLINE __u64 packet_data(const struct sk_buff *skb)
 {
-	return (__u64)BPF_CORE_READ(skb, head) + skb->network_header;
+	return (__u64)BPF_CORE_READ(skb, data);
+}
+
+/* Number of the packet's bytes that stand there. */
+INLINE __u32 packet_linear(const struct sk_buff *skb)
+{
+	return skb->len - skb->data_len;
 }
 
 INLINE void note_drop(const struct sk_buff *skb, __u64 location, __u32 reason)
@@ -68,32 +74,27 @@ INLINE void note_drop(const struct sk_buff *skb, __u64 location, __u32 reason)
 	struct packet packet;
 	if (!config || !is_ours(config, skb) || !is_drop_of_queue(config, location, reason))
 		return;
-	if (kernel_read(network_header(skb), &packet))
+	if (kernel_read(packet_data(skb), skb->len, packet_linear(skb), config->link_header, &packet))
 		signal_to(config, &packet.key, LOSS, skb->tc_index & TAG_STAMP);
 	else
 		count(COUNT_UNKNOWN_SIGNALS, 0);
 }
 
 /* Whether a packet of the kernel is marked: every packet that leaves is looked at, and few need to be read whole. */
-INLINE bool is_marked(const struct sk_buff *skb)
+INLINE bool is_marked(const struct crq_config *config, const struct sk_buff *skb)
 {
-	__u8 begin[2];
-	if (bpf_probe_read_kernel(begin, sizeof(begin), (const void *)network_header(skb)))
-		return false;
-	__u8 version = begin[0] >> 4;
-	__u8 traffic_class = version == 4 ? begin[1] : version == 6 ? begin[1] >> 4 : 0;
-	return (traffic_class & ECN_CE) == ECN_CE;
+	return kernel_ecn(packet_data(skb), packet_linear(skb), config->link_header) == ECN_CE;
 }
 
 INLINE void note_departure(const struct crq_config *config, const struct sk_buff *skb)
 {
 	struct packet packet;
-	if (!is_tagged(skb) || !is_marked(skb) || !is_ours(config, skb))
+	if (!is_ours(config, skb) || !is_marked(config, skb))
 		return;
 	/* The authors' program also counts marks that another queue gave before. */
 	if (skb->tc_index & TAG_CAME_MARKED && config->trap.counting != COUNTING_AUTHORS)
 		return;
-	if (kernel_read(network_header(skb), &packet))
+	if (kernel_read(packet_data(skb), skb->len, packet_linear(skb), config->link_header, &packet))
 		signal_to(config, &packet.key, ECN, skb->tc_index & TAG_STAMP);
 }
 

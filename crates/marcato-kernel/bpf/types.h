@@ -36,9 +36,10 @@ struct net_device {
 struct sk_buff {
 	struct sk_buff *next;
 	struct net_device *dev;
-	unsigned char *head;
+	unsigned char *data;
+	unsigned int len;
+	unsigned int data_len;
 	__u16 tc_index;
-	__u16 network_header;
 } CORE;
 
 struct Qdisc;

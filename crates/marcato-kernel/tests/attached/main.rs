@@ -9,22 +9,19 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::fs::File;
-use std::io::Write;
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::process::Command;
-use std::thread;
+mod encapsulation;
+mod net;
+
+use std::net::UdpSocket;
 
 use marcato_kernel::{
-    Attachment, Configuration, Counter, Device, FlowState, OBJECT, Queue, QueueKind, Shaper, TcCommand,
-    TcError,
+    Attachment, Configuration, Counter, Device, FlowState, Queue, QueueKind, Shaper, TcCommand, TcError,
 };
 use marcato_queue::trap::{TrapConfig, TrapKind};
-use marcato_testing::{Need, absent, skip};
+use marcato_testing::skip;
 use marcato_units::{Duration, Rate};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use self::net::Net;
 
 const SHAPER: Shaper = Shaper {
     rate: Rate::from_mbps(20),
@@ -33,119 +30,6 @@ const SHAPER: Shaper = Shaper {
     responsive: QueueKind::DropTail,
     round_trip: Duration::from_millis(10),
 };
-
-/// A router, and a host on either side of it, as namespaces; and a file system for pins. The router's device
-/// towards the second host is `wan`.
-struct Net {
-    names: [String; 3],
-    pins: tempfile::TempDir,
-}
-
-fn run(program: &str, words: &str) -> Result<String, String> {
-    let said = Command::new(program).args(words.split_whitespace()).output().map_err(|e| e.to_string())?;
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
-}
-
-impl Net {
-    fn new(name: &str) -> Option<Self> {
-        if absent!(Need::Root, Need::Programs(OBJECT), Need::KernelTypes, Need::Program("tc")) {
-            return None;
-        }
-        let names =
-            ["router", "server", "client"].map(|end| format!("mk-{name}-{end}-{}", std::process::id()));
-        let net = Self { names, pins: tempfile::tempdir().unwrap() };
-        let [router, server, client] = &net.names;
-        let pins = net.pins.path().display();
-        run("mount", &format!("-t bpf bpf {pins}")).unwrap();
-        for end in &net.names {
-            run("ip", &format!("netns add {end}")).unwrap();
-        }
-        run("ip", &format!("link add wan netns {router} type veth peer name eth0 netns {server}")).unwrap();
-        run("ip", &format!("link add lan netns {router} type veth peer name eth0 netns {client}")).unwrap();
-        for (end, device, address) in [
-            (router, "wan", "10.9.8.1"),
-            (server, "eth0", "10.9.8.2"),
-            (router, "lan", "10.9.7.1"),
-            (client, "eth0", "10.9.7.2"),
-        ] {
-            run("ip", &format!("-n {end} addr add {address}/24 dev {device}")).unwrap();
-            // No packets of address discovery: they belong to no flow, and a full queue drops them too.
-            run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
-            // A queue of single packets, not of segments of 64 kB.
-            run("ip", &format!("-n {end} link set {device} up gso_max_segs 1")).unwrap();
-        }
-        for (end, gateway) in [(server, "10.9.8.1"), (client, "10.9.7.1")] {
-            run("ip", &format!("-n {end} route add default via {gateway}")).unwrap();
-        }
-        net.on(0, || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
-        Some(net)
-    }
-
-    /// Runs something in a namespace: that of the router, of the server, or of the client.
-    fn on<T: Send>(&self, end: usize, work: impl FnOnce() -> T + Send) -> T {
-        let path = Path::new("/var/run/netns").join(&self.names[end]);
-        thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                let namespace = File::open(path).unwrap();
-                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                work()
-            });
-            thread.join().unwrap()
-        })
-    }
-
-    /// Sends so many bytes by TCP from the client to the server. A local sender would keep the queues short
-    /// by itself.
-    fn send(&self, bytes: usize) {
-        let listener = self.on(1, || TcpListener::bind("10.9.8.2:0").unwrap());
-        let address = listener.local_addr().unwrap();
-        let received = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
-        });
-        let mut stream = self.on(2, || TcpStream::connect(address).unwrap());
-        stream.write_all(&vec![7; bytes]).unwrap();
-        drop(stream);
-        assert_eq!(received.join().unwrap(), bytes as u64);
-    }
-
-    fn tc(&self, words: &str) -> String {
-        run("tc", &format!("-n {} {words}", self.names[0])).unwrap()
-    }
-
-    /// Makes the queues of the device.
-    fn shape(&self, shaper: &Shaper) {
-        self.on(0, || shaper.commands("wan").iter().for_each(|command| drop(command.run().unwrap())));
-    }
-
-    /// Number in the statistics of a class that follows a word.
-    fn of_class(&self, class: &str, word: &str) -> u64 {
-        let classes = self.tc("-s class show dev wan");
-        let of = classes.split("class htb ").find(|text| text.starts_with(class)).unwrap();
-        of.split(word).nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap()
-    }
-
-    /// Drops of all queues of the device but the root, which counts them again.
-    fn drops(&self) -> u64 {
-        let queues: Vec<serde_json::Value> =
-            serde_json::from_str(&self.tc("-s -j qdisc show dev wan")).unwrap();
-        queues
-            .iter()
-            .filter(|queue| queue["parent"].is_string())
-            .map(|queue| queue["drops"].as_u64().unwrap())
-            .sum()
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = run("ip", &format!("netns del {name}"));
-        }
-        let _ = run("umount", &self.pins.path().display().to_string());
-    }
-}
 
 fn configuration(device: &Device, priority: [u32; 2]) -> Configuration {
     Configuration {

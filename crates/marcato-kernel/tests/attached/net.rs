@@ -1,0 +1,132 @@
+//! Network of the tests.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use marcato_kernel::{OBJECT, Queue, Shaper};
+use marcato_testing::{Need, absent};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A router, and a host on either side of it, as namespaces; and a file system for pins. The router's device
+/// towards the second host is `wan`.
+pub(crate) struct Net {
+    pub(crate) names: [String; 3],
+    pub(crate) pins: tempfile::TempDir,
+}
+
+pub(crate) fn run(program: &str, words: &str) -> Result<String, String> {
+    let said = Command::new(program).args(words.split_whitespace()).output().map_err(|e| e.to_string())?;
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
+}
+
+impl Net {
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        if absent!(Need::Root, Need::Programs(OBJECT), Need::KernelTypes, Need::Program("tc")) {
+            return None;
+        }
+        let names =
+            ["router", "server", "client"].map(|end| format!("mk-{name}-{end}-{}", std::process::id()));
+        let net = Self { names, pins: tempfile::tempdir().unwrap() };
+        let [router, server, client] = &net.names;
+        let pins = net.pins.path().display();
+        run("mount", &format!("-t bpf bpf {pins}")).unwrap();
+        for end in &net.names {
+            run("ip", &format!("netns add {end}")).unwrap();
+        }
+        run("ip", &format!("link add wan netns {router} type veth peer name eth0 netns {server}")).unwrap();
+        run("ip", &format!("link add lan netns {router} type veth peer name eth0 netns {client}")).unwrap();
+        for (end, device, address) in [
+            (router, "wan", "10.9.8.1"),
+            (server, "eth0", "10.9.8.2"),
+            (router, "lan", "10.9.7.1"),
+            (client, "eth0", "10.9.7.2"),
+        ] {
+            run("ip", &format!("-n {end} addr add {address}/24 dev {device}")).unwrap();
+            // No packets of address discovery: they belong to no flow, and a full queue drops them too.
+            run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
+            // A queue of single packets, not of segments of 64 kB.
+            run("ip", &format!("-n {end} link set {device} up gso_max_segs 1")).unwrap();
+        }
+        for (end, gateway) in [(server, "10.9.8.1"), (client, "10.9.7.1")] {
+            run("ip", &format!("-n {end} route add default via {gateway}")).unwrap();
+        }
+        net.on(0, || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
+        Some(net)
+    }
+
+    /// Runs something in a namespace: that of the router, of the server, or of the client.
+    pub(crate) fn on<T: Send>(&self, end: usize, work: impl FnOnce() -> T + Send) -> T {
+        let path = Path::new("/var/run/netns").join(&self.names[end]);
+        thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                let namespace = File::open(path).unwrap();
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// Sends so many bytes by TCP from the client to the server. A local sender would keep the queues short
+    /// by itself.
+    pub(crate) fn send(&self, bytes: usize) {
+        let listener = self.on(1, || TcpListener::bind("10.9.8.2:0").unwrap());
+        let address = listener.local_addr().unwrap();
+        let received = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+        });
+        let mut stream = self.on(2, || TcpStream::connect(address).unwrap());
+        stream.write_all(&vec![7; bytes]).unwrap();
+        drop(stream);
+        assert_eq!(received.join().unwrap(), bytes as u64);
+    }
+
+    pub(crate) fn tc(&self, words: &str) -> String {
+        run("tc", &format!("-n {} {words}", self.names[0])).unwrap()
+    }
+
+    /// Makes the queues of the device.
+    pub(crate) fn shape(&self, shaper: &Shaper) {
+        self.on(0, || shaper.commands("wan").iter().for_each(|command| drop(command.run().unwrap())));
+    }
+
+    /// Number in the statistics of a class that follows a word.
+    pub(crate) fn of_class(&self, class: &str, word: &str) -> u64 {
+        let classes = self.tc("-s class show dev wan");
+        let of = classes.split("class htb ").find(|text| text.starts_with(class)).unwrap();
+        of.split(word).nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Queue of a class of a device of the router.
+    pub(crate) fn leaf(&self, device: &str, class: &str) -> Queue {
+        let queues = self.on(0, || Queue::all(device).unwrap());
+        queues.into_iter().find(|queue| queue.parent.as_deref() == Some(class)).unwrap()
+    }
+
+    /// Drops of all queues of the device but the root, which counts them again.
+    pub(crate) fn drops(&self) -> u64 {
+        let queues: Vec<serde_json::Value> =
+            serde_json::from_str(&self.tc("-s -j qdisc show dev wan")).unwrap();
+        queues
+            .iter()
+            .filter(|queue| queue["parent"].is_string())
+            .map(|queue| queue["drops"].as_u64().unwrap())
+            .sum()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = run("ip", &format!("netns del {name}"));
+        }
+        let _ = run("umount", &self.pins.path().display().to_string());
+    }
+}
