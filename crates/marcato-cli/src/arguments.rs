@@ -548,6 +548,7 @@ pub(crate) enum CrqAction {
     /// Shows queues, verdicts and flows of a device, or of all that have CRQ
     #[command(after_help = "Examples:
   marcato crq status
+  marcato crq status --all
   marcato crq status eth0 --live --addresses
   marcato crq status eth0 --format json --top 0")]
     Status(CrqStatus),
@@ -565,6 +566,14 @@ pub(crate) enum CrqAction {
   marcato crq detach eth0
   marcato crq detach eth0 --dry-run")]
     Detach(CrqDetach),
+
+    /// Removes programs whose device was deleted, in any network namespace
+    ///
+    /// `attach` does this too, and `detach` for the device's name.
+    #[command(after_help = "Examples:
+  marcato crq clean --dry-run
+  marcato crq clean")]
+    Clean(CrqClean),
 
     /// Serves the metrics of all devices that have CRQ to Prometheus
     #[command(after_help = "Examples:
@@ -626,6 +635,10 @@ pub(crate) struct CrqStatus {
     #[arg(long, requires = "device")]
     pub(crate) live: bool,
 
+    /// List the attachments of all network namespaces, also of devices that are gone
+    #[arg(long, conflicts_with = "device")]
+    pub(crate) all: bool,
+
     #[command(flatten)]
     pub(crate) show: CrqShow,
 
@@ -650,6 +663,18 @@ pub(crate) struct CrqSet {
 pub(crate) struct CrqDetach {
     #[command(flatten)]
     pub(crate) change: CrqChange,
+}
+
+/// Arguments of `marcato crq clean`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqClean {
+    /// Name what would be removed, and remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) pins: CrqPins,
 }
 
 /// Arguments of `marcato crq metrics`.

@@ -206,6 +206,162 @@ fn a_queue_that_fails_leaves_the_device_as_it_was() {
     assert!(text(&ended.stdout).contains("qdisc noqueue 0: root"), "{}", text(&ended.stdout));
 }
 
+/// Names of the attachments whose pins are there.
+const PINS: &str = "ls /sys/fs/bpf/marcato";
+
+#[test]
+fn programs_of_a_deleted_device_are_found_and_removed() {
+    if is_impossible() {
+        return;
+    }
+    let attach = format!("crq attach other {DROPTAIL}");
+    for removal in ["crq clean", "crq detach wan", &attach] {
+        let output = said(&format!(
+            "crq attach wan {DROPTAIL}
+             ip link add other type veth peer name others
+             crq status --all
+             crq clean
+             ip link del wan
+             crq status --all
+             crq clean --dry-run
+             echo before; {PINS}
+             {removal} --dry-run
+             {removal}
+             echo after; {PINS}"
+        ));
+        let pins = |begin: &str| -> Vec<&str> {
+            let lines = output.lines().skip_while(|line| *line != begin).skip(1);
+            lines.take_while(|line| *line != "after").filter(|line| line.starts_with("crq-")).collect()
+        };
+        assert!(output.contains("wan     attached  20Mbit/s, standard queue droptail"), "{output}");
+        assert!(output.contains("every attachment has its device"), "{output}");
+        assert!(output.contains("wan     device gone  20Mbit/s"), "{output}");
+        let named = output.matches("remove the programs of wan, which is gone (device ").count();
+        assert!(named >= 2, "{named}: {output}");
+        let [before] = pins("before")[..] else { panic!("{output}") };
+        assert!(!pins("after").contains(&before), "{output}");
+        assert_eq!(pins("after").len(), usize::from(removal.contains("other")), "{output}");
+    }
+}
+
+#[test]
+fn a_device_that_comes_again_gets_crq_anew() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "crq attach wan {DROPTAIL}
+         ip link del wan
+         ip link add wan type veth peer name lan
+         ip link set wan up
+         ip link set lan up
+         crq attach wan {DROPTAIL}
+         crq status --all
+         crq detach wan
+         {PINS}"
+    ));
+    assert_eq!(output.matches(" attached ").count(), 1, "{output}");
+    assert!(!output.contains("gone") && !output.contains("crq-"), "{output}");
+}
+
+#[test]
+fn programs_of_a_namespace_leave_when_it_is_gone() {
+    if is_impossible() {
+        return;
+    }
+    // The kernel takes a namespace down some time after its last process.
+    let output = said(&format!(
+        "begin='ip link add wan type veth peer name lan; $marcato crq attach wan {DROPTAIL}'
+         unshare --net bash -c \"$begin; read -r end\" < <(sleep 50) &
+         there=$!
+         until [ \"$(crq status --all | grep -c attached)\" = 1 ]; do :; done
+         unshare --net bash -c \"$begin\"
+         until [ \"$(crq status --all | grep -c 'device gone')\" = 1 ]; do :; done
+         crq clean
+         crq status --all
+         kill $there"
+    ));
+    let status = output.lines().filter(|line| line.starts_with("  wan ")).collect::<Vec<_>>();
+    assert_eq!(status.len(), 1, "{output}");
+    assert!(status[0].contains(" attached "), "{output}");
+}
+
+#[test]
+fn attach_takes_over_what_a_crash_has_left() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "crq attach wan {DROPTAIL}
+         rm /sys/fs/bpf/marcato/crq-*/{{note,crq_ingress}} || rm -f /sys/fs/bpf/marcato/crq-*/note
+         crq status --all
+         crq clean
+         crq attach wan {DROPTAIL} --share 70
+         send 5
+         crq status wan --format json
+         crq detach wan
+         crq attach wan {DROPTAIL}
+         rm -r /sys/fs/bpf/marcato/crq-*
+         crq attach wan {DROPTAIL} --share 60
+         tc class show dev wan"
+    ));
+    assert!(output.contains("?       incomplete"), "{output}");
+    assert!(output.contains("every attachment has its device"), "{output}");
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!(status["counters"]["standard"]["packets"], 5, "{output}");
+    assert_eq!(status["settings"]["share"], 70);
+    assert!(output.contains("rate 12Mbit ceil 20Mbit"), "{output}");
+}
+
+#[test]
+fn monitoring_ends_whole_when_the_device_goes() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "lines=$(mktemp)
+         $marcato crq monitor wan --every 50ms --format json > $lines 2> $lines.errors &
+         {WATCHES}
+         ip link del wan
+         wait $! || echo failed
+         cat $lines.errors
+         rm $lines $lines.errors
+         {PINS}"
+    ));
+    assert!(output.contains("failed") && output.contains("Cannot find device"), "{output}");
+    assert!(!output.contains("crq-"), "{output}");
+}
+
+#[test]
+fn the_unit_leaves_nothing_of_a_device_that_goes() {
+    if is_impossible() {
+        return;
+    }
+    let unit = include_str!("../../../contrib/crq/marcato-crq@.service");
+    let command = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.replace("/usr/bin/marcato", "$marcato").replace("/etc/marcato", "/tmp/$$").replace(['%'], "")
+    };
+    let [start, stop] = ["ExecStart=", "ExecStop="].map(|key| {
+        command(key).replace(" I ", " wan ").replace("/i.", "/wan.").replace("detach I", "detach wan")
+    });
+    let output = said(&format!(
+        "mkdir -p /tmp/$$/crq
+         printf 'rate = \"20mbit\"\nstandard = \"droptail\"\nresponsive = \"droptail\"\n' > /tmp/$$/crq/wan.toml
+         {start}
+         ip link del wan
+         {stop}
+         rm -r /tmp/$$
+         {PINS}"
+    ));
+    assert!(output.contains("CRQ is on wan") && !output.contains("crq-"), "{output}");
+    // systemd stops the unit with its device, and starts it with the next one of that name.
+    let device = "sys-subsystem-net-devices-%i.device";
+    assert!(unit.contains(&format!("BindsTo={device}")), "{unit}");
+    let wanted = unit.lines().find(|line| line.starts_with("WantedBy=")).unwrap();
+    assert!(wanted.contains(device), "{wanted}");
+}
+
 #[test]
 fn monitoring_changes_nothing_and_ends_without_a_trace() {
     if is_impossible() {

@@ -1,7 +1,6 @@
 //! Programs on a device, which stay there when the process that attached them ends.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use aya::programs::links::FdLink;
@@ -15,6 +14,7 @@ use crate::error::{AttachError, LoadError};
 use crate::hook::{self, Hook};
 use crate::layout::{Configuration, FlowId};
 use crate::maps::Maps;
+use crate::pinned::{self, Pinned};
 use crate::programs;
 use crate::state::FlowState;
 
@@ -22,10 +22,11 @@ use crate::state::FlowState;
 pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/marcato";
 
 /// Programs of the device, with their direction.
-const CLASSIFIERS: [(&str, TcAttachType); 2] =
+pub(crate) const CLASSIFIERS: [(&str, TcAttachType); 2] =
     [("crq_egress", TcAttachType::Egress), ("crq_ingress", TcAttachType::Ingress)];
 /// Programs of the kernel's tracepoints.
-const TRACEPOINTS: [(&str, &str); 2] = [("crq_dropped", "kfree_skb"), ("crq_dequeued", "qdisc_dequeue")];
+pub(crate) const TRACEPOINTS: [(&str, &str); 2] =
+    [("crq_dropped", "kfree_skb"), ("crq_dequeued", "qdisc_dequeue")];
 
 /// Programs on a device.
 ///
@@ -48,7 +49,7 @@ struct Held {
 impl Attachment {
     /// Directory in `pins` of a device's attachment.
     fn directory(pins: &Path, device: &Device) -> PathBuf {
-        pins.join(format!("crq-{}-{}", device.netns, device.ifindex))
+        pins.join(pinned::name(device.netns, device.ifindex))
     }
 
     /// Attaches the programs to a device, with room for so many flows.
@@ -97,7 +98,7 @@ impl Attachment {
         let mut ebpf = programs::load(flows)?;
         for name in Maps::NAMES {
             let map = ebpf.map(name).ok_or(LoadError::Missing(name))?;
-            directory.map_or(Ok(()), |directory| pinned(name, map.pin(directory.join(name))))?;
+            directory.map_or(Ok(()), |directory| kept(name, map.pin(directory.join(name))))?;
         }
         // The configuration comes first, so that no packet sees programs without one.
         let mut maps = Maps::take(&mut ebpf)?;
@@ -108,7 +109,7 @@ impl Attachment {
         for (name, tracepoint) in TRACEPOINTS {
             let link = trace(&mut ebpf, name, tracepoint, &btf)?;
             match directory {
-                Some(directory) => drop(pinned(name, link.pin(directory.join(name)))?),
+                Some(directory) => drop(kept(name, link.pin(directory.join(name)))?),
                 None => held.links.push(link),
             }
         }
@@ -198,26 +199,14 @@ impl Attachment {
         if !directory.exists() {
             return Err(AttachError::Detached { device: device.name.clone() });
         }
-        // Classifiers first: no packet is tagged that nobody follows.
         for (name, direction) in CLASSIFIERS {
             hook::remove(name, &directory.join(name), direction, &device.name)?;
         }
-        for (name, _) in TRACEPOINTS {
-            hook::unpin(name, &directory.join(name))?;
-        }
-        remove(&directory).map_err(|source| AttachError::Directory { path: directory, source })
+        Pinned::of(pins, device).map_or(Ok(()), |pinned| pinned.remove())
     }
 }
 
-/// Removes a directory of pins: maps leave the kernel with their files.
-fn remove(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        fs::remove_file(entry?.path())?;
-    }
-    fs::remove_dir(directory)
-}
-
-fn pinned<T>(name: &'static str, done: Result<T, aya::pin::PinError>) -> Result<T, AttachError> {
+fn kept<T>(name: &'static str, done: Result<T, aya::pin::PinError>) -> Result<T, AttachError> {
     done.map_err(|source| AttachError::Pin { name, source })
 }
 

@@ -43,8 +43,13 @@ impl Device {
     }
 }
 
+/// Numbers of all devices of the caller's network namespace.
+pub(crate) fn numbers() -> Result<Vec<u32>, DeviceError> {
+    Ok(links("all devices", &[])?.into_iter().map(|link| link.ifindex).collect())
+}
+
 /// Inode number of the caller's network namespace.
-fn namespace() -> Result<u32, DeviceError> {
+pub(crate) fn namespace() -> Result<u32, DeviceError> {
     let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(DeviceError::Namespace)?.ino();
     // The kernel numbers namespaces with 32 bits.
     Ok(u32::try_from(inode).unwrap_or(u32::MAX))

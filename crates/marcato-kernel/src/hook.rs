@@ -21,7 +21,7 @@ const PREFERENCE: u16 = 0xc400;
 const HANDLE: TcHandle = TcHandle::new(0, 0xc4);
 
 /// Returns whether this kernel has tcx.
-fn has_tcx() -> bool {
+pub(crate) fn has_tcx() -> bool {
     KernelVersion::current().is_ok_and(|version| version >= TCX)
 }
 
@@ -87,7 +87,7 @@ impl Hook {
     }
 }
 
-/// Takes a classifier that was kept off its device, if it is there.
+/// Takes a classifier that was kept off its device, if it is there. A filter went with a device that is gone.
 pub(crate) fn remove(
     name: &'static str,
     path: &Path,
@@ -97,17 +97,19 @@ pub(crate) fn remove(
     if has_tcx() {
         return unpin(name, path);
     }
-    let failed = |source| AttachError::Hook { name, source };
-    let link = SchedClassifierLink::attached(device, direction, PREFERENCE, HANDLE, None).map_err(failed)?;
+    let link = match SchedClassifierLink::attached(device, direction, PREFERENCE, HANDLE, None) {
+        Err(error) if is_absent(error.raw_os_error()) => return Ok(()),
+        link => link.map_err(|source| AttachError::Hook { name, source })?,
+    };
     match link.detach() {
         Err(ProgramError::NetlinkError(error)) if is_absent(error.raw_os_error()) => Ok(()),
         done => done.map_err(|source| LoadError::Program { name, source }.into()),
     }
 }
 
-/// Returns whether an error of the kernel says that there is no such filter, or no clsact.
+/// Returns whether an error of the kernel says that there is no such filter, no clsact, or no such device.
 fn is_absent(code: Option<i32>) -> bool {
-    [Errno::NOENT, Errno::INVAL].into_iter().any(|absent| code == Some(absent.raw_os_error()))
+    [Errno::NOENT, Errno::INVAL, Errno::NODEV].into_iter().any(|absent| code == Some(absent.raw_os_error()))
 }
 
 /// Ends a pinned link, if it is there.

@@ -51,6 +51,8 @@ mod layout;
 #[cfg(target_os = "linux")]
 mod maps;
 #[cfg(target_os = "linux")]
+mod pinned;
+#[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
 mod queues;
@@ -67,6 +69,8 @@ pub use device::Device;
 #[cfg(target_os = "linux")]
 pub use error::{AttachError, DeviceError, LoadError, TcError};
 pub use layout::{Configuration, FlowId, ReadPacket};
+#[cfg(target_os = "linux")]
+pub use pinned::{Pinned, Whereabouts};
 #[cfg(target_os = "linux")]
 pub use programs::{Pass, Programs};
 #[cfg(target_os = "linux")]

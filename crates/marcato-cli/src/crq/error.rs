@@ -34,7 +34,7 @@ pub(crate) enum CrqError {
     #[error("CRQ is not on `{device}`: nothing to take off")]
     Nothing { device: String },
     #[error(
-        "CRQ is on no device of this network namespace: put it on one with `marcato crq attach`, or watch one with `monitor`"
+        "CRQ is on no device of this network namespace: put it on one with `marcato crq attach`, or watch one with `monitor`. `marcato crq status --all` lists other namespaces"
     )]
     NoDevice,
     #[error(transparent)]

@@ -3,7 +3,9 @@
 mod error;
 mod exporter;
 mod metrics;
+mod note;
 mod plan;
+mod remains;
 mod settings;
 mod snapshot;
 mod view;
@@ -13,9 +15,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use marcato_kernel::{Attachment, Device, Missing};
+use marcato_kernel::{Attachment, Device, DeviceError, Missing};
 
 pub(crate) use self::error::CrqError;
+use self::note::Note;
 use self::plan::Plan;
 pub(crate) use self::settings::{LEAST_FLOWS, MOST_FLOWS, PresetName, Settings};
 pub(crate) use self::snapshot::Selection;
@@ -23,8 +26,8 @@ use self::snapshot::Snapshot;
 use self::view::View;
 use crate::Status;
 use crate::arguments::{
-    CrqAction, CrqAttach, CrqChange, CrqDetach, CrqMetrics, CrqMonitor, CrqPins, CrqSet, CrqShow, CrqStatus,
-    OutputFormat,
+    CrqAction, CrqAttach, CrqChange, CrqClean, CrqDetach, CrqMetrics, CrqMonitor, CrqPins, CrqSet, CrqShow,
+    CrqStatus, OutputFormat,
 };
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -39,6 +42,7 @@ pub(crate) fn run(action: &CrqAction, stdout: &mut dyn Write) -> Result<Status, 
         CrqAction::Status(asked) => status(asked, stdout),
         CrqAction::Set(asked) => set(asked, stdout),
         CrqAction::Detach(asked) => detach(asked, stdout),
+        CrqAction::Clean(asked) => clean(asked, stdout),
         CrqAction::Metrics(CrqMetrics { listen, pins: CrqPins { pins } }) => {
             exporter::run(*listen, pins.clone(), |at| {
                 print(stdout, &format!("metrics at http://{at}/metrics\n"))
@@ -99,7 +103,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     }
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
-    let before = Settings::from_toml(&attachment.note()?, &format!("the settings of {}", device.name))?;
+    let Note { settings: before, .. } = Note::of(&attachment, &device)?;
     let settings = settings.clone().over(before.clone());
     carry_out(Plan::set(&device, pins, &before, &settings)?, *dry_run, stdout)?;
     if !dry_run {
@@ -110,11 +114,32 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 
 fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqDetach { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
-    let device = Device::find(device)?;
+    let device = match Device::find(device) {
+        Err(error @ DeviceError::Unknown { .. }) => {
+            let gone = remains::gone_of(device, pins)?;
+            if gone.is_empty() {
+                return Err(error.into());
+            }
+            remains::remove(&gone, *dry_run, stdout)?;
+            return Ok(Status::Ok);
+        }
+        found => found?,
+    };
     carry_out(Plan::detach(&device, pins)?, *dry_run, stdout)?;
     if !dry_run {
         print(stdout, &format!("CRQ is off {}\n", device.name))?;
     }
+    Ok(Status::Ok)
+}
+
+/// Removes the programs of devices that are gone.
+fn clean(asked: &CrqClean, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqClean { dry_run, pins: CrqPins { pins } } = asked;
+    let gone = remains::gone(pins)?;
+    if gone.is_empty() {
+        print(stdout, "every attachment has its device: nothing to remove\n")?;
+    }
+    remains::remove(&gone, *dry_run, stdout)?;
     Ok(Status::Ok)
 }
 
@@ -147,8 +172,12 @@ fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqErro
 }
 
 fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqStatus { device, live, show, pins: CrqPins { pins } } = asked;
+    let CrqStatus { device, live, all, show, pins: CrqPins { pins } } = asked;
     let selection = show.selection();
+    if *all {
+        remains::show(pins, show.format, stdout)?;
+        return Ok(Status::Ok);
+    }
     let Some(device) = device else {
         let all = exporter::snapshots(pins, selection)?;
         if all.is_empty() {

@@ -5,10 +5,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use marcato_kernel::{Attachment, Configuration, Device, Queue, Shaper, TcCommand};
+use marcato_kernel::{Attachment, Configuration, Device, Pinned, Queue, Shaper, TcCommand, Whereabouts};
 
-use super::CrqError;
+use super::note::Note;
 use super::settings::Settings;
+use super::{CrqError, remains};
 
 /// Change of the system.
 pub(super) enum Step {
@@ -20,6 +21,8 @@ pub(super) enum Step {
     Configure { configuration: Box<Configuration>, settings: Settings },
     /// Programs away from the device.
     Detach,
+    /// Programs of a device that is gone.
+    Remove(Pinned),
 }
 
 /// Changes of one device, in their order.
@@ -52,14 +55,16 @@ impl Plan {
         replace: bool,
     ) -> Result<Self, CrqError> {
         let mut plan = Self::new(device, pins);
-        if Attachment::exists(pins, device) {
-            return Err(marcato_kernel::AttachError::Attached { device: device.name.clone() }.into());
-        }
+        plan.take_over()?;
         let root = Queue::all(&device.name)?.into_iter().next();
         if let Some(shaper) = settings.shaper() {
-            if let Some(queue) = root.filter(|queue| !queue.is_default() && !replace) {
-                let Queue { kind, handle, .. } = queue;
-                return Err(CrqError::OtherQueue { device: device.name.clone(), kind, handle });
+            match root.filter(|queue| !queue.is_default()) {
+                // HTB has no change: a new one needs the place of the old one.
+                Some(queue) if is_own(&queue) => plan.steps.push(Step::Tc(Shaper::undo(&device.name))),
+                Some(Queue { kind, handle, .. }) if !replace => {
+                    return Err(CrqError::OtherQueue { device: device.name.clone(), kind, handle });
+                }
+                _ => {}
             }
             plan.steps.extend(shaper.commands(&device.name).into_iter().map(Step::Tc));
             plan.undo = Some(Shaper::undo(&device.name));
@@ -70,6 +75,22 @@ impl Plan {
             settings: settings.clone(),
         });
         Ok(plan)
+    }
+
+    /// Removes first what crashes have left on this device, and what is left of devices that are gone.
+    fn take_over(&mut self) -> Result<(), CrqError> {
+        let own = Pinned::of(&self.pins, &self.device);
+        match own.as_ref().map(Pinned::whereabouts) {
+            None => {}
+            Some(Whereabouts::Attached | Whereabouts::Elsewhere) => {
+                let device = self.device.name.clone();
+                return Err(marcato_kernel::AttachError::Attached { device }.into());
+            }
+            Some(Whereabouts::Gone | Whereabouts::Incomplete) => self.steps.push(Step::Detach),
+        }
+        let others = remains::gone(&self.pins)?.into_iter().filter(|pinned| own.as_ref() != Some(pinned));
+        self.steps.extend(others.map(Step::Remove));
+        Ok(())
     }
 
     /// Changes from the settings `before` to others, which keep what is known of flows.
@@ -98,19 +119,20 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Changes that take CRQ off a device, or what a failure has left of it.
+    /// Changes that take CRQ off a device, or what a failure has left of it and of earlier devices of that name.
     pub(super) fn detach(device: &Device, pins: &Path) -> Result<Self, CrqError> {
         let mut plan = Self::new(device, pins);
-        if Attachment::exists(pins, device) {
+        let own = Pinned::of(pins, device);
+        if own.is_some() {
             // Programs first: then all packets go to the standard queue, and no packet names a class that is not there.
             plan.steps.push(Step::Detach);
         }
-        let undo = Shaper::undo(&device.name);
-        if Queue::all(&device.name)?
-            .iter()
-            .any(|queue| Shaper::is_root(&queue.handle) && queue.parent.is_none())
-        {
-            plan.steps.push(Step::Tc(undo));
+        let earlier = remains::gone_of(&device.name, pins)?.into_iter();
+        plan.steps.extend(earlier.filter(|pinned| own.as_ref() != Some(pinned)).map(Step::Remove));
+        // The queues go with their device, which may have gone while it was watched.
+        let is_there = Device::find(&device.name).is_ok_and(|now| now.ifindex == device.ifindex);
+        if is_there && Queue::all(&device.name)?.iter().any(is_own) {
+            plan.steps.push(Step::Tc(Shaper::undo(&device.name)));
         }
         if plan.steps.is_empty() {
             return Err(CrqError::Nothing { device: device.name.clone() });
@@ -134,14 +156,15 @@ impl Plan {
             Step::Tc(command) => drop(command.run()?),
             Step::Attach { configuration, settings } => {
                 let mut attachment = Attachment::attach(pins, device, configuration, settings.flows())?;
-                attachment.set_note(&settings.to_toml()?)?;
+                attachment.set_note(&Note::new(device, settings).to_toml()?)?;
             }
             Step::Configure { configuration, settings } => {
                 let mut attachment = Attachment::open(pins, device)?;
                 attachment.configure(configuration)?;
-                attachment.set_note(&settings.to_toml()?)?;
+                attachment.set_note(&Note::new(device, settings).to_toml()?)?;
             }
             Step::Detach => Attachment::detach(pins, device)?,
+            Step::Remove(pinned) => pinned.remove()?,
         }
         Ok(())
     }
@@ -163,6 +186,7 @@ impl Plan {
             }
             Step::Configure { settings, .. } => vec![format!("configure the programs: {}", settings.shown())],
             Step::Detach => vec![format!("take the programs off {name}, and remove their pins")],
+            Step::Remove(pinned) => vec![remains::line(pinned)],
         });
         lines.collect()
     }
@@ -172,6 +196,11 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines().iter().try_for_each(|line| writeln!(f, "{line}"))
     }
+}
+
+/// Returns whether a queue is the root of CRQ's queues.
+fn is_own(queue: &Queue) -> bool {
+    Shaper::is_root(&queue.handle) && queue.parent.is_none()
 }
 
 /// Speed of a device in Mbit/s, if its driver knows it.

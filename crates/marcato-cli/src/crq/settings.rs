@@ -154,11 +154,6 @@ impl Settings {
         Ok(settings)
     }
 
-    pub(super) fn to_toml(&self) -> Result<String, CrqError> {
-        toml::to_string(self)
-            .map_err(|error| CrqError::Settings { origin: "settings".to_owned(), why: error.to_string() })
-    }
-
     /// Returns these settings, completed by others.
     pub(super) fn over(self, others: Self) -> Self {
         Self {
@@ -292,7 +287,7 @@ mod tests {
             (settings.preset(), settings.admission(), settings.flows()),
             (Preset::Paper, Admission::Any, 1024)
         );
-        assert_eq!(Settings::from_toml(&settings.to_toml().unwrap(), "").unwrap(), settings);
+        assert_eq!(Settings::from_toml(&toml::to_string(&settings).unwrap(), "").unwrap(), settings);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::CrqError;
+use super::note::Note;
 use super::settings::Settings;
 
 /// State of CRQ on a device.
@@ -107,7 +108,7 @@ impl Snapshot {
     /// Reads the state of CRQ on a device.
     pub(super) fn take(device: &Device, pins: &Path, selection: Selection) -> Result<Self, CrqError> {
         let attachment = Attachment::open(pins, device)?;
-        let settings = Settings::from_toml(&attachment.note()?, &format!("the settings of {}", device.name))?;
+        let Note { settings, .. } = Note::of(&attachment, device)?;
         let mut counters = BTreeMap::new();
         for counter in Counter::ALL {
             let tally = attachment.counter(counter)?;
