@@ -139,4 +139,34 @@ mod tests {
         }
         assert!(backlog.limit >= limit * 7 / 8);
     }
+    #[test]
+    fn a_full_backlog_is_adjusted_often_and_by_an_eighth_at_least() {
+        let ms = Time::from_millis;
+        let mut backlog = Backlog::new(Bytes::kb(40));
+        assert!(backlog.is_due(Time::ZERO));
+        assert_eq!(backlog.adjust(Time::ZERO, Bytes::ZERO), Some(LEAST));
+        assert!(!backlog.is_due(ms(99)) && backlog.is_due(ms(100)));
+        backlog.filled();
+        assert!(!backlog.is_due(ms(4)) && backlog.is_due(ms(5)));
+        // Bytes that leave in 5 ms, and the limit for 4 ms of that rate.
+        let (mut now, mut unsent) = (Time::ZERO, Bytes::ZERO);
+        for (left, expected) in [
+            (20_000, Some(16_000)),
+            (22_500, None),
+            (22_600, Some(18_080)),
+            (60_000, Some(40_000)),
+            (2000, Some(5000)),
+        ] {
+            now += OFTEN;
+            backlog.wrote(Bytes::new(left + 1000));
+            backlog.filled();
+            // 1000 bytes more stay in the kernel with each round.
+            unsent += Bytes::new(1000);
+            assert_eq!(backlog.adjust(now, unsent), expected.map(Bytes::new), "{left}");
+        }
+        // Nothing left, and the socket was not full: that says nothing.
+        assert_eq!(backlog.adjust(now + RARELY, Bytes::new(5000)), None);
+        // A limit below the least is raised to it.
+        assert_eq!(Backlog::new(Bytes::new(1)).adjust(Time::ZERO, Bytes::ZERO), Some(LEAST));
+    }
 }

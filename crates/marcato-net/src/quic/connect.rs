@@ -211,3 +211,66 @@ impl Drop for ClientSockets {
         self.hub.wake.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn low_lanes_are_implied_beside_high_ones_alone() {
+        let [near, far] = ["192.0.2.1:700", "198.51.100.1:443"].map(|addr| addr.parse().unwrap());
+        let mut config = Config::new(Engine::Quic);
+        let high = [LaneConfig::new(far).as_backup(), LaneConfig::new(far).from(near)];
+        let mixed = [LaneConfig::new(far), LaneConfig::new(far).in_layer(Layer::Low)];
+        for lanes in [&high[..], &mixed] {
+            assert_eq!(with_low_lanes(&config, lanes).unwrap(), lanes);
+        }
+        config.quic.layered = true;
+        assert_eq!(with_low_lanes(&config, &mixed).unwrap(), mixed);
+        // To the next port of the server, and from the same host by any port.
+        let beside = LaneConfig::new("198.51.100.1:444".parse().unwrap()).in_layer(Layer::Low);
+        let low = [beside.as_backup(), beside.from("192.0.2.1:0".parse().unwrap())];
+        assert_eq!(with_low_lanes(&config, &high).unwrap(), [high, low].concat());
+        let last = "198.51.100.1:65535".parse().unwrap();
+        let error = with_low_lanes(&config, &[LaneConfig::new(last)]).unwrap_err();
+        assert!(matches!(error, ConfigError::NoLowPort { addr } if addr == last), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_lane_gets_a_free_socket_of_its_address_and_layer() {
+        let config = Config::new(Engine::Quic);
+        let bind = |addr: &str, layer| {
+            Arc::new(Socket::bind(addr.parse().unwrap(), layer, config.quic.socket_buffer).unwrap())
+        };
+        let sockets = vec![
+            bind("127.0.0.1:0", Layer::High),
+            bind("127.0.0.1:0", Layer::Low),
+            bind("127.0.0.2:0", Layer::High),
+            bind("127.0.0.1:0", Layer::High),
+        ];
+        let addrs: Vec<_> = sockets.iter().map(|socket| socket.addr).collect();
+        let hub = Hub::new(sockets, &config).unwrap();
+        let place = |lane, taken: &[u8]| {
+            let taken: Vec<_> = taken.iter().map(|id| SocketId(*id)).collect();
+            lock(&hub.state).place(&lane, &taken).map(|id| id.0)
+        };
+        let any = LaneConfig::new("127.0.0.1:443".parse().unwrap());
+        for (taken, expected) in
+            [(&[][..], Some(0)), (&[0], Some(2)), (&[2], Some(0)), (&[0, 2], Some(3)), (&[0, 2, 3], None)]
+        {
+            assert_eq!(place(any, taken), expected, "{taken:?} taken");
+        }
+        assert_eq!(
+            (place(any.in_layer(Layer::Low), &[]), place(any.in_layer(Layer::Low), &[1])),
+            (Some(1), None)
+        );
+        for (at, addr) in (0..).zip(&addrs).filter(|(at, _)| *at != 1) {
+            assert_eq!(place(any.from(*addr), &[]), Some(at));
+        }
+        let of_host = |host: &str| any.from(format!("{host}:0").parse().unwrap());
+        assert_eq!((place(of_host("127.0.0.1"), &[0]), place(of_host("127.0.0.2"), &[])), (Some(3), Some(2)));
+        assert_eq!(place(of_host("127.0.0.3"), &[]), None);
+        let v6 = LaneConfig::new("[::1]:443".parse().unwrap());
+        assert_eq!(place(v6, &[]), None);
+    }
+}

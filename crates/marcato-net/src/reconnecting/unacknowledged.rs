@@ -362,7 +362,7 @@ impl Unacknowledged {
 mod tests {
     use super::*;
     use marcato_sched::conductor::{self, Conductor};
-    use marcato_units::Duration;
+    use marcato_units::{Duration, Seed};
 
     const NOW: Time = Time::ZERO;
     const SECOND: Duration = Duration::from_secs(1);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     /// Fate of a message so far.
-    #[derive(Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq)]
     enum Seen {
         Pending,
         Delivered,
@@ -608,5 +608,250 @@ mod tests {
         let receipt = Message::new("1").with_priority(Priority::P1).with_receipt();
         assert_eq!([(); 2].map(|()| accept(&receipt)), [Ok(()), busy(Priority::P1)]);
         assert_eq!(accept(&receipt.unreliable()), Err(SendError::NeedsReliable));
+    }
+    /// Message as its sender may see it, by the words of the documentation.
+    struct Model {
+        level: usize,
+        len: u64,
+        deadline: Option<Time>,
+        once: bool,
+        receipt: bool,
+        exposed: bool,
+        /// Place of the message, until its fate is known.
+        place: Option<Place>,
+        outcome: Seen,
+        report: Seen,
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Place {
+        Waiting,
+        Offered,
+        Acknowledged,
+    }
+
+    impl Model {
+        fn end(&mut self, seen: &Seen) {
+            self.place = None;
+            for fate in [&mut self.outcome, &mut self.report] {
+                if *fate == Seen::Pending {
+                    fate.clone_from(seen);
+                }
+            }
+        }
+
+        fn give_up(&mut self, reason: NotDelivered) {
+            let seen = if self.exposed { Seen::Uncertain(reason) } else { Seen::NotDelivered(reason) };
+            self.end(&seen);
+        }
+
+        fn lose(&mut self) {
+            let acknowledged = self.place == Some(Place::Acknowledged);
+            if acknowledged || self.place == Some(Place::Offered) {
+                (self.exposed, self.place) = (true, Some(Place::Waiting));
+                if self.once {
+                    self.give_up(match acknowledged {
+                        true => NotDelivered::NotTaken(lost()),
+                        false => NotDelivered::Closed(lost()),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Expires what waits for too long.
+    fn expire(models: &mut [Model], now: Time) {
+        for model in models.iter_mut().filter(|model| model.deadline.is_some_and(|at| at <= now)) {
+            if model.place == Some(Place::Waiting) {
+                model.give_up(NotDelivered::Expired);
+            }
+        }
+    }
+
+    /// Any sequence of calls has the result that a list of messages, looked at from one end to the other, has.
+    #[test]
+    fn any_sequence_of_calls_does_what_a_plain_list_does() {
+        let limits = Limits { queued: Bytes::new(60), unfinished: 4, receipts: 5, ..Limits::default() };
+        for seed in 0..60 {
+            let mut draws = Seed::new(seed).stream("unacknowledged");
+            let mut kit = Kit { messages: Unacknowledged::new(limits), ..Kit::new() };
+            let (mut models, mut handles) = (Vec::<Model>::new(), Vec::<Accepted>::new());
+            let (mut now, mut again) = (NOW, 0);
+            for _ in 0..300 {
+                let some = draws.below(models.len().max(1) as u64);
+                let at = usize::try_from(some).unwrap();
+                let level = usize::try_from(draws.below(5)).unwrap();
+                match draws.below(12) {
+                    0..=3 => {
+                        let (len, receipt) = (draws.below(40), draws.chance(0.4));
+                        let lifetime = draws.chance(0.3).then(|| Duration::from_millis(draws.below(50)));
+                        let reliable = receipt || draws.chance(0.9);
+                        let mut message = Message::new(vec![0; usize::try_from(len).unwrap()])
+                            .with_priority(Priority::ALL[level]);
+                        (message.lifetime, message.receipt, message.reliable) = (lifetime, receipt, reliable);
+                        let once = draws.chance(0.3);
+                        let guarantee = if once { Guarantee::AtMostOnce } else { Guarantee::AtLeastOnce };
+                        let kept = || models.iter().filter(|model| model.place.is_some());
+                        let same = || kept().filter(|model| model.level == level);
+                        let bytes: u64 = same().map(|model| model.len).sum();
+                        let receipts = kept().filter(|model| model.receipt).count();
+                        let full = same().count() >= 4 || bytes + len > 60 || receipt && receipts >= 5;
+                        let accepted = kit.messages.accept(now, &message, guarantee);
+                        assert_eq!(accepted.is_err(), full, "seed {seed}");
+                        if let Ok(accepted) = accepted {
+                            assert_eq!(accepted.id, models.len() as u64);
+                            handles.push(accepted);
+                            models.push(Model {
+                                level,
+                                len,
+                                deadline: lifetime.map(|lifetime| now + lifetime),
+                                once: once || !reliable,
+                                receipt,
+                                exposed: false,
+                                place: Some(Place::Waiting),
+                                outcome: Seen::Pending,
+                                report: match receipt {
+                                    true => Seen::Pending,
+                                    false => Seen::NotDelivered(NotDelivered::NoReceipt),
+                                },
+                            });
+                        }
+                    }
+                    4 | 5 => {
+                        // One level may be full on the connection.
+                        let levels = PrioritySet::ALL.without(Priority::ALL[level]);
+                        expire(&mut models, now);
+                        let waits =
+                            |model: &Model| model.place == Some(Place::Waiting) && model.level != level;
+                        let waiting = models.iter().enumerate().filter(|(_, model)| waits(model));
+                        let first = waiting.min_by_key(|(id, model)| (model.level, *id)).map(|(id, _)| id);
+                        let next = kit.messages.next(now, levels);
+                        let lifetime = |id: usize| models[id].deadline.map(|at| at.since(now));
+                        assert_eq!(
+                            next.as_ref().map(|(id, message)| (*id, message.lifetime)),
+                            first.map(|id| (id as u64, lifetime(id))),
+                            "seed {seed}"
+                        );
+                        if let Some((id, message)) = next {
+                            let name = kit.conductor.offer(now, message.description()).unwrap();
+                            kit.messages.offered(id, name);
+                            let model = &mut models[usize::try_from(id).unwrap()];
+                            model.place = Some(Place::Offered);
+                            again += u64::from(model.exposed);
+                        }
+                    }
+                    6 | 7 if !models.is_empty() => {
+                        let outcome = match draws.below(7) {
+                            0 => Err(NotDelivered::Declined),
+                            // Only a report tells of it.
+                            1 if models[at].receipt => Err(NotDelivered::Unwanted),
+                            2 => Err(NotDelivered::Closed(lost())),
+                            _ => Ok(()),
+                        };
+                        let model = &mut models[at];
+                        // Only messages that a connection has get an outcome.
+                        let receipt = match model.place {
+                            Some(Place::Offered) => false,
+                            Some(Place::Acknowledged) => true,
+                            _ => continue,
+                        };
+                        kit.messages.settle(settled(some, receipt, outcome.clone()));
+                        match outcome {
+                            Ok(()) if model.receipt && !receipt => {
+                                (model.place, model.outcome) = (Some(Place::Acknowledged), Seen::Delivered);
+                            }
+                            Ok(()) => model.end(&Seen::Delivered),
+                            Err(NotDelivered::Closed(_)) => {}
+                            Err(reason) => {
+                                if reason == NotDelivered::Unwanted {
+                                    model.outcome = Seen::Delivered;
+                                }
+                                model.give_up(reason);
+                            }
+                        }
+                    }
+                    8 => {
+                        kit.messages.lost(&lost());
+                        models.iter_mut().for_each(Model::lose);
+                    }
+                    9 if !models.is_empty() => {
+                        let place = models[at].place;
+                        let cancelled = kit.messages.cancel(some);
+                        match place {
+                            Some(Place::Waiting) => assert_eq!(cancelled, Ok(None)),
+                            Some(Place::Offered) => {
+                                assert!(matches!(cancelled, Ok(Some(_))), "{cancelled:?}");
+                                kit.messages.cancelled(some);
+                            }
+                            _ => assert_eq!(cancelled, Err(ChangeError::TooLate)),
+                        }
+                        if cancelled.is_ok() {
+                            models[at].give_up(NotDelivered::Cancelled);
+                        }
+                    }
+                    10 if !models.is_empty() => {
+                        let known = kit.messages.offered_as(some);
+                        let place = models[at].place;
+                        let moves = matches!(place, Some(Place::Waiting | Place::Offered));
+                        assert_eq!(
+                            (known.is_ok(), known == Ok(None)),
+                            (moves, place == Some(Place::Waiting))
+                        );
+                        if moves {
+                            kit.messages.reprioritise(some, Priority::ALL[level]);
+                            models[at].level = level;
+                        }
+                    }
+                    _ => {
+                        now += Duration::from_millis(draws.below(20));
+                        let due = |model: &Model| {
+                            model.place == Some(Place::Waiting) && model.deadline.is_some_and(|at| at <= now)
+                        };
+                        assert_eq!(kit.messages.expire(now), models.iter().any(due), "seed {seed}");
+                        expire(&mut models, now);
+                    }
+                }
+                let kept = || models.iter().filter(|model| model.place.is_some());
+                for (level, held) in kit.messages.held().iter().enumerate() {
+                    let same = || kept().filter(|model| model.level == level);
+                    let bytes = same().map(|model| model.len).sum();
+                    assert_eq!(*held, (same().count(), Bytes::new(bytes)), "seed {seed}, level {level}");
+                }
+                let waiting = || kept().filter(|model| model.place == Some(Place::Waiting));
+                assert_eq!(kit.messages.is_waiting(), waiting().next().is_some(), "seed {seed}");
+                assert_eq!(kit.messages.next_deadline(), waiting().filter_map(|model| model.deadline).min());
+                assert_eq!(kit.messages.is_empty(), kept().next().is_none(), "seed {seed}");
+                let uncertain = |model: &&Model| {
+                    [&model.outcome, &model.report].iter().any(|seen| matches!(seen, Seen::Uncertain(_)))
+                };
+                let uncertain = models.iter().filter(uncertain).count() as u64;
+                assert_eq!(
+                    kit.messages.counters(),
+                    Counters { offered_again: again, uncertain },
+                    "seed {seed}"
+                );
+                for (id, (model, handle)) in models.iter().zip(&mut handles).enumerate() {
+                    let fates = [&mut handle.outcome, &mut handle.report].map(seen);
+                    assert_eq!(
+                        fates,
+                        [model.outcome.clone(), model.report.clone()],
+                        "seed {seed}, message {id}"
+                    );
+                }
+            }
+            let ended = Ended::Peer(lost());
+            kit.messages.end(&ended);
+            for (id, (mut model, mut handle)) in models.into_iter().zip(handles).enumerate() {
+                model.lose();
+                if model.place.is_some() {
+                    let uncertain = Seen::Uncertain(NotDelivered::Closed(lost()));
+                    model.end(if model.exposed { &uncertain } else { &Seen::NotSent });
+                }
+                let fates = [&mut handle.outcome, &mut handle.report].map(seen);
+                assert_eq!(fates, [model.outcome, model.report], "seed {seed}, message {id}");
+            }
+            assert!(kit.messages.is_empty() && !kit.messages.is_waiting());
+            assert_eq!((kit.messages.held(), kit.messages.next_deadline()), ([(0, Bytes::ZERO); 5], None));
+        }
     }
 }

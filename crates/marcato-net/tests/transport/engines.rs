@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{
     NAME, body, close, for_both_engines, greet, localhost, number_of, pair, server, try_server_at, until,
-    within,
+    with_a_bare_peer, within,
 };
 use marcato_net::{
     AcceptError, ClientSecurity, CloseReason, Closed, Config, ConfigError, ConnectError, Endpoint, Engine,
@@ -472,6 +472,89 @@ async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
     client.send(Message::new("in the clear")).await.unwrap();
     assert_eq!(within(server.recv()).await.unwrap().bytes, b"in the clear"[..]);
     close(client, server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_in_the_midst_of_a_message_is_a_loss() {
+    let lost = |reason: &str| Closed::Lost { reason: reason.to_owned() };
+    let cut = "the stream ended within a message";
+    let regular = Closed::ByPeer(CloseReason::default());
+    // The first two bytes of a frame; a frame of one byte of a message that goes on; a whole message.
+    for (bytes, expected) in [
+        (&[1, 0][..], lost(cut)),
+        (&[1, 0, 2, 0, 0, 1, 7], lost(cut)),
+        (&[1, 0, 2, 1, 0, 1, 7], regular.clone()),
+        (&[], regular),
+    ] {
+        let (connection, mut peer) = with_a_bare_peer(&config(Engine::Tcp)).await;
+        peer.write_all(bytes).await.unwrap();
+        peer.shutdown().await.unwrap();
+        assert_eq!(within(connection.closed()).await, expected, "{bytes:?}");
+    }
+    // RFC 8446 §6.1: with TLS, an end that is not announced may be that of an attacker.
+    let config = config(Engine::Tcp);
+    let server = crate::common::server(&config).await;
+    let relay = TcpListener::bind(crate::common::localhost()).await.unwrap();
+    let security = ClientSecurity::trusting(NAME, server.trust.clone());
+    let remote = Remote::new(relay.local_addr().unwrap(), security);
+    let (cut, cutting) = tokio::sync::oneshot::channel::<()>();
+    let relaying = tokio::spawn(async move {
+        let (mut near, _) = relay.accept().await.unwrap();
+        let mut far = TcpStream::connect(server.endpoint.local_addrs()[0]).await.unwrap();
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut near, &mut far) => panic!("nobody ends the connection"),
+            _ = cutting => near.shutdown().await.unwrap(),
+        }
+        (near, far, server)
+    });
+    let client = within(Endpoint::connect(&config, &remote)).await.unwrap();
+    let _ = cut.send(());
+    let expected = lost("the stream ended without a tls close: data may be missing");
+    assert_eq!(within(client.closed()).await, expected);
+    drop(within(relaying).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hello_counts_byte_by_byte_and_ends_where_frames_begin() {
+    let config = config(Engine::Tcp);
+    let listener = TcpListener::bind(crate::common::localhost()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    // What the peer sends first, what it sends once that was read, and whether it then ends.
+    let connect = async |first: &[u8], second: &[u8], ends: bool| {
+        let remote = Remote::new(addr, ClientSecurity::Plaintext);
+        let peer = async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            peer.set_nodelay(true).unwrap();
+            peer.write_all(first).await.unwrap();
+            // Our own hello has come, so the client reads by now.
+            peer.read_exact(&mut [0; 10]).await.unwrap();
+            peer.write_all(second).await.unwrap();
+            if ends {
+                peer.shutdown().await.unwrap();
+            }
+            peer
+        };
+        within(async { tokio::join!(Endpoint::connect(&config, &remote), peer) }).await
+    };
+    let message = [1, 0, 2, 1, 0, 1, 7];
+    for at in [0, 1, 9, 10] {
+        let (first, second) = b"marcato/1\n".split_at(at);
+        let (client, _peer) = connect(first, &[second, &message].concat(), false).await;
+        assert_eq!(within(client.unwrap().recv()).await.unwrap().bytes, [7][..]);
+    }
+    for (first, second) in [("HTTP/1.1 4", ""), ("marc", "ato/2\n"), ("marcato/1", "\r\n"), ("N", "")] {
+        let (client, _peer) = connect(first.as_bytes(), second.as_bytes(), false).await;
+        let error = client.unwrap_err();
+        assert!(
+            matches!(error, ConnectError::NotPlaintext { addr: at } if at == addr),
+            "{first}{second}: {error}"
+        );
+    }
+    for first in ["", "marcato/1"] {
+        let (client, _peer) = connect(first.as_bytes(), b"", true).await;
+        let error = client.unwrap_err();
+        assert!(matches!(error, ConnectError::Ended { addr: at, .. } if at == addr), "{first}: {error}");
+    }
 }
 
 #[tokio::test]
