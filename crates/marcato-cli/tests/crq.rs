@@ -135,12 +135,12 @@ standard = \"droptail\"' > /tmp/crq-dry.toml
          tc class show dev wan"
     ));
     for line in [
-        "tc qdisc replace dev wan parent c4:10 handle c410: pfifo limit 416",
+        "tc qdisc replace dev wan parent c4:10 handle c410: bfifo limit 625000",
         "attach crq_egress to packets that leave wan",
         "configure them: 50Mbit/s, standard queue droptail, responsive queue codel with 50 %, preset marcato, admitted by response to loss",
         "configure them: watched only, preset marcato",
         "qdisc noqueue 0: root refcnt 2 ",
-        "tc class replace dev wan parent c4:1 classid c4:10 htb rate 5000000bit ceil 10000000bit burst 3028 cburst 3028",
+        "tc class replace dev wan parent c4:1 classid c4:10 htb rate 5000000bit ceil 10000000bit burst 3028 cburst 3028 quantum 1514",
         "take the programs off wan, and remove their pins",
         "tc qdisc del dev wan root handle c4:",
     ] {
@@ -438,7 +438,7 @@ fn metrics_have_queues_and_verdicts_and_no_address() {
     for line in [
         "HTTP/1.1 200 OK\r",
         "# TYPE marcato_crq_queue_packets counter",
-        "marcato_crq_queue_packets_total{device=\"wan\",queue=\"standard\",kind=\"pfifo\"} 6",
+        "marcato_crq_queue_packets_total{device=\"wan\",queue=\"standard\",kind=\"bfifo\"} 6",
         "marcato_crq_verdict_packets_total{device=\"wan\",signal=\"loss\",verdict=\"none\"} 0",
         "marcato_crq_events_total{device=\"wan\",event=\"unassessed\"} 6",
         "# EOF",

@@ -42,11 +42,11 @@ INLINE __u8 assess(const struct crq_config *config, __u64 now, const struct pack
 	*tag = 0;
 	struct flow *flow = flow_of(&config->trap, packet);
 	if (!flow) {
-		count(COUNT_UNASSESSED, packet->len);
+		count_packets(COUNT_UNASSESSED, packet->segments, packet->len);
 		return STANDARD_QUEUE;
 	}
 	if (!flow_enter(flow)) {
-		count(COUNT_CONTENDED, packet->len);
+		count_packets(COUNT_CONTENDED, packet->segments, packet->len);
 		return flow->queue == RESPONSIVE_QUEUE ? RESPONSIVE_QUEUE : STANDARD_QUEUE;
 	}
 	flow_recognise(flow, packet);
@@ -62,13 +62,13 @@ INLINE __u8 assess(const struct crq_config *config, __u64 now, const struct pack
 		count(COUNT_CHANGES, packet->len);
 	}
 	flow->queue = queue;
-	flow->packets += 1;
+	flow->packets += packet->segments;
 	flow->bytes += packet->len;
 	flow->seen = now;
 	__u32 loss = assessment->verdicts[LOSS], ecn = assessment->verdicts[ECN];
 	flow_leave(flow);
-	count(COUNT_BY_LOSS + (loss < VERDICTS ? loss : 0), packet->len);
-	count(COUNT_BY_ECN + (ecn < VERDICTS ? ecn : 0), packet->len);
+	count_packets(COUNT_BY_LOSS + (loss < VERDICTS ? loss : 0), packet->segments, packet->len);
+	count_packets(COUNT_BY_ECN + (ecn < VERDICTS ? ecn : 0), packet->segments, packet->len);
 	return queue;
 }
 
@@ -109,8 +109,8 @@ INLINE void classify(struct __sk_buff *skb, const struct crq_config *config, __u
 	if (skb_read(skb, config->link_header, &packet))
 		queue = assess(config, now, &packet, &tag);
 	else
-		count(COUNT_UNREADABLE, skb->len);
-	count(COUNT_STANDARD + queue, skb->len);
+		count_packets(COUNT_UNREADABLE, segments_of(skb), skb->wire_len);
+	count_packets(COUNT_STANDARD + queue, segments_of(skb), skb->wire_len);
 	/* Without an assessment only an old tag of ours is removed: others may use the field. */
 	if (tag || (skb->tc_index & TAG_OURS_MASK) == TAG_OURS)
 		skb->tc_index = tag;

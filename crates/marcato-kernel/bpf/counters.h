@@ -43,13 +43,18 @@ struct {
 	__type(value, struct tally);
 } counters SEC(".maps");
 
-INLINE void count(__u32 which, __u32 bytes)
+INLINE void count_packets(__u32 which, __u32 packets, __u32 bytes)
 {
 	struct tally *tally = bpf_map_lookup_elem(&counters, &which);
 	if (tally) {
-		tally->packets += 1;
+		tally->packets += packets;
 		tally->bytes += bytes;
 	}
+}
+
+INLINE void count(__u32 which, __u32 bytes)
+{
+	count_packets(which, 1, bytes);
 }
 
 #endif

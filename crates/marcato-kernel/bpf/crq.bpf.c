@@ -93,13 +93,13 @@ int crq_test_read(struct __sk_buff *skb)
 	return read;
 }
 
-/* The signal `skb->cb[0]` by a packet of the cycle `skb->cb[1]`. */
+/* The signal `skb->cb[0]` by the packets on the wire of this one, of the cycle `skb->cb[1]`. */
 SEC("classifier")
 int crq_test_signal(struct __sk_buff *skb)
 {
 	struct packet packet;
 	const struct crq_config *config = configured();
 	if (config && skb_read(skb, config->link_header, &packet))
-		signal_to(config, &packet.key, skb->cb[0], skb->cb[1]);
+		signal_to(config, &packet.key, skb->cb[0], skb->cb[1], packet.segments);
 	return TC_ACT_UNSPEC;
 }

@@ -26,7 +26,7 @@ struct flow_key {
 
 struct packet {
 	struct flow_key key;
-	/* Bytes of the IP packet, by its own header. */
+	/* Bytes of the IP packet by its own header, and of the headers that its other segments will have. */
 	__u32 len;
 	/* Bytes above the transport header. */
 	__u32 payload;
@@ -44,6 +44,8 @@ struct packet {
 	__u8 spin;
 	/* A long header of a version whose spin bit is known. */
 	__u8 greets;
+	/* Packets on the wire that it becomes, if segmentation or receive offload made it; 1 otherwise. */
+	__u32 segments;
 };
 
 /* Sequence numbers that the segment takes: SYN and FIN take one each. RFC 9293 section 3.4. */
@@ -382,6 +384,13 @@ INLINE bool ip_read(const struct source *from, __u32 link_header, struct packet 
 	return false;
 }
 
+/* Number of packets on the wire that this one becomes. */
+INLINE __u32 segments_of(const struct __sk_buff *skb)
+{
+	__u32 segments = skb->gso_segs;
+	return segments ? segments : 1;
+}
+
 /* Reads a packet of a traffic control program. Returns whether it is a readable IP packet. */
 GLOBAL int skb_read(struct __sk_buff *skb, __u32 link_header, struct packet *packet)
 {
@@ -392,8 +401,13 @@ GLOBAL int skb_read(struct __sk_buff *skb, __u32 link_header, struct packet *pac
 	__builtin_memset(packet, 0, sizeof(*packet));
 	if (!ip_read(&from, link_header, packet, &upper))
 		return 0;
+	packet->segments = segments_of(skb);
 	if (!upper.fragment)
 		transport_read(skb, upper.at, upper.len, packet);
+	/* The kernel counts the headers of all segments, those of the link layer included. */
+	__u32 more = skb->wire_len - skb->len, links = (packet->segments - 1) * link_header;
+	if (skb->wire_len > skb->len && more > links)
+		packet->len += more - links;
 	return 1;
 }
 

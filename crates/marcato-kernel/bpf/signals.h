@@ -8,21 +8,29 @@
 
 #include "classifier.h"
 
-/* Adds a signal by a packet of the cycle `came` to its flow; the flow's next packet takes it into account. */
-INLINE void signal_to(const struct crq_config *config, const struct flow_key *key, __u32 kind, __u8 came)
+/* Adds signals by so many packets of the cycle `came` to their flow; the flow's next packet takes them into account. */
+INLINE void signal_to(const struct crq_config *config, const struct flow_key *key, __u32 kind, __u8 came, __u32 packets)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, key);
 	if (!flow || !flow->is_known) {
-		count(COUNT_UNKNOWN_SIGNALS, 0);
+		count_packets(COUNT_UNKNOWN_SIGNALS, packets, 0);
 		return;
 	}
 	__u8 now = assessment_cycle_id(&flow->trap.assessment);
 	if (config->trap.booking == BOOKING_GIVEN)
 		came = now;
-	__sync_fetch_and_add(&flow->signals[kind & 1], 1);
-	count(kind == LOSS ? COUNT_DROPS : COUNT_MARKS, 0);
+	__sync_fetch_and_add(&flow->signals[kind & 1], packets);
+	count_packets(kind == LOSS ? COUNT_DROPS : COUNT_MARKS, packets, 0);
 	if ((__u8)(now - came) < SLOTS)
-		__sync_fetch_and_add(&flow->pending[kind & 1][came & (SLOTS - 1)], 1);
+		__sync_fetch_and_add(&flow->pending[kind & 1][came & (SLOTS - 1)], packets);
+}
+
+/* Number of packets on the wire that a packet of the kernel becomes: a queue drops or marks all of them at once. */
+INLINE __u32 kernel_segments(const struct sk_buff *skb)
+{
+	const struct skb_shared_info *shared = (const void *)(BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, end));
+	__u32 segments = BPF_CORE_READ(shared, gso_segs);
+	return segments ? segments : 1;
 }
 
 /* Whether a packet of the kernel has a tag of a classifier. */
@@ -75,9 +83,9 @@ INLINE void note_drop(const struct sk_buff *skb, __u64 location, __u32 reason)
 	if (!config || !is_ours(config, skb) || !is_drop_of_queue(config, location, reason))
 		return;
 	if (kernel_read(packet_data(skb), skb->len, packet_linear(skb), config->link_header, &packet))
-		signal_to(config, &packet.key, LOSS, skb->tc_index & TAG_STAMP);
+		signal_to(config, &packet.key, LOSS, skb->tc_index & TAG_STAMP, kernel_segments(skb));
 	else
-		count(COUNT_UNKNOWN_SIGNALS, 0);
+		count_packets(COUNT_UNKNOWN_SIGNALS, kernel_segments(skb), 0);
 }
 
 /* Whether a packet of the kernel is marked: every packet that leaves is looked at, and few need to be read whole. */
@@ -95,7 +103,7 @@ INLINE void note_departure(const struct crq_config *config, const struct sk_buff
 	if (skb->tc_index & TAG_CAME_MARKED && config->trap.counting != COUNTING_AUTHORS)
 		return;
 	if (kernel_read(packet_data(skb), skb->len, packet_linear(skb), config->link_header, &packet))
-		signal_to(config, &packet.key, ECN, skb->tc_index & TAG_STAMP);
+		signal_to(config, &packet.key, ECN, skb->tc_index & TAG_STAMP, kernel_segments(skb));
 }
 
 #endif

@@ -36,10 +36,17 @@ struct net_device {
 struct sk_buff {
 	struct sk_buff *next;
 	struct net_device *dev;
+	unsigned char *head;
+	unsigned int end;
 	unsigned char *data;
 	unsigned int len;
 	unsigned int data_len;
 	__u16 tc_index;
+} CORE;
+
+/* At `head + end` of a packet. */
+struct skb_shared_info {
+	unsigned short gso_segs;
 } CORE;
 
 struct Qdisc;

@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
+use marcato_units::Bytes;
+
 use crate::error::DeviceError;
 
 /// Network device of the caller's network namespace.
@@ -19,6 +21,11 @@ pub struct Device {
     pub ethernet: bool,
     /// Number of transmit queues.
     pub queues: u32,
+    /// Largest IP packet that it sends.
+    pub mtu: Bytes,
+    /// Largest packet that the system hands to it, or makes of several that it receives, to be cut into packets of
+    /// the MTU later: segmentation and receive offload. The MTU, if neither is on.
+    pub largest: Bytes,
 }
 
 impl Device {
@@ -81,7 +88,18 @@ impl Link {
             "none" | "ppp" | "ipip" | "gre" | "sit" | "tunnel6" | "rawip" => false,
             _ => return Err(DeviceError::Kind { name: self.ifname, kind: self.link_type }),
         };
-        Ok(Device { name: self.ifname, ifindex: self.ifindex, netns, ethernet, queues: self.num_tx_queues })
+        let mtu = self.mtu;
+        // A packet of one segment is not cut.
+        let joined = if self.gso_max_segs > 1 { self.gso_max_size } else { 0 };
+        Ok(Device {
+            name: self.ifname,
+            ifindex: self.ifindex,
+            netns,
+            ethernet,
+            queues: self.num_tx_queues,
+            mtu: Bytes::new(mtu.into()),
+            largest: Bytes::new(mtu.max(joined).into()),
+        })
     }
 }
 
@@ -93,10 +111,29 @@ struct Link {
     link_type: String,
     #[serde(default = "one")]
     num_tx_queues: u32,
+    #[serde(default = "ethernet_mtu")]
+    mtu: u32,
+    // Defaults of Linux, for an iproute2 that does not print them.
+    #[serde(default = "gso_max_size")]
+    gso_max_size: u32,
+    #[serde(default = "gso_max_segs")]
+    gso_max_segs: u32,
 }
 
 const fn one() -> u32 {
     1
+}
+
+const fn ethernet_mtu() -> u32 {
+    1500
+}
+
+const fn gso_max_size() -> u32 {
+    65_536
+}
+
+const fn gso_max_segs() -> u32 {
+    65_535
 }
 
 #[cfg(test)]
@@ -110,8 +147,25 @@ mod tests {
             links.into_iter().next().ok_or(DeviceError::Unreadable { name: "lo".to_owned() })?.device(9)
         };
         let json = br#"[{"ifindex":7,"ifname":"wan","flags":["UP"],"mtu":1500,"link_type":"ether","num_tx_queues":4}]"#;
-        let expected = Device { name: "wan".to_owned(), ifindex: 7, netns: 9, ethernet: true, queues: 4 };
+        let expected = Device {
+            name: "wan".to_owned(),
+            ifindex: 7,
+            netns: 9,
+            ethernet: true,
+            queues: 4,
+            mtu: Bytes::new(1500),
+            largest: Bytes::new(65_536),
+        };
         assert_eq!(device(json).ok(), Some(expected));
+        for (said, largest) in [
+            (r#""gso_max_size":16384"#, 16_384),
+            (r#""gso_max_size":185000,"gso_max_segs":40"#, 185_000),
+            (r#""gso_max_size":65536,"gso_max_segs":1"#, 9000),
+        ] {
+            let json = format!(r#"[{{"ifindex":7,"ifname":"wan","mtu":9000,"link_type":"ether",{said}}}]"#);
+            let device = device(json.as_bytes()).unwrap();
+            assert_eq!((device.mtu, device.largest), (Bytes::new(9000), Bytes::new(largest)), "{said}");
+        }
         let ppp = br#"[{"ifindex":8,"ifname":"ppp0","link_type":"ppp"}]"#;
         let ppp = device(ppp).unwrap();
         assert!(!ppp.ethernet && ppp.queues == 1);

@@ -192,7 +192,7 @@ pub struct ReadPacket {
 
 impl ReadPacket {
     /// Number of bytes in the kernel's map.
-    pub(crate) const LEN: usize = 72;
+    pub(crate) const LEN: usize = 76;
 
     pub(crate) fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
         let word = |index: usize| {

@@ -58,6 +58,7 @@ mod programs;
 mod queues;
 #[cfg(target_os = "linux")]
 mod requirements;
+#[cfg(target_os = "linux")]
 mod shaper;
 mod state;
 
@@ -77,6 +78,7 @@ pub use programs::{Pass, Programs};
 pub use queues::Queue;
 #[cfg(target_os = "linux")]
 pub use requirements::Missing;
+#[cfg(target_os = "linux")]
 pub use shaper::{QueueKind, Shaper, TcCommand};
 pub use state::FlowState;
 

@@ -5,6 +5,8 @@ use std::fmt;
 use marcato_queue::Class;
 use marcato_units::{Duration, Rate};
 
+use crate::device::Device;
+
 /// Handle of the root queue; "c4" for CRQ. Its classes have it as their major number.
 const MAJOR: u16 = 0x00c4;
 /// Minor numbers of the classes: all, the standard queue's, the responsive queue's.
@@ -12,10 +14,21 @@ const ALL: u16 = 0x1;
 const STANDARD: u16 = 0x10;
 const RESPONSIVE: u16 = 0x20;
 
+/// Bytes of an Ethernet header.
+const LINK_HEADER: u64 = 14;
+/// Most that a class may send before the other one has its turn, unless a packet is larger.
+const MOST_QUANTUM: u64 = 60_000;
+/// Least limit of a drop-tail queue, in bytes: a packet of 64 kB that offloads made has to fit, with the headers
+/// of its segments, or it would never pass.
+const LEAST_BYTES: u128 = 80_000;
+/// Most packets in CoDel's queue, Linux's own default. CoDel has no limit in bytes, and each packet may be one
+/// of 64 kB: they then take 66 MB.
+const MOST_PACKETS: u128 = 1000;
+
 /// Discipline within a queue, of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// First in, first out, with a limit of one bandwidth-delay product.
+    /// First in, first out, with a limit of one bandwidth-delay product in bytes.
     DropTail,
     /// CoDel (RFC 8289), which drops.
     Codel,
@@ -29,7 +42,7 @@ impl QueueKind {
     /// Name of the kernel's discipline.
     const fn discipline(self) -> &'static str {
         match self {
-            Self::DropTail => "pfifo",
+            Self::DropTail => "bfifo",
             Self::Codel | Self::CodelEcn => "codel",
             Self::FqCodel => "fq_codel",
         }
@@ -79,25 +92,27 @@ impl Shaper {
     /// The classes have a parent, so that each borrows what the other leaves. Packets that no
     /// program has classified go to the standard queue, which may use the whole rate: without the
     /// programs, all traffic has one queue and the full rate.
-    pub fn commands(&self, device: &str) -> Vec<TcCommand> {
+    pub fn commands(&self, device: &Device) -> Vec<TcCommand> {
+        let Device { name, .. } = device;
+        let packet = device.mtu.get().saturating_add(LINK_HEADER);
         let bps = self.rate.as_bps();
         let part = |percent: u64| (bps / 100).saturating_mul(percent).max(8);
         let responsive = part(u64::from(self.share.clamp(1, 99)));
         let standard = part(100 - u64::from(self.share.clamp(1, 99)));
         // Two milliseconds of the link at least, and two packets: a timer of the kernel may be late.
-        let burst = (bps / 8 / 500).max(3028);
+        let burst = (bps / 8 / 500).max(2 * packet);
         let class = |parent: &str, minor: u16, rate: u64| {
+            // A millisecond of the class. With less than a packet, HTB would take turns by packets and not by bytes.
+            let quantum = (rate / 8 / 1000).clamp(packet, MOST_QUANTUM.max(packet));
             TcCommand::new(&format!(
-                "class replace dev {device} parent {parent} classid {MAJOR:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst}"
+                "class replace dev {name} parent {parent} classid {MAJOR:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}"
             ))
         };
         let root = format!("{MAJOR:x}:");
         let all = format!("{MAJOR:x}:{ALL:x}");
-        let queue = |minor: u16, kind| self.queue(device, minor, kind);
+        let queue = |minor: u16, kind| self.queue(name, minor, kind);
         vec![
-            TcCommand::new(&format!(
-                "qdisc replace dev {device} root handle {root} htb default {STANDARD:x} r2q 1000"
-            )),
+            TcCommand::new(&format!("qdisc replace dev {name} root handle {root} htb default {STANDARD:x}")),
             class(&root, ALL, bps),
             class(&all, STANDARD, standard),
             class(&all, RESPONSIVE, responsive),
@@ -107,10 +122,12 @@ impl Shaper {
     }
 
     fn queue(&self, device: &str, minor: u16, kind: QueueKind) -> TcCommand {
-        let bytes = u128::from(self.rate.as_bps()) * self.round_trip.as_nanos() / 8_000_000_000;
-        let packets = (bytes / 1500).clamp(20, 100_000);
+        let product = u128::from(self.rate.as_bps()) * self.round_trip.as_nanos() / 8_000_000_000;
+        // The kernel's limits have 32 bits.
+        let bytes = product.clamp(LEAST_BYTES, u128::from(u32::MAX));
+        let packets = (product / 1500).clamp(20, MOST_PACKETS);
         let kind = match kind {
-            QueueKind::DropTail => format!("pfifo limit {packets}"),
+            QueueKind::DropTail => format!("bfifo limit {bytes}"),
             QueueKind::Codel => format!("codel limit {packets} noecn"),
             QueueKind::CodelEcn => format!("codel limit {packets} ecn"),
             QueueKind::FqCodel => "fq_codel noecn".to_owned(),
@@ -123,7 +140,7 @@ impl Shaper {
 
     /// Commands that change the queues of a device from `before` to these. Packets that wait in a
     /// queue whose kind changes are lost; others stay.
-    pub fn changes(&self, device: &str, before: &Self) -> Vec<TcCommand> {
+    pub fn changes(&self, device: &Device, before: &Self) -> Vec<TcCommand> {
         // HTB itself has nothing to change, and the kernel refuses it.
         let mut commands = self.commands(device).split_off(1);
         let kinds =
@@ -131,11 +148,16 @@ impl Shaper {
         for (minor, before, after) in kinds {
             if before.discipline() != after.discipline() {
                 // A handle keeps its kind, so the queue has to go first.
-                let gone = format!("qdisc del dev {device} parent {MAJOR:x}:{minor:x}");
+                let gone = format!("qdisc del dev {} parent {MAJOR:x}:{minor:x}", device.name);
                 commands.insert(3, TcCommand::new(&gone));
             }
         }
         commands
+    }
+
+    /// Time that the link takes for the largest packet that offloads make for a device; `None` if they make none.
+    pub fn largest_takes(&self, device: &Device) -> Option<Duration> {
+        (device.largest > device.mtu).then(|| self.rate.transmission_time(device.largest))
     }
 
     /// Queue that belongs to the class of this name, if the class is one of these.
@@ -163,6 +185,8 @@ const fn class(minor: u16) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use marcato_units::Bytes;
+
     use super::*;
 
     const SHAPER: Shaper = Shaper {
@@ -173,17 +197,22 @@ mod tests {
         round_trip: Duration::from_millis(100),
     };
 
+    fn wan() -> Device {
+        let (mtu, largest) = (Bytes::new(1500), Bytes::new(65_536));
+        Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues: 1, mtu, largest }
+    }
+
     #[test]
     fn both_classes_borrow_from_one_parent_with_a_default() {
-        let commands: Vec<String> = SHAPER.commands("wan").iter().map(ToString::to_string).collect();
+        let commands: Vec<String> = SHAPER.commands(&wan()).iter().map(ToString::to_string).collect();
         assert_eq!(
             commands,
             [
-                "tc qdisc replace dev wan root handle c4: htb default 10 r2q 1000",
-                "tc class replace dev wan parent c4: classid c4:1 htb rate 50000000bit ceil 50000000bit burst 12500 cburst 12500",
-                "tc class replace dev wan parent c4:1 classid c4:10 htb rate 20000000bit ceil 50000000bit burst 12500 cburst 12500",
-                "tc class replace dev wan parent c4:1 classid c4:20 htb rate 30000000bit ceil 50000000bit burst 12500 cburst 12500",
-                "tc qdisc replace dev wan parent c4:10 handle c410: pfifo limit 416",
+                "tc qdisc replace dev wan root handle c4: htb default 10",
+                "tc class replace dev wan parent c4: classid c4:1 htb rate 50000000bit ceil 50000000bit burst 12500 cburst 12500 quantum 6250",
+                "tc class replace dev wan parent c4:1 classid c4:10 htb rate 20000000bit ceil 50000000bit burst 12500 cburst 12500 quantum 2500",
+                "tc class replace dev wan parent c4:1 classid c4:20 htb rate 30000000bit ceil 50000000bit burst 12500 cburst 12500 quantum 3750",
+                "tc qdisc replace dev wan parent c4:10 handle c410: bfifo limit 625000",
                 "tc qdisc replace dev wan parent c4:20 handle c420: codel limit 416 ecn",
             ]
         );
@@ -199,7 +228,7 @@ mod tests {
     #[test]
     fn only_a_queue_of_another_kind_is_made_anew() {
         let texts = |after: Shaper| -> Vec<String> {
-            after.changes("wan", &SHAPER).iter().map(ToString::to_string).collect()
+            after.changes(&wan(), &SHAPER).iter().map(ToString::to_string).collect()
         };
         let same = texts(Shaper { share: 50, responsive: QueueKind::Codel, ..SHAPER });
         assert!(
@@ -213,10 +242,42 @@ mod tests {
     }
 
     #[test]
+    fn every_class_takes_turns_by_an_mtu_and_no_more_than_60_kb() {
+        let quanta = |mbps, mtu| -> Vec<u64> {
+            let shaper = Shaper { rate: Rate::from_mbps(mbps), share: 90, ..SHAPER };
+            let device = Device { mtu: Bytes::new(mtu), ..wan() };
+            let commands = shaper.commands(&device);
+            let classes = commands.iter().filter(|command| command.0[0] == "class");
+            classes.map(|command| command.0.last().unwrap().parse().unwrap()).collect()
+        };
+        assert_eq!(quanta(1, 1500), [1514, 1514, 1514]);
+        assert_eq!(quanta(1, 9000), [9014, 9014, 9014]);
+        assert_eq!(quanta(100, 1500), [12_500, 1514, 11_250]);
+        assert_eq!(quanta(10_000, 1500), [60_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn a_queue_has_room_for_one_packet_of_offloads_and_not_for_many() {
+        let leaves = |kbps: u64, kind| {
+            let rate = Rate::from_bps(1000 * kbps);
+            let shaper = Shaper { rate, standard: kind, ..SHAPER };
+            shaper.commands(&wan())[4].to_string().split("c410: ").nth(1).unwrap().to_owned()
+        };
+        assert_eq!(leaves(100, QueueKind::DropTail), "bfifo limit 80000");
+        assert_eq!(leaves(20_000, QueueKind::DropTail), "bfifo limit 250000");
+        assert_eq!(leaves(1_000_000_000, QueueKind::DropTail), "bfifo limit 4294967295");
+        assert_eq!(leaves(100, QueueKind::Codel), "codel limit 20 noecn");
+        assert_eq!(leaves(10_000_000, QueueKind::Codel), "codel limit 1000 noecn");
+        let largest = Bytes::new(65_536);
+        assert_eq!(SHAPER.largest_takes(&wan()), Some(SHAPER.rate.transmission_time(largest)));
+        assert_eq!(SHAPER.largest_takes(&Device { largest: wan().mtu, ..wan() }), None);
+    }
+
+    #[test]
     fn any_share_leaves_both_queues_some_rate() {
         for share in [0, 1, 99, 100, 255] {
             let shaper = Shaper { share, rate: Rate::from_bps(1000), ..SHAPER };
-            for command in shaper.commands("wan") {
+            for command in shaper.commands(&wan()) {
                 assert!(!command.to_string().contains("rate 0bit"), "{command}");
             }
         }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use marcato_kernel::{Attachment, Configuration, Device, Pinned, Queue, Shaper, TcCommand, Whereabouts};
+use marcato_units::Duration;
 
 use super::note::Note;
 use super::settings::Settings;
@@ -66,7 +67,7 @@ impl Plan {
                 }
                 _ => {}
             }
-            plan.steps.extend(shaper.commands(&device.name).into_iter().map(Step::Tc));
+            plan.steps.extend(shaper.commands(device).into_iter().map(Step::Tc));
             plan.undo = Some(Shaper::undo(&device.name));
             plan.notes.extend(notes(device, &shaper, speed(&device.name)));
         }
@@ -106,7 +107,7 @@ impl Plan {
         let mut plan = Self::new(device, pins);
         match (before.shaper(), settings.shaper()) {
             (Some(before), Some(after)) if before != after => {
-                plan.steps.extend(after.changes(&device.name, &before).into_iter().map(Step::Tc));
+                plan.steps.extend(after.changes(device, &before).into_iter().map(Step::Tc));
                 plan.notes.extend(notes(device, &after, speed(&device.name)));
             }
             (None, Some(_)) => return Err(CrqError::Watched { device: device.name.clone() }),
@@ -203,6 +204,9 @@ fn is_own(queue: &Queue) -> bool {
     Shaper::is_root(&queue.handle) && queue.parent.is_none()
 }
 
+/// Delay that CoDel aims at: a packet that takes longer makes others miss it. RFC 8289 section 4.3.
+const CODEL_TARGET: Duration = Duration::from_millis(5);
+
 /// Speed of a device in Mbit/s, if its driver knows it.
 fn speed(device: &str) -> Option<u64> {
     let speed = std::fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
@@ -220,6 +224,17 @@ fn notes(device: &Device, shaper: &Shaper, speed: Option<u64>) -> Vec<String> {
             device.queues
         ));
     }
+    if let Some(takes) = shaper.largest_takes(device).filter(|takes| *takes > CODEL_TARGET) {
+        notes.push(format!(
+            "offloads join packets of {name} to up to {} bytes (gso_max_size), which take {} ms of the link, and other flows wait for them. \
+             CRQ counts their segments, and limits queues in bytes. For less delay, also use `ip link set dev {name} gso_max_size {}` for what this \
+             host sends, and `ethtool -K DEVICE gro off` on each device that the other packets enter by",
+            device.largest.get(),
+            takes.as_millis(),
+            // As much as passes within the target, in whole kB and no less than a packet.
+            (shaper.rate.bytes_in(CODEL_TARGET).get() / 1000 * 1000).max(device.mtu.get()),
+        ));
+    }
     if let Some(speed) = speed.filter(|speed| shaper.rate.as_bps() / 1_000_000 >= *speed) {
         notes.push(format!(
             "{name} carries {speed} Mbit/s at most: at this rate the queue builds up in the device, where CRQ does not see it"
@@ -231,13 +246,16 @@ fn notes(device: &Device, shaper: &Shaper, speed: Option<u64>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use marcato_kernel::QueueKind;
-    use marcato_units::{Duration, Rate};
+    use marcato_units::{Bytes, Rate};
 
     use super::*;
 
     #[test]
     fn queues_of_the_device_and_too_high_a_rate_give_a_warning() {
-        let device = |queues| Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues };
+        let device = |queues, largest| {
+            let (mtu, largest) = (Bytes::new(1500), Bytes::new(largest));
+            Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues, mtu, largest }
+        };
         let shaper = |mbps| Shaper {
             rate: Rate::from_mbps(mbps),
             share: 50,
@@ -245,9 +263,13 @@ mod tests {
             responsive: QueueKind::Codel,
             round_trip: Duration::from_millis(100),
         };
-        assert_eq!(notes(&device(1), &shaper(950), Some(1000)), Vec::<String>::new());
-        assert_eq!(notes(&device(1), &shaper(1000), None), Vec::<String>::new());
-        assert!(notes(&device(8), &shaper(950), None)[0].contains("8 transmit queues"));
-        assert!(notes(&device(1), &shaper(1000), Some(1000))[0].contains("builds up in the device"));
+        assert_eq!(notes(&device(1, 65_536), &shaper(950), Some(1000)), Vec::<String>::new());
+        assert_eq!(notes(&device(1, 65_536), &shaper(1000), None), Vec::<String>::new());
+        assert!(notes(&device(8, 1500), &shaper(950), None)[0].contains("8 transmit queues"));
+        assert!(notes(&device(1, 1500), &shaper(1000), Some(1000))[0].contains("builds up in the device"));
+        // 64 kB take 26 ms of 20 Mbit/s.
+        let joined = notes(&device(1, 65_536), &shaper(20), None);
+        assert!(joined[0].contains("65536 bytes (gso_max_size), which take 26 ms of the link"), "{joined:?}");
+        assert_eq!(notes(&device(1, 1500), &shaper(20), None), Vec::<String>::new());
     }
 }

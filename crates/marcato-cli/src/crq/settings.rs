@@ -273,6 +273,8 @@ mod spans {
 
 #[cfg(test)]
 mod tests {
+    use marcato_units::Bytes;
+
     use super::*;
 
     #[test]
@@ -322,7 +324,9 @@ mod tests {
 
     #[test]
     fn without_a_rate_no_packet_changes_its_queue() {
-        let device = Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues: 1 };
+        let mtu = Bytes::new(1500);
+        let name = "wan".to_owned();
+        let device = Device { name, ifindex: 3, netns: 4, ethernet: true, queues: 1, mtu, largest: mtu };
         assert_eq!(Settings::default().configuration(&device).priority, [0; 2]);
         let shaped = Settings { rate: Some(Rate::from_mbps(1)), ..Settings::default() };
         assert_eq!(shaped.configuration(&device).priority, [0x00c4_0010, 0x00c4_0020]);

@@ -146,7 +146,10 @@ fn marks_are_booked_behind_tags() {
         standard: QueueKind::CodelEcn,
         ..SHAPER
     };
-    let made = net.on(0, || shaper.commands("wan").iter().try_for_each(|command| command.run().map(drop)));
+    let made = net.on(0, || {
+        let device = Device::find("wan").unwrap();
+        shaper.commands(&device).iter().try_for_each(|command| command.run().map(drop))
+    });
     if let Err(why @ TcError::Kind { .. }) = made {
         skip(env!("CARGO_PKG_NAME"), &why.to_string());
         return;
@@ -192,8 +195,8 @@ fn drops_are_booked_on_a_device_of_plain_ip() {
     run("ip", &format!("-n {router} addr add 10.9.6.1/24 dev tunnel")).unwrap();
     run("ip", &format!("-n {router} link set tunnel up")).unwrap();
     let attachment = net.on(0, || {
-        SHAPER.commands("tunnel").iter().for_each(|command| drop(command.run().unwrap()));
         let device = Device::find("tunnel").unwrap();
+        SHAPER.commands(&device).iter().for_each(|command| drop(command.run().unwrap()));
         assert!(!device.ethernet);
         let configuration = configuration(&device, SHAPER.priority());
         Attachment::attach(net.pins.path(), &device, &configuration, 1024).unwrap()

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use marcato_kernel::{OBJECT, Queue, Shaper};
+use marcato_kernel::{Device, OBJECT, Queue, Shaper};
 use marcato_testing::{Need, absent};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -25,8 +25,21 @@ pub(crate) fn run(program: &str, words: &str) -> Result<String, String> {
     if said.status.success() { Ok(text(&said.stdout)) } else { Err(text(&said.stderr)) }
 }
 
+/// Packets that hosts hand to their devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offloads {
+    /// Packets as they will be on the wire.
+    Off,
+    /// Up to 64 kB in one, which is Linux's default.
+    On,
+}
+
 impl Net {
     pub(crate) fn new(name: &str) -> Option<Self> {
+        Self::with(name, Offloads::Off)
+    }
+
+    pub(crate) fn with(name: &str, offloads: Offloads) -> Option<Self> {
         if absent!(Need::Root, Need::Programs(OBJECT), Need::KernelTypes, Need::Program("tc")) {
             return None;
         }
@@ -50,8 +63,8 @@ impl Net {
             run("ip", &format!("-n {end} addr add {address}/24 dev {device}")).unwrap();
             // No packets of address discovery: they belong to no flow, and a full queue drops them too.
             run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
-            // A queue of single packets, not of segments of 64 kB.
-            run("ip", &format!("-n {end} link set {device} up gso_max_segs 1")).unwrap();
+            let segments = if offloads == Offloads::Off { "gso_max_segs 1" } else { "" };
+            run("ip", &format!("-n {end} link set {device} up {segments}")).unwrap();
         }
         for (end, gateway) in [(server, "10.9.8.1"), (client, "10.9.7.1")] {
             run("ip", &format!("-n {end} route add default via {gateway}")).unwrap();
@@ -94,7 +107,10 @@ impl Net {
 
     /// Makes the queues of the device.
     pub(crate) fn shape(&self, shaper: &Shaper) {
-        self.on(0, || shaper.commands("wan").iter().for_each(|command| drop(command.run().unwrap())));
+        self.on(0, || {
+            let device = Device::find("wan").unwrap();
+            shaper.commands(&device).iter().for_each(|command| drop(command.run().unwrap()));
+        });
     }
 
     /// Number in the statistics of a class that follows a word.

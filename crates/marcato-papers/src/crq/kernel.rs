@@ -138,7 +138,7 @@ impl Transfer {
             let device = Device::find(name).map_err(lab::failed)?;
             let shaper = kind.shaper();
             shaper
-                .commands(name)
+                .commands(&device)
                 .iter()
                 .try_for_each(|command| command.run().map(drop))
                 .map_err(lab::failed)?;
