@@ -3,8 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use marcato_queue::{Discipline, Fate, Filter, Filtered, Limit, PushOut, PushOutConfig, Verdict};
+use marcato_queue::{
+    Codel, CodelConfig, Discipline, Fate, Filter, Filtered, Limit, PushOut, PushOutConfig, StepMark,
+    StepMarkConfig, StepThreshold, Tagged, Verdict,
+};
 use marcato_units::{Bytes, Time};
+use marcato_wire::Ecn;
 
 use crate::common::Probe;
 
@@ -71,6 +75,50 @@ fn a_filter_sees_each_packet_and_all_of_them_are_counted() {
     assert_eq!([all.enqueued, all.dequeued, all.dropped].map(|tally| tally.packets), [4, 1, 3]);
     assert_eq!(all.dropped.bytes, Bytes::new(4500));
     assert_eq!(queue.queue().counters().enqueued.packets, 3, "it never saw the one that the filter dropped");
+}
+
+/// A queue drops packets of its own at either call.
+#[test]
+fn what_a_queue_drops_by_itself_passes_through_its_filter() {
+    let pass = |_: Time, _: &mut Probe| Fate::Pass;
+    let mut queue = Filtered::of(PushOut::new(PushOutConfig { limit: Limit::Packets(1) }).unwrap(), pass);
+    let mut lost = Vec::new();
+    for packet in [Probe::low(1), Probe::new(2)] {
+        assert_eq!(
+            queue.enqueue_with(Time::ZERO, packet, &mut |packet| lost.push(packet.id)),
+            Verdict::Queued
+        );
+    }
+    assert_eq!(lost, [1]);
+    let mut queue = Filtered::of(Codel::new(CodelConfig::default()).unwrap(), pass);
+    for id in 0..100 {
+        queue.enqueue(Time::ZERO, Probe::new(id)).lost();
+    }
+    let (mut lost, mut left) = (Vec::new(), Vec::new());
+    for at in 0..60 {
+        let now = Time::from_millis(100 + 10 * at);
+        left.extend(queue.dequeue_with(now, &mut |packet| lost.push(packet.id)).map(|packet| packet.id));
+    }
+    assert_eq!((lost.len(), left.len()), (queue.counters().dropped.packets as usize, 60));
+    assert!(lost.len() > 2, "{lost:?}");
+    // Each of the first packets was either lost or sent.
+    let mut all = [lost, left].concat();
+    all.sort_unstable();
+    assert!(all.iter().copied().eq(0..all.len() as u64), "{all:?}");
+}
+
+#[test]
+fn a_mark_on_a_tagged_packet_is_on_the_packet_too() {
+    let config = StepMarkConfig { limit: Limit::Packets(9), threshold: StepThreshold::Packets(1) };
+    let mut queue = StepMark::new(config).unwrap();
+    for id in 0..3 {
+        let packet = Tagged::new(Probe::new(id).with_ecn(Ecn::Ect0), "tag");
+        assert!(queue.enqueue(Time::ZERO, packet).lost().is_none());
+    }
+    let left: Vec<_> = std::iter::from_fn(|| queue.dequeue(Time::ZERO)).collect();
+    let marks: Vec<_> = left.iter().map(|it| (it.marked, it.packet.ecn, it.tag)).collect();
+    let marked = (true, Ecn::Ce, "tag");
+    assert_eq!(marks, [(false, Ecn::Ect0, "tag"), marked, marked]);
 }
 
 #[test]

@@ -87,6 +87,32 @@ fn an_overflow_begins_a_new_gap() {
     assert!(signals > 500 && longest > 34, "{signals} signals, {longest} packets apart");
 }
 
+/// Fig. 2 of the paper: below min_th the count is forgotten, so packets from before it bring no signal nearer.
+#[test]
+fn an_average_below_min_th_begins_a_new_gap() {
+    let mut queue = filled(at_once(), 8);
+    let (mut gap, mut longest, mut signals) = (0u64, 0, 0);
+    let mut send = |queue: &mut Red<Probe>| {
+        let marked = queue.counters().marked.packets;
+        assert_eq!(queue.enqueue(Time::ZERO, Probe::new(0).with_ecn(Ecn::Ect0)), Verdict::Queued);
+        gap += 1;
+        if queue.counters().marked.packets > marked {
+            (longest, signals, gap) = (gap.max(longest), signals + 1, 0);
+        }
+    };
+    for round in 0..20_000 {
+        if round % 30 == 0 {
+            // The next packet finds three, and some more restore the queue.
+            (0..5).for_each(|_| _ = queue.dequeue(Time::ZERO));
+            (0..5).for_each(|_| send(&mut queue));
+        }
+        // Seven wait when a packet arrives: p_b is 0.02, and a gap that goes on ends with 50.
+        queue.dequeue(Time::ZERO);
+        send(&mut queue);
+    }
+    assert!(signals > 200 && longest > 60, "{signals} signals, {longest} packets apart");
+}
+
 #[test]
 fn the_second_packet_of_a_burst_finds_the_first() {
     let mut queue = red(at_once());
