@@ -253,7 +253,7 @@ impl Sender {
         if let Some(rack) = rack {
             rack.begin_ack();
         }
-        let mut note = |sent: &Sent, timestamp_rtt| {
+        let mut note = |sent: &Sent, timestamp_rtt, is_guess: bool| {
             *total += sent.end - sent.seq;
             delivered += sent.weight;
             original |= !sent.ambiguous && sent.end <= before_timeout;
@@ -267,20 +267,20 @@ impl Sender {
             if let Some(rack) = rack {
                 rack.on_delivered(now, sent, min_rtt, timestamp_rtt);
             }
-            // Karn's rule, RFC 6298 §3: a retransmitted segment gives no round trip.
-            if !sent.ambiguous {
+            // Karn's rule, RFC 6298 §3: a retransmitted segment gives no round trip. Nor does a guess.
+            if !sent.ambiguous && !is_guess {
                 first_sent = Some(first_sent.map_or(sent.sent_at, |t| t.min(sent.sent_at)));
                 last_sent = Some(last_sent.map_or(sent.sent_at, |t| t.max(sent.sent_at)));
             }
         };
         if info.ack > self.una {
             self.una = info.ack;
-            self.board.ack(info.ack, |sent| note(sent, info.timestamp_rtt));
+            self.board.ack(info.ack, |sent| note(sent, info.timestamp_rtt, false));
         }
         for &(start, end) in info.sack.iter().chain(&guess) {
             if start >= self.una && end <= self.nxt && start < end {
                 // RFC 7323 §4.3: the echo belongs to a segment in order, never to a SACKed one.
-                self.board.sack(start, end, |sent| note(sent, None));
+                self.board.sack(start, end, |sent| note(sent, None, guess.is_some()));
             }
         }
         let newly_acked = self.una - prior_una;

@@ -9,6 +9,7 @@ mod reductions;
 mod scripted;
 mod spurious;
 mod windows;
+mod wire;
 
 use marcato_units::{Bytes, Duration, Priority, Seed, Time};
 use marcato_wire::Ecn;
