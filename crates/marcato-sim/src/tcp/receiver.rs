@@ -310,6 +310,7 @@ mod tests {
     use super::*;
     use crate::tcp::Congestion;
     use marcato_units::{Bytes, Duration};
+    use proptest::prelude::*;
 
     fn receiver(every: u32) -> Receiver {
         let mut receiver = Receiver::new(&Tcp {
@@ -453,5 +454,132 @@ mod tests {
         assert!(!r.finished());
         assert_eq!(r.on_data(Time::ZERO, 1, 1001, None), 1000);
         assert!(r.finished());
+    }
+    /// Bytes that arrived, one by one, and what a receiver has to say of them.
+    struct Model {
+        arrived: Vec<bool>,
+        /// Time of the last change of each byte's range, in steps.
+        changed: Vec<usize>,
+        next: usize,
+        unread: usize,
+        offered: usize,
+        pending: u32,
+    }
+
+    const BUFFER: usize = 600;
+    const MSS: usize = 100;
+
+    impl Model {
+        /// Greatest range of bytes beyond the next one that holds this byte.
+        fn range(&self, at: usize) -> (usize, usize) {
+            let start = (self.next..=at).rev().take_while(|at| self.arrived[*at]).last().unwrap();
+            let end = (at..self.arrived.len()).find(|at| !self.arrived[*at]).unwrap();
+            (start, end)
+        }
+
+        /// Ranges beyond the next byte, the one that changed last first.
+        fn ranges(&self) -> Vec<(u32, u32)> {
+            let all = (self.next + 1..self.arrived.len()).filter(|at| self.arrived[*at]);
+            let mut ranges: Vec<_> = all.map(|at| self.range(at)).collect();
+            ranges.dedup();
+            ranges.sort_by_key(|(start, end)| {
+                self.changed[*start..*end].iter().max().map(|at| usize::MAX - at)
+            });
+            ranges.into_iter().map(|(start, end)| (start as u32, end as u32)).collect()
+        }
+    }
+
+    proptest! {
+        /// A receiver does with any segments and reads what a list of bytes does, looked at as a whole.
+        #[test]
+        fn any_segments_and_reads_do_what_a_list_of_bytes_does(
+            every in 1u32..4,
+            ops in prop::collection::vec((0u8..8, 0usize..9, 1usize..250), 1..120),
+        ) {
+            let mut r = Receiver::new(&Tcp {
+                receive_buffer: Bytes::new(BUFFER as u64),
+                mss: MSS as u32,
+                delayed_ack: DelayedAck { every, first_at_once: false, ..DelayedAck::NONE },
+                ..Tcp::with(Congestion::Reno)
+            });
+            r.on_syn();
+            let size = 120 * 250;
+            let mut model = Model {
+                arrived: vec![false; size], changed: vec![0; size], next: 1, unread: 0, offered: 1 + BUFFER, pending: 0,
+            };
+            for (step, (op, back, len)) in ops.into_iter().enumerate() {
+                let now = Time::from_millis(step as u64);
+                match op {
+                    // Segments begin up to four hundred bytes before the next byte, or behind it.
+                    0..=4 => {
+                        let seq = (model.next + 100 * back).saturating_sub(400).max(1);
+                        let seq = if op == 0 { model.next } else { seq };
+                        let end = (seq + len).min(model.offered);
+                        let new = (seq.max(model.next)..end).filter(|at| !model.arrived[*at]).count();
+                        let holes = (model.next..size).any(|at| model.arrived[at]);
+                        let (before, had_timer) = (model.next, r.ack_at);
+                        for at in seq.max(model.next)..end {
+                            (model.arrived[at], model.changed[at]) = (true, step + 1);
+                        }
+                        while model.arrived[model.next] {
+                            model.next += 1;
+                        }
+                        let in_order = model.next - before;
+                        model.unread += in_order;
+                        prop_assert_eq!(r.on_data(now, seq as u64, len as u64, None), in_order as u64);
+                        if in_order == 0 {
+                            prop_assert!(r.ack_now, "out of order, or nothing new");
+                        } else {
+                            model.pending += 1;
+                            if holes || model.pending >= every {
+                                prop_assert!(r.ack_now, "a gap was filled, or enough segments came");
+                            } else if !r.ack_now {
+                                prop_assert_eq!(r.ack_at, had_timer.or(Some(now + DelayedAck::NONE.timeout)));
+                            }
+                        }
+                        // RFC 2883 §4: what came twice is reported first.
+                        let duplicate = if seq < model.next && end <= before.max(seq) {
+                            Some((seq as u32, (seq + len).min(before) as u32))
+                        } else if in_order == 0 && new == 0 && end > seq {
+                            Some((seq as u32, end as u32))
+                        } else {
+                            None
+                        };
+                        if let Some(duplicate) = duplicate {
+                            prop_assert_eq!(sack(&r).first().copied(), Some(duplicate));
+                        }
+                    }
+                    5 | 6 => {
+                        let room = BUFFER - model.unread;
+                        let edge = model.offered.max(model.next + room);
+                        // RFC 9293 §3.8.6.2.2: less than a segment is not worth an update while data is unread.
+                        if model.unread == 0 || edge - model.offered >= MSS {
+                            model.offered = edge;
+                        }
+                        prop_assert_eq!(r.window() as usize, model.offered - model.next);
+                        r.on_ack_sent();
+                        model.pending = 0;
+                        prop_assert!(!r.ack_now && r.ack_at.is_none());
+                        let (blocks, ranges) = (sack(&r), model.ranges());
+                        prop_assert_eq!(blocks.is_empty(), ranges.is_empty());
+                        // The one that changed last is first. Merged ranges may leave fewer than three.
+                        prop_assert!(blocks.len() <= 3 && blocks.first() == ranges.first(), "{:?} of {:?}", blocks, ranges);
+                        prop_assert!(blocks.iter().all(|block| ranges.contains(block)), "{:?} of {:?}", blocks, ranges);
+                    }
+                    _ => {
+                        r.set_reading(back % 2 == 0);
+                        let expected = (back % 2 == 0).then_some(model.unread as u64);
+                        prop_assert_eq!(r.read(), expected);
+                        model.unread -= expected.unwrap_or(0) as usize;
+                        prop_assert_eq!(r.is_read(), model.unread == 0);
+                    }
+                }
+                prop_assert_eq!(r.next, model.next as u64);
+                for (seq, inside) in [(model.next - 1, false), (model.next, model.next < model.offered),
+                    (model.offered - 1, model.next < model.offered), (model.offered, false)] {
+                    prop_assert_eq!(r.is_in_window(seq as u64), inside);
+                }
+            }
+        }
     }
 }

@@ -139,6 +139,8 @@ impl Scoreboard {
                     }
                     if !front.sacked {
                         delivered(&part);
+                    } else if front.seq >= self.edge {
+                        self.sacked_above.1 -= ack - front.seq;
                     }
                     front.seq = ack;
                     front.weight -= weight;
@@ -520,6 +522,19 @@ mod tests {
         board.resend(Time::ZERO, stamp).map(|s| s.seq)
     }
 
+    /// Holds the running counts against a walk over all segments.
+    fn assert_counts(board: &Scoreboard) {
+        let count = |which: &dyn Fn(&Sent) -> bool| board.segments.iter().filter(|s| which(s)).count() as u64;
+        assert_eq!(board.pipe(), board.pipe_by_walking());
+        assert_eq!(board.losses, count(&|s| s.lost && !s.sacked));
+        assert_eq!(board.segs_sacked(), count(&|s| s.sacked));
+        assert_eq!(board.resent_out(), count(&|s| s.lost && s.resent && !s.sacked));
+        let above = board.segments.iter().filter(|s| s.sacked && s.seq >= board.edge);
+        let above = above.fold((0, 0), |(segments, bytes), s| (segments + 1, bytes + s.end - s.seq));
+        assert_eq!(board.sacked_above, above);
+        assert_eq!(board.has_losses(), count(&|s| s.lost && !s.sacked) > 0);
+    }
+
     #[test]
     fn the_third_segment_sacked_above_a_hole_makes_it_lost() {
         let mut board = board(10, 1000);
@@ -572,10 +587,13 @@ mod tests {
         /// pipe is exact. Each byte is reported delivered once, and lost segments are those of RFC
         /// 6675.
         #[test]
-        fn the_running_counts_are_the_true_ones(ops in prop::collection::vec((0u8..5, 0u64..40, 1u64..6), 1..80)) {
+        fn the_running_counts_are_the_true_ones(ops in prop::collection::vec((0u8..6, 0u64..40, 1u64..6), 1..80)) {
             let mut board = board(40, 10);
             let (mut delivered, mut una) = (0u64, 0u64);
+            // Set while losses were looked for since they were last taken back.
+            let mut judged = true;
             for (op, at, len) in ops {
+                judged = op != 5 && (judged || matches!(op, 1 | 2));
                 match op {
                     0 => {
                         una = una.max((at * 10 / 4).min(400));
@@ -592,22 +610,79 @@ mod tests {
                     3 => {
                         resend(&mut board);
                     }
-                    _ if at == 0 => {
-                        board.mark_lost_on_timeout(|_| false);
+                    4 if at < 2 => {
+                        let lost = board.lost_bytes;
+                        let news = board.pipe();
+                        prop_assert_eq!(board.mark_lost_on_timeout(|_| false), news);
+                        prop_assert_eq!((board.lost_bytes - lost, board.pipe()), (news, 0));
+                    }
+                    // It was all a mistake.
+                    5 if at < 2 => {
+                        board.unmark_losses();
+                        prop_assert!(!board.has_losses() && board.resend(Time::ZERO, RateEstimator::default().on_sent(Time::ZERO, false)).is_none());
                     }
                     _ => {}
                 }
-                prop_assert_eq!(board.pipe(), board.pipe_by_walking());
-                let losses = board.segments.iter().filter(|s| s.lost && !s.sacked).count();
-                prop_assert_eq!(board.losses, losses as u64);
+                assert_counts(&board);
                 let sacked: u64 = board.segments.iter().filter(|s| s.sacked).map(Sent::bytes).sum();
                 prop_assert_eq!(delivered, una + sacked);
-                for (i, segment) in board.segments.iter().enumerate() {
+                for (i, segment) in board.segments.iter().enumerate().filter(|_| judged) {
                     let above = board.segments.iter().skip(i + 1).filter(|s| s.sacked).count();
                     if above >= 3 {
-                        prop_assert!(segment.sacked || segment.lost, "{:?}", segment);
+                        // A retransmission stays one although its loss was taken back.
+                        prop_assert!(segment.sacked || segment.lost || segment.resent, "{:?}", segment);
                     }
                 }
+            }
+        }
+
+        /// Without SACK, each duplicate acknowledgement stands for some segment behind the first one.
+        #[test]
+        fn assumptions_without_sack_keep_the_counts_true(
+            ops in prop::collection::vec((0u8..7, 0u64..40), 1..100),
+        ) {
+            let mut board = board(40, 10);
+            let mut una = 0u64;
+            for (op, at) in ops {
+                match op {
+                    0 | 1 => {
+                        let guess = board.next_unknown();
+                        let behind = board.segments.iter().skip(1).find(|s| !s.sacked).map(|s| (s.seq, s.end));
+                        prop_assert_eq!(guess, behind);
+                        if let Some((start, end)) = guess {
+                            let before = board.segs_sacked();
+                            board.sack(start, end, |_| ());
+                            prop_assert_eq!(board.segs_sacked(), before + 1);
+                        }
+                        board.detect_losses(10, DUP_THRESH);
+                    }
+                    2 => {
+                        una = una.max((una + at * 10 / 8).min(400));
+                        board.ack(una, |_| ());
+                    }
+                    3 => {
+                        let (first, sacked) = (board.segments.front().map(|s| s.seq), board.segs_sacked());
+                        let assumed = board.segments.front().is_some_and(|s| s.sacked);
+                        let more = board.segments.iter().skip(1).any(|s| !s.sacked);
+                        board.lose_first();
+                        let front = board.segments.front();
+                        prop_assert!(front.is_none_or(|s| Some(s.seq) == first && s.lost && !s.sacked));
+                        // Another takes its place, if there is one.
+                        prop_assert_eq!(board.segs_sacked(), sacked - u64::from(assumed && !more));
+                    }
+                    4 => _ = resend(&mut board),
+                    5 if at < 8 => {
+                        board.forget_sacked();
+                        prop_assert_eq!(board.segs_sacked(), 0);
+                    }
+                    _ if at < 4 => {
+                        board.forget_sacked();
+                        board.mark_lost_on_timeout(|_| false);
+                        prop_assert_eq!(board.pipe(), 0);
+                    }
+                    _ => {}
+                }
+                assert_counts(&board);
             }
         }
 
@@ -668,11 +743,7 @@ mod tests {
                 let mut copy = board.clone();
                 let order: Vec<_> = std::iter::from_fn(|| resend(&mut copy)).collect();
                 prop_assert_eq!(order, expected);
-                prop_assert_eq!(board.pipe(), board.pipe_by_walking());
-                prop_assert_eq!(board.losses, board.segments.iter().filter(|s| s.lost && !s.sacked).count() as u64);
-                prop_assert_eq!(board.segs_sacked(), board.segments.iter().filter(|s| s.sacked).count() as u64);
-                let above = board.segments.iter().filter(|s| s.sacked && s.seq >= board.edge).count();
-                prop_assert_eq!(board.sacked_above.0, above as u64);
+                assert_counts(&board);
             }
         }
     }
