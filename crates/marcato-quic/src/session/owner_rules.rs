@@ -399,3 +399,109 @@ fn the_counters_of_a_lane_are_those_of_its_line() {
         assert_eq!((load.in_flight, load.retransmissions, load.repairs, load.unfinished), (0, 0, 0, 0));
     }
 }
+
+/// docs/wire.md, "Frames": all frames of a message name the level of the first.
+#[test]
+fn a_message_has_the_level_at_which_it_began_to_leave() {
+    for (began, expected) in [(false, Priority::P1), (true, Priority::P4)] {
+        let mut pair = pair(&[20], &SessionConfig::default());
+        let moved = pair.send(Client, message(Priority::P4, 100_000));
+        if began {
+            pair.pass(Duration::ZERO);
+        }
+        let other = pair.send(Client, message(Priority::P2, 300_000));
+        pair.session(Client).reprioritise(moved, Priority::P1).unwrap();
+        pair.run_until(|pair| {
+            pair.delivered(Client, other).is_some() && pair.delivered(Client, moved).is_some()
+        });
+        let received: Vec<_> =
+            pair.received(Server).iter().map(|message| (message.priority, message.body.len())).collect();
+        // It overtakes the other in any case.
+        assert_eq!(received, [(expected, 100_000), (Priority::P2, 300_000)], "began: {began}");
+    }
+}
+
+#[test]
+fn a_part_that_expires_takes_the_whole_message_with_it() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    let now = pair.now;
+    let long = pair.session(Client).begin_long();
+    let part = |len| message(Priority::P3, len);
+    let first = pair.session(Client).send_part(now, long, part(30_000), false).unwrap();
+    pair.pass(ms(100));
+    assert!(pair.delivered(Client, first).is_some() && pair.received(Server).is_empty());
+    pair.session(Server).hold(Priority::P3, true);
+    pair.pass(ms(50));
+    let now = pair.now;
+    let brief = pair.session(Client).send_part(now, long, part(500).with_lifetime(ms(20)), false).unwrap();
+    let last = pair.session(Client).send_part(now, long, part(500), true).unwrap();
+    assert_eq!(pair.session(Client).waiting(long), Bytes::new(1000));
+    pair.pass(ms(100));
+    let dropped: Vec<_> = pair
+        .events(Client)
+        .filter_map(|event| match event {
+            Event::Dropped { message, reason, .. } => Some((*message, *reason)),
+            _ => None,
+        })
+        .collect();
+    assert!(dropped.contains(&(brief, Removal::Expired)), "{dropped:?}");
+    assert!(dropped.iter().any(|(message, _)| *message == last), "{dropped:?}");
+    let given_up =
+        |event: &&Event| matches!(event, Event::GivenUp { code, .. } if *code == Removal::Expired as u64);
+    assert_eq!(pair.events(Server).filter(given_up).count(), 1);
+    let now = pair.now;
+    let more = pair.session(Client).send_part(now, long, part(1), true);
+    assert_eq!((more, pair.session(Client).waiting(long)), (Err(SendError::Ended), Bytes::ZERO));
+    pair.session(Server).hold(Priority::P3, false);
+    let after = pair.send(Client, message(Priority::P3, 10));
+    pair.run_until(|pair| pair.delivered(Client, after).is_some());
+    assert_eq!((pair.session(Client).unfinished(), pair.received(Server).len()), (0, 1));
+}
+
+/// It will never read the reports, so nothing is gained by waiting.
+#[test]
+fn a_peer_that_stops_the_control_stream_has_all_reports() {
+    let mut pair = pair(&[20], &SessionConfig::default());
+    pair.session(Server).report(MessageNumber(0), Fate::Taken);
+    pair.pass(ms(50));
+    let control = pair.session(Server).control.unwrap();
+    pair.session(Server).report(MessageNumber(1), Fate::Taken);
+    pair.line(0, Server).loss = 1.0;
+    assert!(!pair.session(Server).finish_reports());
+    pair.pass(ms(1));
+    pair.line(0, Server).loss = 0.0;
+    pair.session(Client).conn.recv_stream(control).stop(noq_proto::VarInt::from_u32(1)).unwrap();
+    pair.session(Client).send.request_look();
+    let now = pair.now;
+    pair.pass(ms(30));
+    assert_eq!(time_of(&pair, Server, |event| *event == Event::ReportsArrived), Some(now + ms(10)));
+    assert!(pair.session(Server).finish_reports());
+}
+
+/// RFC 9000 §13.2.1: an acknowledgement waits for 25 ms at most, also while the engine holds lost data for which no
+/// window has room.
+#[test]
+fn one_packet_is_acknowledged_in_time_while_data_is_held() {
+    let mut pair = pair(&[100], &SessionConfig::default());
+    pair.line(0, Client).loss = 0.3;
+    pair.send(Client, message(Priority::P2, 2_000_000));
+    let mut seen = 0;
+    for _ in 0..100 {
+        pair.pass(ms(50));
+        if !pair.session(Client).send.is_held() {
+            continue;
+        }
+        let (sent_at, from) = (pair.now, pair.passed.len());
+        pair.send(Server, message(Priority::P2, 600));
+        pair.pass(ms(90));
+        let arrival = pair.passed[from..].iter().find(|passed| passed.from == Server && passed.len > 600);
+        let arrival = arrival.and_then(|passed| passed.arrives).unwrap();
+        assert_eq!(arrival, sent_at + ms(50));
+        let answers = pair.passed[from..].iter().filter(|passed| passed.from == Client);
+        let waited =
+            answers.map(|passed| passed.left).find(|left| *left >= arrival).map(|left| left.since(arrival));
+        assert!(waited.is_some_and(|waited| waited <= ms(25)), "{waited:?} after {arrival:?}");
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen}");
+}
