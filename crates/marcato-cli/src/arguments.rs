@@ -542,6 +542,7 @@ pub(crate) enum CrqAction {
     #[command(after_help = "Examples:
   marcato crq attach eth0 --rate 95mbit --dry-run
   marcato crq attach eth0 --rate 1gbit --standard droptail --responsive codel-ecn
+  marcato crq attach ifb0 --rate 475mbit --reverse eth0
   marcato crq attach eth0 --config /etc/marcato/crq/eth0.toml")]
     Attach(CrqAttach),
 
@@ -593,6 +594,10 @@ pub(crate) struct CrqMonitor {
     /// Number of flows that are followed at the same time [default: 16384]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(i64::from(LEAST_FLOWS)..=i64::from(MOST_FLOWS)))]
     pub(crate) flows: Option<u32>,
+
+    /// Device by which the other direction of the flows leaves, if it does not enter by the device itself [default: for an IFB, the device whose packets are redirected to it]
+    #[arg(long, value_name = "DEV")]
+    pub(crate) reverse: Option<String>,
 
     /// Time after which the command ends [default: at Ctrl-C]
     #[arg(long, value_name = "SPAN", value_parser = quantity::span_or_seconds)]

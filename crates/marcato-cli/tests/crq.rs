@@ -41,7 +41,7 @@ fn run(script: &str) -> Output {
     namespace
         .args([
             "--kill-after=5",
-            "60",
+            "150",
             "unshare",
             "--kill-child",
             "--fork",
@@ -272,14 +272,14 @@ fn programs_of_a_namespace_leave_when_it_is_gone() {
     // The kernel takes a namespace down some time after its last process.
     let output = said(&format!(
         "begin='ip link add wan type veth peer name lan; $marcato crq attach wan {DROPTAIL}'
-         unshare --net bash -c \"$begin; read -r end\" < <(sleep 50) &
+         unshare --net bash -c \"$begin; kill -STOP \\$\\$\" &
          there=$!
          until [ \"$(crq status --all | grep -c attached)\" = 1 ]; do :; done
          unshare --net bash -c \"$begin\"
          until [ \"$(crq status --all | grep -c 'device gone')\" = 1 ]; do :; done
          crq clean
          crq status --all
-         kill $there"
+         kill -KILL $there"
     ));
     let status = output.lines().filter(|line| line.starts_with("  wan ")).collect::<Vec<_>>();
     assert_eq!(status.len(), 1, "{output}");
@@ -311,6 +311,57 @@ fn attach_takes_over_what_a_crash_has_left() {
     assert_eq!(status["counters"]["standard"]["packets"], 5, "{output}");
     assert_eq!(status["settings"]["share"], 70);
     assert!(output.contains("rate 12Mbit ceil 20Mbit"), "{output}");
+}
+
+#[test]
+fn an_ifb_finds_its_device_or_says_what_is_missing() {
+    if is_impossible() {
+        return;
+    }
+    let ifb = Command::new("unshare").args(["--net", "ip", "link", "add", "ifb9", "type", "ifb"]).output();
+    if !ifb.unwrap().status.success() {
+        marcato_testing::skip(env!("CARGO_PKG_NAME"), "the kernel has no ifb");
+        return;
+    }
+    let output = said(&format!(
+        "exec 2>&1
+         redirect() {{
+             tc qdisc add dev $1 clsact
+             tc filter add dev $1 ingress protocol all u32 match u32 0 0 action mirred egress redirect dev ifb9
+         }}
+         ip link add ifb9 type ifb
+         ip link set ifb9 up
+         crq attach ifb9 {DROPTAIL} || echo refused
+         redirect lan
+         crq attach ifb9 {DROPTAIL}
+         send 3
+         crq status ifb9 --format json
+         crq set ifb9 --reverse wan || echo refused
+         crq set ifb9 --share 60
+         crq detach ifb9
+         crq monitor wan --reverse lan --dry-run
+         crq monitor wan --reverse wan --dry-run || echo refused
+         redirect wan
+         crq attach ifb9 {DROPTAIL} || echo refused
+         crq attach ifb9 {DROPTAIL} --reverse wan
+         ip link del wan
+         crq status ifb9"
+    ));
+    for line in [
+        "packets of no device that `tc` knows are redirected to it: name the device by which the other direction leaves",
+        "packets of lan and wan are redirected to it",
+        "other direction by lan",
+        "CRQ is on ifb9: 20Mbit/s, standard queue droptail, responsive queue droptail with 60 %",
+        "the device of the other direction cannot change",
+        "attach crq_ingress to packets that leave lan",
+        "ifb9: device of the other direction gone, 20Mbit/s",
+    ] {
+        assert!(output.contains(line), "{line}\n{output}");
+    }
+    assert_eq!(output.matches("refused").count(), 4, "{output}");
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!((&status["settings"]["reverse"], &status["state"]), (&"lan".into(), &"attached".into()));
+    assert_eq!(status["counters"]["standard"]["packets"], 3, "{output}");
 }
 
 #[test]

@@ -118,11 +118,11 @@ INLINE void classify(struct __sk_buff *skb, const struct crq_config *config, __u
 		skb->priority = config->priority[queue & 1];
 }
 
-/* A packet that enters at `now`. */
+/* A packet of the other direction, which enters at `now`, or leaves by another device. */
 INLINE void watch(struct __sk_buff *skb, const struct crq_config *config, __u64 now)
 {
 	struct packet packet;
-	if (skb_read(skb, config->link_header, &packet))
+	if (skb_read(skb, config->reverse_link_header, &packet))
 		observe(config, now, &packet);
 }
 

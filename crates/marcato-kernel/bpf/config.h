@@ -51,6 +51,10 @@ struct crq_config {
 	/* Bytes before the IP header: 14 with Ethernet, 0 without a link-layer header. */
 	__u32 link_header;
 	__u32 admission;
+	/* The same of packets of the other direction, and the number of the device that they leave by; 0 if they enter by the
+	 * device itself. */
+	__u32 reverse_link_header;
+	__u32 reverse;
 	/* Code of CoDel in the kernel, first address and the one after the last, for kernels that give no reason when CoDel
 	 * drops: of sch_codel and of sch_fq_codel. Zeros where it is not known. */
 	__u64 codel[CODELS][2];

@@ -9,10 +9,10 @@ use aya::{Btf, Ebpf};
 
 use crate::codel::codel_text;
 use crate::counters::{Counter, Tally};
-use crate::device::Device;
+use crate::device::{self, Device};
 use crate::error::{AttachError, LoadError};
-use crate::hook::{self, Hook};
-use crate::layout::{Configuration, FlowId};
+use crate::hook::{self, Hook, Place};
+use crate::layout::{Configuration, FlowId, Reverse};
 use crate::maps::Maps;
 use crate::pinned::{self, Pinned};
 use crate::programs;
@@ -113,8 +113,14 @@ impl Attachment {
                 None => held.links.push(link),
             }
         }
-        for (name, direction) in CLASSIFIERS {
-            let hook = hook::attach(&mut ebpf, name, direction, device)?;
+        let reverse = match configuration.reverse {
+            None => None,
+            Some(Reverse { ifindex, .. }) => {
+                Some(device::name_of(ifindex).ok_or(AttachError::Reverse { ifindex })?)
+            }
+        };
+        for (name, place) in places(device, reverse) {
+            let hook = hook::attach(&mut ebpf, name, &place)?;
             match directory {
                 Some(directory) => hook.keep(name, &directory.join(name))?,
                 None => held.hooks.push(hook),
@@ -123,13 +129,15 @@ impl Attachment {
         Ok(Self { maps, held })
     }
 
-    /// Returns a line for each program and the place where it would be attached.
-    pub fn programs(device: &str) -> impl Iterator<Item = String> {
+    /// Returns a line for each program and the place where it would be attached. `reverse` is the name of the
+    /// device by which the other direction leaves, if that does not enter by the device itself.
+    pub fn programs(device: &str, reverse: Option<&str>) -> impl Iterator<Item = String> {
         let traced =
             TRACEPOINTS.iter().map(|(name, point)| format!("attach {name} to the tracepoint {point}"));
-        let classifiers = CLASSIFIERS.iter().map(move |(name, direction)| {
-            let direction = if *direction == TcAttachType::Egress { "leave" } else { "enter" };
-            format!("attach {name} to packets that {direction} {device}")
+        let classifiers = CLASSIFIERS.iter().map(move |(name, direction)| match (direction, reverse) {
+            (TcAttachType::Egress, _) => format!("attach {name} to packets that leave {device}"),
+            (_, None) => format!("attach {name} to packets that enter {device}"),
+            (_, Some(reverse)) => format!("attach {name} to packets that leave {reverse}"),
         });
         traced.chain(classifiers)
     }
@@ -199,11 +207,26 @@ impl Attachment {
         if !directory.exists() {
             return Err(AttachError::Detached { device: device.name.clone() });
         }
-        for (name, direction) in CLASSIFIERS {
-            hook::remove(name, &directory.join(name), direction, &device.name)?;
+        let reverse = Maps::open(&directory).ok().and_then(|maps| maps.reverse());
+        // The filter of a reverse device that is gone went with it.
+        let reverse = reverse.map(|ifindex| device::name_of(ifindex).unwrap_or_default());
+        for (name, place) in places(device, reverse) {
+            hook::remove(name, &directory.join(name), &place)?;
         }
         Pinned::of(pins, device).map_or(Ok(()), |pinned| pinned.remove())
     }
+}
+
+/// Programs with their places: the device, and for the other direction perhaps another one.
+fn places(device: &Device, reverse: Option<String>) -> [(&'static str, Place); 2] {
+    let own = |direction| Place { device: device.name.clone(), direction, of: None };
+    CLASSIFIERS.map(|(name, direction)| match &reverse {
+        Some(reverse) if direction == TcAttachType::Ingress => {
+            let direction = TcAttachType::Egress;
+            (name, Place { device: reverse.clone(), direction, of: Some(device.ifindex) })
+        }
+        _ => (name, own(direction)),
+    })
 }
 
 fn kept<T>(name: &'static str, done: Result<T, aya::pin::PinError>) -> Result<T, AttachError> {

@@ -26,6 +26,9 @@ pub struct Device {
     /// Largest packet that the system hands to it, or makes of several that it receives, to be cut into packets of
     /// the MTU later: segmentation and receive offload. The MTU, if neither is on.
     pub largest: Bytes,
+    /// Set for an intermediate functional block (IFB): packets that enter another device are redirected to
+    /// it, and none enters it from outside.
+    pub ifb: bool,
 }
 
 impl Device {
@@ -48,6 +51,35 @@ impl Device {
         let netns = namespace()?;
         Ok(links("all devices", &[])?.into_iter().filter_map(|link| link.device(netns).ok()).collect())
     }
+
+    /// Returns the devices whose entering packets a filter of `tc` redirects to the device of this name.
+    /// Packets that a program redirects are not found.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the devices cannot be listed.
+    pub fn redirected_to(name: &str) -> Result<Vec<Self>, DeviceError> {
+        let redirects = |device: &Self| {
+            let command = ["-json", "filter", "show", "dev", &device.name, "ingress"];
+            let said = Command::new("tc").args(command).output();
+            said.is_ok_and(|said| is_redirect_to(&String::from_utf8_lossy(&said.stdout), name))
+        };
+        let mut devices = Self::all()?;
+        devices.retain(|device| device.name != name && redirects(device));
+        Ok(devices)
+    }
+}
+
+/// Returns whether a listing of filters names a device to which packets are redirected. Some versions of `tc` print
+/// filters of some kinds beside JSON, so this looks for the words.
+fn is_redirect_to(filters: &str, name: &str) -> bool {
+    let spaceless: String = filters.split_whitespace().collect();
+    spaceless.contains(&format!("\"to_dev\":\"{name}\""))
+}
+
+/// Name of the device with this number in the caller's network namespace, if it is there.
+pub(crate) fn name_of(ifindex: u32) -> Option<String> {
+    let links = links("all devices", &[]).ok()?;
+    links.into_iter().find(|link| link.ifindex == ifindex).map(|link| link.ifname)
 }
 
 /// Numbers of all devices of the caller's network namespace.
@@ -99,6 +131,7 @@ impl Link {
             queues: self.num_tx_queues,
             mtu: Bytes::new(mtu.into()),
             largest: Bytes::new(mtu.max(joined).into()),
+            ifb: self.linkinfo.info_kind == "ifb",
         })
     }
 }
@@ -118,6 +151,15 @@ struct Link {
     gso_max_size: u32,
     #[serde(default = "gso_max_segs")]
     gso_max_segs: u32,
+    #[serde(default)]
+    linkinfo: LinkInfo,
+}
+
+/// What `ip` prints of a device that a driver of Linux makes.
+#[derive(Default, serde::Deserialize)]
+struct LinkInfo {
+    #[serde(default)]
+    info_kind: String,
 }
 
 const fn one() -> u32 {
@@ -155,6 +197,7 @@ mod tests {
             queues: 4,
             mtu: Bytes::new(1500),
             largest: Bytes::new(65_536),
+            ifb: false,
         };
         assert_eq!(device(json).ok(), Some(expected));
         for (said, largest) in [
@@ -169,6 +212,8 @@ mod tests {
         let ppp = br#"[{"ifindex":8,"ifname":"ppp0","link_type":"ppp"}]"#;
         let ppp = device(ppp).unwrap();
         assert!(!ppp.ethernet && ppp.queues == 1);
+        let ifb = br#"[{"ifindex":4,"ifname":"ifb0","link_type":"ether","linkinfo":{"info_kind":"ifb"}}]"#;
+        assert!(device(ifb).unwrap().ifb);
         for (json, said) in [
             (&br#"[{"ifindex":1,"ifname":"lo","link_type":"loopback"}]"#[..], "loopback"),
             (b"[]", "cannot be read"),
@@ -177,5 +222,12 @@ mod tests {
             let error = device(json).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
+    }
+    #[test]
+    fn a_redirection_is_found_by_the_name_of_its_device() {
+        let filters =
+            r#"[{"kind":"u32","actions":[{"kind":"mirred","direction":"egress","to_dev": "ifb9"}]}]"#;
+        assert!(is_redirect_to(filters, "ifb9"));
+        assert!(!is_redirect_to(filters, "ifb") && !is_redirect_to("", "ifb9"));
     }
 }

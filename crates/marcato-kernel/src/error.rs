@@ -182,6 +182,22 @@ pub enum AttachError {
         #[source]
         source: io::Error,
     },
+    /// The device has a queue that leaves no hook for packets that leave.
+    #[error(
+        "`{device}` has the queue `ingress`, with which Linux before 6.6 has no hook for packets that leave: `tc qdisc del dev {device} ingress`, then `tc qdisc add dev {device} clsact`, and add its filters again"
+    )]
+    Ingress {
+        /// Name of the device.
+        device: String,
+    },
+    /// The device of the other direction is gone.
+    #[error(
+        "there is no device with the number {ifindex}, by which the other direction should leave: name another one"
+    )]
+    Reverse {
+        /// Number of the device.
+        ifindex: u32,
+    },
     /// The programs cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -10,15 +10,34 @@ use aya::programs::{LinkOrder, ProgramError, TcAttachType};
 use aya::util::KernelVersion;
 use rustix::io::Errno;
 
-use crate::device::Device;
 use crate::error::{AttachError, LoadError};
 use crate::programs;
+use crate::queues::Queue;
 
 /// First kernel with tcx.
 const TCX: KernelVersion = KernelVersion::new(6, 6, 0);
-/// Preference and handle of filters at clsact, by which they are found again: "c4" for CRQ.
+/// Preference of filters at clsact, by which they are found again: "c4" for CRQ.
 const PREFERENCE: u16 = 0xc400;
-const HANDLE: TcHandle = TcHandle::new(0, 0xc4);
+
+/// Hook of a device.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// Name of the device.
+    pub(crate) device: String,
+    pub(crate) direction: TcAttachType,
+    /// Number of the device whose flows are watched, if that is another one.
+    pub(crate) of: Option<u32>,
+}
+
+impl Place {
+    /// Handle of a filter, by which it is found again. That of each watched device is its own.
+    fn handle(&self) -> TcHandle {
+        let bytes = self.of.unwrap_or(0).to_be_bytes();
+        // The kernel has 31 bits for a handle of cls_bpf.
+        let major = u16::from_be_bytes([bytes[0], bytes[1]]) & 0x7fff;
+        TcHandle::new(major, if self.of.is_some() { u16::from_be_bytes([bytes[2], bytes[3]]) } else { 0xc4 })
+    }
+}
 
 /// Returns whether this kernel has tcx.
 pub(crate) fn has_tcx() -> bool {
@@ -33,23 +52,22 @@ pub(crate) enum Hook {
     Filter(SchedClassifierLink),
 }
 
-/// Attaches a program of the object to the packets of a device in one direction.
-pub(crate) fn attach(
-    ebpf: &mut Ebpf,
-    name: &'static str,
-    direction: TcAttachType,
-    device: &Device,
-) -> Result<Hook, AttachError> {
+/// Attaches a program of the object to the packets of a place.
+pub(crate) fn attach(ebpf: &mut Ebpf, name: &'static str, place: &Place) -> Result<Hook, AttachError> {
     let has_tcx = has_tcx();
     let failed = |source| LoadError::Program { name, source };
     let program = programs::load_classifier(ebpf, name)?;
     let options = if has_tcx {
         TcAttachOptions::TcxOrder(LinkOrder::default())
     } else {
-        add_clsact(&device.name).map_err(|source| AttachError::Hook { name, source })?;
-        TcAttachOptions::Netlink(NlOptions { priority: PREFERENCE, handle: HANDLE, classid: None })
+        // The kernel takes filters of packets that leave for the queue `ingress` too, and runs them on those that enter.
+        if Queue::all(&place.device).is_ok_and(|queues| queues.iter().any(|queue| queue.kind == "ingress")) {
+            return Err(AttachError::Ingress { device: place.device.clone() });
+        }
+        add_clsact(&place.device).map_err(|source| AttachError::Hook { name, source })?;
+        TcAttachOptions::Netlink(NlOptions { priority: PREFERENCE, handle: place.handle(), classid: None })
     };
-    let id = program.attach_with_options(&device.name, direction, options).map_err(failed)?;
+    let id = program.attach_with_options(&place.device, place.direction, options).map_err(failed)?;
     let link = program.take_link(id).map_err(failed)?;
     if has_tcx {
         let link = link.try_into().map_err(|source| AttachError::Link { name, source })?;
@@ -88,19 +106,16 @@ impl Hook {
 }
 
 /// Takes a classifier that was kept off its device, if it is there. A filter went with a device that is gone.
-pub(crate) fn remove(
-    name: &'static str,
-    path: &Path,
-    direction: TcAttachType,
-    device: &str,
-) -> Result<(), AttachError> {
+pub(crate) fn remove(name: &'static str, path: &Path, place: &Place) -> Result<(), AttachError> {
     if has_tcx() {
         return unpin(name, path);
     }
-    let link = match SchedClassifierLink::attached(device, direction, PREFERENCE, HANDLE, None) {
-        Err(error) if is_absent(error.raw_os_error()) => return Ok(()),
-        link => link.map_err(|source| AttachError::Hook { name, source })?,
-    };
+    let link =
+        match SchedClassifierLink::attached(&place.device, place.direction, PREFERENCE, place.handle(), None)
+        {
+            Err(error) if is_absent(error.raw_os_error()) => return Ok(()),
+            link => link.map_err(|source| AttachError::Hook { name, source })?,
+        };
     match link.detach() {
         Err(ProgramError::NetlinkError(error)) if is_absent(error.raw_os_error()) => Ok(()),
         done => done.map_err(|source| LoadError::Program { name, source }.into()),

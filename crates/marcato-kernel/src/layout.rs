@@ -26,11 +26,26 @@ pub struct Configuration {
     pub ifindex: u32,
     /// Set if packets of the device begin with an Ethernet header.
     pub ethernet: bool,
+    /// Device by which the other direction leaves; `None` if that enters by the device itself.
+    pub reverse: Option<Reverse>,
+}
+
+/// Device of the same network namespace by which the other direction of the flows leaves.
+///
+/// A device to which entering packets are redirected, such as an IFB, meets one direction only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reverse {
+    /// Number of the device.
+    pub ifindex: u32,
+    /// Set if packets of the device begin with an Ethernet header.
+    pub ethernet: bool,
 }
 
 impl Configuration {
     /// Number of bytes in the kernel's map.
-    pub(crate) const LEN: usize = 72;
+    pub(crate) const LEN: usize = 80;
+    /// Place of the number of the reverse device among them.
+    const REVERSE: usize = 44;
 
     /// Configuration that judges by `trap` and changes nothing: for a device with Ethernet headers.
     pub const fn watching(trap: TrapConfig) -> Self {
@@ -42,7 +57,15 @@ impl Configuration {
             netns: 0,
             ifindex: 0,
             ethernet: true,
+            reverse: None,
         }
+    }
+
+    /// Number of the reverse device in the bytes of a configuration, if it has one.
+    pub(crate) fn reverse_in(bytes: &[u8; Self::LEN]) -> Option<u32> {
+        let mut number = [0; 4];
+        number.copy_from_slice(&bytes[Self::REVERSE..Self::REVERSE + 4]);
+        Some(u32::from_ne_bytes(number)).filter(|number| *number > 0)
     }
 
     pub(crate) fn to_bytes(self, codel: CodelText) -> [u8; Self::LEN] {
@@ -96,13 +119,16 @@ impl Configuration {
         }
         out.put(self.netns.to_ne_bytes());
         out.put(self.ifindex.to_ne_bytes());
-        out.put((if self.ethernet { 14_u32 } else { 0 }).to_ne_bytes());
+        let header = |ethernet| if ethernet { 14_u32 } else { 0 };
+        out.put(header(self.ethernet).to_ne_bytes());
         let admission: u32 = match self.admission {
             Admission::Loss => 0,
             Admission::Ecn => 1,
             Admission::Any => 2,
         };
         out.put(admission.to_ne_bytes());
+        out.put(header(self.reverse.map_or(self.ethernet, |reverse| reverse.ethernet)).to_ne_bytes());
+        out.put(self.reverse.map_or(0, |reverse| reverse.ifindex).to_ne_bytes());
         for address in codel.into_iter().flatten() {
             out.put(address.to_ne_bytes());
         }

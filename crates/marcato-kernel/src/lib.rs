@@ -5,7 +5,7 @@
 //! | program | where | work |
 //! |---|---|---|
 //! | `crq_egress` | packets that leave a device | assesses the flow, and sends the packet to its queue by `skb->priority` |
-//! | `crq_ingress` | packets that enter it | lets the flow's judge (its *trap*) see the other direction |
+//! | `crq_ingress` | packets that enter it, or leave by a device beside it ([`Reverse`]) | lets the flow's judge (its *trap*) see the other direction |
 //! | `crq_dropped`, `crq_dequeued` | tracepoints of the kernel | book drops and marks of the device's queues |
 //!
 //! The traps are a port of [`Trap`](marcato_queue::trap::Trap) with the same numbers: `tests/`
@@ -69,7 +69,7 @@ pub use counters::{Counter, Tally};
 pub use device::Device;
 #[cfg(target_os = "linux")]
 pub use error::{AttachError, DeviceError, LoadError, TcError};
-pub use layout::{Configuration, FlowId, ReadPacket};
+pub use layout::{Configuration, FlowId, ReadPacket, Reverse};
 #[cfg(target_os = "linux")]
 pub use pinned::{Pinned, Whereabouts};
 #[cfg(target_os = "linux")]

@@ -63,6 +63,11 @@ impl Maps {
         self.configuration.set(0, configuration.to_bytes(codel), 0).map_err(failed(CONFIGURATION))
     }
 
+    /// Number of the reverse device, if the configuration has one.
+    pub(crate) fn reverse(&self) -> Option<u32> {
+        Configuration::reverse_in(&self.configuration.get(&0, 0).ok()?)
+    }
+
     pub(crate) fn set_note(&mut self, text: &str) -> Result<(), LoadError> {
         let mut bytes = [0; NOTE_LEN];
         let room = bytes.get_mut(..text.len()).ok_or(LoadError::Note { most: NOTE_LEN })?;

@@ -38,6 +38,8 @@ pub enum Whereabouts {
     Gone,
     /// Programs or maps are missing: a process was killed while it attached or detached them.
     Incomplete,
+    /// The device of the other direction is gone: the programs judge no flow of TCP.
+    OneWay,
     /// The device is in another network namespace, where a kernel before 6.6 does not let this process look.
     Elsewhere,
 }
@@ -81,8 +83,9 @@ impl Pinned {
             let places = [egress, ingress]
                 .map(|path| PinnedLink::from_pin(path).ok().and_then(|it| device_of(&it.into())));
             return match places {
-                // A link loses its device when that is deleted. Both have the same.
-                [Some(0), _] | [_, Some(0)] => Whereabouts::Gone,
+                // A link loses its device when that is deleted.
+                [Some(0), _] => Whereabouts::Gone,
+                [Some(_), Some(0)] => Whereabouts::OneWay,
                 [Some(_), Some(_)] if is_whole => Whereabouts::Attached,
                 _ if self.is_without_device() => Whereabouts::Gone,
                 _ => Whereabouts::Incomplete,
@@ -91,6 +94,7 @@ impl Pinned {
         match device::namespace() {
             Ok(netns) if netns == self.netns => match self.is_without_device() {
                 true => Whereabouts::Gone,
+                false if is_whole && self.is_without_reverse() => Whereabouts::OneWay,
                 false if is_whole => Whereabouts::Attached,
                 false => Whereabouts::Incomplete,
             },
@@ -103,6 +107,12 @@ impl Pinned {
     fn is_without_device(&self) -> bool {
         device::namespace().is_ok_and(|netns| netns == self.netns)
             && device::numbers().is_ok_and(|numbers| !numbers.contains(&self.ifindex))
+    }
+
+    /// Returns whether the device of the other direction is not in the caller's network namespace.
+    fn is_without_reverse(&self) -> bool {
+        let reverse = Maps::open(&self.directory).ok().and_then(|maps| maps.reverse());
+        reverse.is_some_and(|reverse| device::numbers().is_ok_and(|numbers| !numbers.contains(&reverse)))
     }
 
     /// Text that was kept with the attachment, if it can be read.

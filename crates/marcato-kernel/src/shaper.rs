@@ -199,7 +199,16 @@ mod tests {
 
     fn wan() -> Device {
         let (mtu, largest) = (Bytes::new(1500), Bytes::new(65_536));
-        Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues: 1, mtu, largest }
+        Device {
+            name: "wan".to_owned(),
+            ifindex: 3,
+            netns: 4,
+            ethernet: true,
+            queues: 1,
+            mtu,
+            largest,
+            ifb: false,
+        }
     }
 
     #[test]

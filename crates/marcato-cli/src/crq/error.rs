@@ -28,6 +28,15 @@ pub(crate) enum CrqError {
     #[error("the number of flows cannot change while CRQ is attached: detach it, and attach it again")]
     Flows,
     #[error(
+        "the device of the other direction cannot change while CRQ is attached: detach it, and attach it again"
+    )]
+    Reverse,
+    #[error(
+        "`{device}` meets one direction of its flows only, and packets of {} are redirected to it: name the device by which the other direction leaves, as with `--reverse eth0`",
+        match found.as_slice() { [] => "no device that `tc` knows".to_owned(), found => found.join(" and ") }
+    )]
+    OneDirection { device: String, found: Vec<String> },
+    #[error(
         "`{device}` has a queue of its own at the root (`{kind} {handle}`), which CRQ would remove: allow it with `--replace`"
     )]
     OtherQueue { device: String, kind: String, handle: String },

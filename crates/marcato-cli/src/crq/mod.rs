@@ -145,9 +145,10 @@ fn clean(asked: &CrqClean, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 
 /// Puts programs on a device that change nothing, shows what they see, and takes them off.
 fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqMonitor { change, preset, flows, duration, show } = asked;
+    let CrqMonitor { change, preset, flows, reverse, duration, show } = asked;
     let CrqChange { device, dry_run, pins: CrqPins { pins } } = change;
-    let settings = Settings { preset: *preset, flows: *flows, ..Settings::default() };
+    let settings =
+        Settings { preset: *preset, flows: *flows, reverse: reverse.clone(), ..Settings::default() };
     if !dry_run {
         required(pins)?;
     }

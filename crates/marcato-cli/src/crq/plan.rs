@@ -56,6 +56,8 @@ impl Plan {
         replace: bool,
     ) -> Result<Self, CrqError> {
         let mut plan = Self::new(device, pins);
+        let reverse = reverse_of(device, settings)?;
+        let settings = Settings { reverse: reverse.as_ref().map(|it| it.name.clone()), ..settings.clone() };
         plan.take_over()?;
         let root = Queue::all(&device.name)?.into_iter().next();
         if let Some(shaper) = settings.shaper() {
@@ -72,8 +74,8 @@ impl Plan {
             plan.notes.extend(notes(device, &shaper, speed(&device.name)));
         }
         plan.steps.push(Step::Attach {
-            configuration: Box::new(settings.configuration(device)),
-            settings: settings.clone(),
+            configuration: Box::new(settings.configuration(device, reverse.as_ref())),
+            settings,
         });
         Ok(plan)
     }
@@ -87,7 +89,9 @@ impl Plan {
                 let device = self.device.name.clone();
                 return Err(marcato_kernel::AttachError::Attached { device }.into());
             }
-            Some(Whereabouts::Gone | Whereabouts::Incomplete) => self.steps.push(Step::Detach),
+            Some(Whereabouts::Gone | Whereabouts::Incomplete | Whereabouts::OneWay) => {
+                self.steps.push(Step::Detach);
+            }
         }
         let others = remains::gone(&self.pins)?.into_iter().filter(|pinned| own.as_ref() != Some(pinned));
         self.steps.extend(others.map(Step::Remove));
@@ -104,6 +108,10 @@ impl Plan {
         if settings.flows() != before.flows() {
             return Err(CrqError::Flows);
         }
+        if settings.reverse != before.reverse {
+            return Err(CrqError::Reverse);
+        }
+        let reverse = settings.reverse.as_deref().map(Device::find).transpose()?;
         let mut plan = Self::new(device, pins);
         match (before.shaper(), settings.shaper()) {
             (Some(before), Some(after)) if before != after => {
@@ -114,7 +122,7 @@ impl Plan {
             _ => {}
         }
         plan.steps.push(Step::Configure {
-            configuration: Box::new(settings.configuration(device)),
+            configuration: Box::new(settings.configuration(device, reverse.as_ref())),
             settings: settings.clone(),
         });
         Ok(plan)
@@ -181,7 +189,7 @@ impl Plan {
                     settings.flows(),
                     self.pins.display()
                 )];
-                lines.extend(Attachment::programs(name));
+                lines.extend(Attachment::programs(name, settings.reverse.as_deref()));
                 lines.push(format!("configure them: {}", settings.shown()));
                 lines
             }
@@ -196,6 +204,26 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.lines().iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// Returns the device by which the other direction of a device's flows leaves, if it does not enter by the device.
+fn reverse_of(device: &Device, settings: &Settings) -> Result<Option<Device>, CrqError> {
+    let refused = |found: Vec<Device>| CrqError::OneDirection {
+        device: device.name.clone(),
+        found: found.into_iter().map(|device| device.name).collect(),
+    };
+    match &settings.reverse {
+        Some(name) if *name == device.name => Err(refused(Vec::new())),
+        Some(name) => Ok(Some(Device::find(name)?)),
+        None if !device.ifb => Ok(None),
+        None => {
+            let mut from = Device::redirected_to(&device.name)?;
+            match (from.pop(), from.is_empty()) {
+                (Some(only), true) => Ok(Some(only)),
+                (last, _) => Err(refused(from.into_iter().chain(last).collect())),
+            }
+        }
     }
 }
 
@@ -254,7 +282,16 @@ mod tests {
     fn queues_of_the_device_and_too_high_a_rate_give_a_warning() {
         let device = |queues, largest| {
             let (mtu, largest) = (Bytes::new(1500), Bytes::new(largest));
-            Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet: true, queues, mtu, largest }
+            Device {
+                name: "wan".to_owned(),
+                ifindex: 3,
+                netns: 4,
+                ethernet: true,
+                queues,
+                mtu,
+                largest,
+                ifb: false,
+            }
         };
         let shaper = |mbps| Shaper {
             rate: Rate::from_mbps(mbps),

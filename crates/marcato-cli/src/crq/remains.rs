@@ -35,11 +35,12 @@ impl Row {
     }
 }
 
-const fn state(whereabouts: Whereabouts) -> &'static str {
+pub(super) const fn state(whereabouts: Whereabouts) -> &'static str {
     match whereabouts {
         Whereabouts::Attached => "attached",
         Whereabouts::Gone => "device gone",
         Whereabouts::Incomplete => "incomplete",
+        Whereabouts::OneWay => "device of the other direction gone",
         Whereabouts::Elsewhere => "in another namespace",
     }
 }

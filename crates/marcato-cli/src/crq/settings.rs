@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use marcato_kernel::{Configuration, Device, QueueKind, Shaper};
+use marcato_kernel::{Configuration, Device, QueueKind, Reverse, Shaper};
 use marcato_queue::Admission;
 use marcato_scenario::traffic::Preset;
 use marcato_units::Rate;
@@ -66,6 +66,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(LEAST_FLOWS)..=i64::from(MOST_FLOWS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flows: Option<u32>,
+
+    /// Device by which the other direction of the flows leaves, if it does not enter by the device itself [default: for an IFB, the device whose packets are redirected to it]
+    #[arg(long, value_name = "DEV")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reverse: Option<String>,
 }
 
 /// Disciplines of a queue.
@@ -165,6 +170,7 @@ impl Settings {
             admit: self.admit.or(others.admit),
             round_trip: self.round_trip.or(others.round_trip),
             flows: self.flows.or(others.flows),
+            reverse: self.reverse.or(others.reverse),
         }
     }
 
@@ -195,8 +201,9 @@ impl Settings {
         self.flows.unwrap_or(FLOWS)
     }
 
-    /// Returns the configuration of the programs on a device.
-    pub(super) fn configuration(&self, device: &Device) -> Configuration {
+    /// Returns the configuration of the programs on a device. `reverse` is the device by which the other
+    /// direction leaves, if it does not enter by the first.
+    pub(super) fn configuration(&self, device: &Device, reverse: Option<&Device>) -> Configuration {
         let preset = self.preset();
         Configuration {
             quic: preset.quic(),
@@ -204,7 +211,9 @@ impl Settings {
             priority: self.shaper().map_or([0; 2], |shaper| shaper.priority()),
             netns: device.netns,
             ifindex: device.ifindex,
-            ethernet: device.ethernet,
+            // An IFB says that its packets are Ethernet, and they are as they came from the other device.
+            ethernet: reverse.filter(|_| device.ifb).unwrap_or(device).ethernet,
+            reverse: reverse.map(|it| Reverse { ifindex: it.ifindex, ethernet: it.ethernet }),
             ..Configuration::watching(preset.trap())
         }
     }
@@ -216,7 +225,8 @@ impl Settings {
             Admission::Ecn => "marks",
             Admission::Any => "loss or marks",
         };
-        let rules = format!("preset {}", self.preset().name());
+        let reverse = self.reverse.as_ref().map_or(String::new(), |it| format!(", other direction by {it}"));
+        let rules = format!("preset {}{reverse}", self.preset().name());
         match self.shaper() {
             None => format!("watched only, {rules}"),
             Some(shaper) => {
@@ -324,11 +334,26 @@ mod tests {
 
     #[test]
     fn without_a_rate_no_packet_changes_its_queue() {
-        let mtu = Bytes::new(1500);
-        let name = "wan".to_owned();
-        let device = Device { name, ifindex: 3, netns: 4, ethernet: true, queues: 1, mtu, largest: mtu };
-        assert_eq!(Settings::default().configuration(&device).priority, [0; 2]);
+        let device = device(true, false);
+        assert_eq!(Settings::default().configuration(&device, None).priority, [0; 2]);
         let shaped = Settings { rate: Some(Rate::from_mbps(1)), ..Settings::default() };
-        assert_eq!(shaped.configuration(&device).priority, [0x00c4_0010, 0x00c4_0020]);
+        assert_eq!(shaped.configuration(&device, None).priority, [0x00c4_0010, 0x00c4_0020]);
+    }
+
+    fn device(ethernet: bool, ifb: bool) -> Device {
+        let mtu = Bytes::new(1500);
+        Device { name: "wan".to_owned(), ifindex: 3, netns: 4, ethernet, queues: 1, mtu, largest: mtu, ifb }
+    }
+
+    #[test]
+    fn packets_of_an_ifb_are_read_as_those_of_their_device() {
+        let ppp = device(false, false);
+        let header = |of: &Device, reverse: Option<&Device>| {
+            let configuration = Settings::default().configuration(of, reverse);
+            (configuration.ethernet, configuration.reverse.map(|it| it.ethernet))
+        };
+        assert_eq!(header(&device(true, true), Some(&ppp)), (false, Some(false)));
+        assert_eq!(header(&device(true, false), Some(&ppp)), (true, Some(false)));
+        assert_eq!(header(&device(true, false), None), (true, None));
     }
 }

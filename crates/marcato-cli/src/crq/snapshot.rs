@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use marcato_kernel::{Attachment, Counter, Device, FlowId, FlowState, Queue, Shaper};
+use marcato_kernel::{Attachment, Counter, Device, FlowId, FlowState, Pinned, Queue, Shaper};
 use marcato_queue::Class;
 use marcato_queue::trap::{TrapKind, Verdict};
 use marcato_report::{COMMIT, VERSION};
@@ -11,9 +11,9 @@ use marcato_units::Time;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::CrqError;
 use super::note::Note;
 use super::settings::Settings;
+use super::{CrqError, remains};
 
 /// State of CRQ on a device.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +24,8 @@ pub(super) struct Snapshot {
     /// Seconds of the kernel's monotonic clock.
     pub(super) time_s: f64,
     pub(super) settings: Settings,
+    /// Where the programs are.
+    pub(super) state: &'static str,
     pub(super) queues: Vec<QueueRow>,
     pub(super) counters: BTreeMap<&'static str, Count>,
     /// Number of flows with a state.
@@ -135,6 +137,7 @@ impl Snapshot {
             device: device.name.clone(),
             time_s: now.since(Time::ZERO).as_secs_f64(),
             settings,
+            state: Pinned::of(pins, device).map_or("", |pinned| remains::state(pinned.whereabouts())),
             queues: Queue::all(&device.name)?.into_iter().filter_map(QueueRow::new).collect(),
             counters,
             followed,

@@ -122,7 +122,7 @@ fn flow_cells(flow: &FlowRow, rate: String) -> Vec<String> {
 impl std::fmt::Display for View<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let now = self.now;
-        writeln!(f, "{}: {}\n", now.device, now.settings.shown())?;
+        writeln!(f, "{}: {}, {}\n", now.device, now.state, now.settings.shown())?;
         writeln!(f, "{}\n{}", self.queues(), self.verdicts())?;
         let count = |counter| now.count(counter).packets;
         writeln!(

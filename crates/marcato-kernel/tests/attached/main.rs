@@ -11,6 +11,7 @@
 
 mod encapsulation;
 mod net;
+mod reverse;
 
 use std::net::UdpSocket;
 

@@ -105,10 +105,15 @@ impl Net {
         run("tc", &format!("-n {} {words}", self.names[0])).unwrap()
     }
 
-    /// Makes the queues of the device.
+    /// Makes the queues of the device `wan`.
     pub(crate) fn shape(&self, shaper: &Shaper) {
+        self.shape_device("wan", shaper);
+    }
+
+    /// Makes the queues of a device of the router.
+    pub(crate) fn shape_device(&self, name: &str, shaper: &Shaper) {
         self.on(0, || {
-            let device = Device::find("wan").unwrap();
+            let device = Device::find(name).unwrap();
             shaper.commands(&device).iter().for_each(|command| drop(command.run().unwrap()));
         });
     }
