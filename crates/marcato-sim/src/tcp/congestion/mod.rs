@@ -19,6 +19,8 @@ mod hystart_plus_plus;
 mod ledbat;
 mod max_filter;
 mod reno;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Debug;
 
