@@ -354,3 +354,47 @@ fn sack_needs_both_ends() {
     assert_eq!(syn(config(), "syn nosack seq 0 ack 1"), (true, vec!["ack 1".to_owned()]));
     assert_eq!(syn(without_sack(), "syn seq 0 ack 1"), (false, vec!["ack 1".to_owned()]));
 }
+
+/// RFC 5681 §2: a duplicate has the window of the acknowledgement before, carries nothing, and finds data in flight.
+#[test]
+fn without_sack_only_bare_repetitions_are_duplicates() {
+    let repeat = |text: &str| {
+        let mut host = ten_out(without_sack());
+        for round in 0..4 {
+            host.get(&text.replace('#', &format!("{}", 50_000 + round)));
+        }
+        host.tcp.stats().reductions
+    };
+    assert_eq!(repeat("ack 1"), 1);
+    // An update of the window, data, and the end of data are none.
+    assert_eq!(repeat("ack 1 win #"), 0);
+    assert_eq!(repeat("seq 1 len 10 ack 1"), 0);
+    assert_eq!(repeat("fin seq 1 ack 1"), 0);
+    let mut idle = Host::connected(without_sack());
+    for _ in 0..4 {
+        idle.get("ack 1");
+    }
+    idle.write(1000);
+    idle.get("ack 1");
+    assert_eq!((idle.tcp.stats().reductions, idle.tcp.stats().retransmissions), (0, 0));
+}
+
+/// RFC 9293 §3.8.6.1, §3.10.7.4: a probe lies outside of the window, and asks for an acknowledgement.
+#[test]
+fn a_segment_from_before_is_answered_and_a_bare_one_is_not() {
+    let mut host = Host::connected(config());
+    host.get("seq 1 len 1000 ack 1");
+    assert_eq!(host.sent(), ["ack 1001"]);
+    for (segment, answers) in [
+        ("seq 1000 ack 1", true),
+        ("seq 1 ack 1", true),
+        ("seq 1001 ack 1", false),
+        ("seq 1001 ack 1 win 9000", false),
+        ("seq 1 len 1000 ack 1", true),
+        ("seq 2000001 len 1000 ack 1", true),
+    ] {
+        host.get(segment);
+        let sent = host.sent();
+        assert_eq!(sent.iter().any(|text| text.starts_with("ack 1001")), answers, "{segment}: {sent:?}");
+    }
+}

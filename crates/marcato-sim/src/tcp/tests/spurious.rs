@@ -209,3 +209,21 @@ fn the_threshold_of_duplicates_adapts_to_reordering() {
         assert_eq!(host.tcp.stats().reductions, 2 * reductions, "{undo}");
     }
 }
+
+/// RFC 2883 §4.2: a duplicate above the cumulative acknowledgement stands before the block that holds it.
+#[test]
+fn a_duplicate_within_a_sacked_block_is_one_too() {
+    for (first, counts) in [("2001-3001", true), ("2001-6001", true), ("6001-7001", false)] {
+        let mut host = sending(config());
+        host.wait(100);
+        // 1 and 2001 are taken for lost.
+        host.get("ack 1 sack 3001-6001 sack 1001-2001");
+        host.get("ack 1 sack 3001-9001 sack 1001-2001");
+        let again = host.tcp.stats().retransmissions;
+        assert_eq!(again, 2, "{:?}", host.sent());
+        host.get("ack 2001 sack 3001-9001");
+        host.get(&format!("ack 2001 sack {first} sack 2001-9001"));
+        host.get("ack 10001 sack 1-1001");
+        assert_eq!(undone(&host).0 == 1, counts, "{first}");
+    }
+}
