@@ -79,7 +79,7 @@ fn a_filter_sees_each_packet_and_all_of_them_are_counted() {
 
 /// A queue drops packets of its own at either call.
 #[test]
-fn what_a_queue_drops_by_itself_passes_through_its_filter() {
+fn drops_of_a_queue_itself_pass_through_its_filter() {
     let pass = |_: Time, _: &mut Probe| Fate::Pass;
     let mut queue = Filtered::of(PushOut::new(PushOutConfig { limit: Limit::Packets(1) }).unwrap(), pass);
     let mut lost = Vec::new();
