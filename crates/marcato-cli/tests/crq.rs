@@ -313,6 +313,64 @@ fn attach_takes_over_what_a_crash_has_left() {
     assert!(output.contains("rate 12Mbit ceil 20Mbit"), "{output}");
 }
 
+/// A `tc` that refuses a queue, as a kernel without it does.
+const REFUSING: &str = r#"
+bin=$(mktemp -d)
+printf '#!/bin/sh\ncase "$*" in *fq_codel*) echo "Error: Specified qdisc kind is unknown." >&2; exit 2;; esac\nexec %s "$@"\n' $(command -v tc) > $bin/tc
+chmod +x $bin/tc
+PATH=$bin:$PATH
+"#;
+
+#[test]
+fn a_refused_change_leaves_rates_and_queues_as_they_were() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{REFUSING}
+         state() {{ tc class show dev wan; tc qdisc show dev wan; crq status wan --format json | grep -o '\"settings\":{{[^}}]*}}'; }}
+         crq attach wan {DROPTAIL}
+         state > $bin/before
+         for change in '--standard fq-codel' '--responsive fq-codel' '--rate 10mbit --share 80 --responsive fq-codel --preset paper'; do
+             crq set wan $change 2> $bin/errors || echo refused
+             grep -o 'load its module' $bin/errors
+             state > $bin/after
+             diff $bin/before $bin/after
+         done
+         crq set wan --rate 10mbit
+         state | grep 'rate 10Mbit ceil 10Mbit'
+         rm -r $bin"
+    ));
+    assert_eq!(output.matches("refused\nload its module\n").count(), 3, "{output}");
+}
+
+#[test]
+fn who_lacks_privileges_is_told_to_become_root() {
+    if is_impossible() {
+        return;
+    }
+    let crq = |command: &str| format!("bash -c 'exec $marcato crq {command}'");
+    let nobody = "chmod 755 /sys/fs/bpf; setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all";
+    let bare = "setpriv --bounding-set=-all --inh-caps=-all";
+    let commands = ["set wan --share 60", "detach wan", "clean", "status wan", "status --all"];
+    let mut script = format!(
+        "marcato=$(mktemp); cp {} $marcato; chmod 755 $marcato; export marcato; crq attach wan {DROPTAIL}\n",
+        env!("CARGO_BIN_EXE_marcato")
+    );
+    for command in commands {
+        script += &format!("echo '+ {command}'; ({nobody} {}) 2>&1 || true\n", crq(command));
+    }
+    for command in &commands[..3] {
+        script += &format!("echo '+ {command}'; {bare} {} 2>&1 || true\n", crq(command));
+    }
+    script += "rm $marcato";
+    let output = said(&script);
+    for answer in output.split("+ ").skip(1) {
+        assert!(answer.contains("run as root"), "{answer}");
+        assert!(!answer.contains("Linux") && !answer.contains("panicked"), "{answer}");
+    }
+}
+
 #[test]
 fn an_ifb_finds_its_device_or_says_what_is_missing() {
     if is_impossible() {
@@ -479,23 +537,39 @@ fn metrics_have_queues_and_verdicts_and_no_address() {
          metrics=$!
          read -r _ _ url <&4
          port=${{url#http://127.0.0.1:}}; port=${{port%/metrics}}
-         ask() {{ exec 3<>/dev/tcp/127.0.0.1/$port; printf \"$1 $2 HTTP/1.1\\r\\nHost: here\\r\\n\\r\\n\" >&3; cat <&3; echo; }}
+         ask() {{ exec 3<>/dev/tcp/127.0.0.1/$port; printf \"$1 $2 HTTP/1.1\\r\\nHost: here\\r\\nAccept: ${{3:-*/*}}\\r\\n\\r\\n\" >&3; cat <&3; echo; }}
          ask GET /metrics
+         echo next; ask GET /metrics application/openmetrics-text
+         echo next; ask HEAD /metrics
+         echo next
          ask POST /metrics | head -n 1
          ask GET /else | head -n 1
          kill $metrics
          crq detach wan > /dev/null"
     ));
+    let [classic, open, head, refused] = &output.split("next\n").collect::<Vec<_>>()[..] else {
+        panic!("{output}")
+    };
+    assert!(classic.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{classic}");
+    assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+    assert!(open.contains("# TYPE marcato_crq_queue_packets counter") && open.contains("# EOF"), "{open}");
+    assert!(!classic.contains("# EOF"), "{classic}");
+    // All of a response but its body.
+    let fields = |answer: &str, name: &str| answer.lines().any(|line| line.starts_with(name));
+    assert!(fields(head, "HTTP/1.1 200 OK") && fields(head, "content-length: "), "{head}");
+    assert!(head.trim_end().lines().all(|line| !line.starts_with('#') && !line.contains('{')), "{head}");
+    assert!(fields(refused, "HTTP/1.1 405"), "{refused}");
     for line in [
         "HTTP/1.1 200 OK\r",
-        "# TYPE marcato_crq_queue_packets counter",
+        "# TYPE marcato_crq_queue_packets_total counter",
+        "marcato_crq_settings_info{device=\"wan\",state=\"attached\",rate_bps=\"20000000\",share=\"50\",standard=\"droptail\",responsive=\"droptail\",preset=\"marcato\",admit=\"loss\",flows=\"16384\",reverse=\"\",version=\"VERSION\"} 1",
         "marcato_crq_queue_packets_total{device=\"wan\",queue=\"standard\",kind=\"bfifo\"} 6",
         "marcato_crq_verdict_packets_total{device=\"wan\",signal=\"loss\",verdict=\"none\"} 0",
         "marcato_crq_events_total{device=\"wan\",event=\"unassessed\"} 6",
-        "# EOF",
         "HTTP/1.1 405 Method Not Allowed\r",
         "HTTP/1.1 404 Not Found\r",
     ] {
+        let line = line.replace("VERSION", env!("CARGO_PKG_VERSION"));
         assert!(output.lines().any(|said| said == line.trim_end()), "{line}\n{output}");
     }
     assert!(!output.contains("10.9.6"), "{output}");

@@ -25,7 +25,9 @@ pub enum LoadError {
         source: aya::programs::ProgramError,
     },
     /// A map cannot be read or written.
-    #[error("the eBPF map {name}: {source}")]
+    #[error(
+        "the eBPF map {name}: {source}; run as root, or with CAP_BPF, and by the version that attached it"
+    )]
     Map {
         /// Name of the map.
         name: &'static str,
@@ -143,7 +145,13 @@ pub enum AttachError {
         device: String,
     },
     /// A directory of pins cannot be used.
-    #[error("{path}: {source}; it must be below a file system of type bpf: mount -t bpf bpf /sys/fs/bpf")]
+    #[error(
+        "{path}: {source}; {}",
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => "run as root",
+            _ => "it must be below a file system of type bpf: mount -t bpf bpf /sys/fs/bpf",
+        }
+    )]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -163,7 +171,9 @@ pub enum AttachError {
         source: aya::pin::PinError,
     },
     /// A program's link to the device cannot be kept.
-    #[error("{name} cannot stay on the device ({source}): use Linux 6.6 or later")]
+    #[error(
+        "{name} cannot stay on the device, or be taken off it ({source}): run as root, or with CAP_BPF and CAP_NET_ADMIN"
+    )]
     Link {
         /// Name of the program.
         name: &'static str,

@@ -52,6 +52,19 @@ impl Pinned {
         directory.exists().then_some(Self { netns, ifindex, directory })
     }
 
+    /// Checks that this process may look into a directory of pins, if it is there.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it may not.
+    pub fn permitted(pins: &Path) -> Result<(), AttachError> {
+        match fs::read_dir(pins) {
+            Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+                Err(AttachError::Directory { path: pins.to_owned(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Pins of all attachments in a directory, by namespace and device.
     ///
     /// # Errors

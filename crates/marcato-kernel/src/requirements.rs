@@ -49,10 +49,15 @@ impl std::fmt::Display for Missing {
 }
 
 impl Missing {
+    /// Returns the privileges that this process lacks.
+    pub fn privileges() -> Vec<Self> {
+        Self::in_status(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+    }
+
     /// Returns what is missing on this system. `pins` is the directory of pins, or will be.
     pub fn all(pins: &Path) -> Vec<Self> {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let mut missing = Self::privileges(&read("/proc/self/status"));
+        let mut missing = Self::privileges();
         missing.extend(Self::kernel(&read("/proc/sys/kernel/osrelease")));
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             missing.push(Self::Btf);
@@ -69,7 +74,7 @@ impl Missing {
     }
 
     /// Returns the missing privileges of a process with this `/proc/self/status`.
-    fn privileges(status: &str) -> Vec<Self> {
+    fn in_status(status: &str) -> Vec<Self> {
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
         let lacks = |number: u8| effective >> number & 1 == 0;
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn each_missing_privilege_has_its_name() {
         let names = |mask: &str| {
-            let missing = Missing::privileges(&format!("Name:\tmarcato\nCapEff:\t{mask}\nSeccomp:\t0\n"));
+            let missing = Missing::in_status(&format!("Name:\tmarcato\nCapEff:\t{mask}\nSeccomp:\t0\n"));
             missing.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(names("000001ffffffffff"), Vec::<String>::new());

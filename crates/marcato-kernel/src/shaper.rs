@@ -39,12 +39,13 @@ pub enum QueueKind {
 }
 
 impl QueueKind {
-    /// Name of the kernel's discipline.
-    const fn discipline(self) -> &'static str {
+    /// Number of the kernel's discipline, by which handles of queues differ. A handle keeps its discipline: a queue of
+    /// another one needs another handle, and then takes the place of the first in one step, or not at all.
+    const fn discipline(self) -> u16 {
         match self {
-            Self::DropTail => "bfifo",
-            Self::Codel | Self::CodelEcn => "codel",
-            Self::FqCodel => "fq_codel",
+            Self::DropTail => 0,
+            Self::Codel | Self::CodelEcn => 1,
+            Self::FqCodel => 2,
         }
     }
 }
@@ -126,6 +127,7 @@ impl Shaper {
         // The kernel's limits have 32 bits.
         let bytes = product.clamp(LEAST_BYTES, u128::from(u32::MAX));
         let packets = (product / 1500).clamp(20, MOST_PACKETS);
+        let handle = MAJOR << 8 | minor | kind.discipline();
         let kind = match kind {
             QueueKind::DropTail => format!("bfifo limit {bytes}"),
             QueueKind::Codel => format!("codel limit {packets} noecn"),
@@ -133,26 +135,15 @@ impl Shaper {
             QueueKind::FqCodel => "fq_codel noecn".to_owned(),
         };
         TcCommand::new(&format!(
-            "qdisc replace dev {device} parent {MAJOR:x}:{minor:x} handle {:x}: {kind}",
-            MAJOR << 8 | minor
+            "qdisc replace dev {device} parent {MAJOR:x}:{minor:x} handle {handle:x}: {kind}"
         ))
     }
 
-    /// Commands that change the queues of a device from `before` to these. Packets that wait in a
-    /// queue whose kind changes are lost; others stay.
-    pub fn changes(&self, device: &Device, before: &Self) -> Vec<TcCommand> {
+    /// Commands that change the queues of a device to these. Packets that wait in a queue whose kind changes
+    /// are lost; others stay. A command that the kernel refuses changes nothing.
+    pub fn changes(&self, device: &Device) -> Vec<TcCommand> {
         // HTB itself has nothing to change, and the kernel refuses it.
-        let mut commands = self.commands(device).split_off(1);
-        let kinds =
-            [(STANDARD, before.standard, self.standard), (RESPONSIVE, before.responsive, self.responsive)];
-        for (minor, before, after) in kinds {
-            if before.discipline() != after.discipline() {
-                // A handle keeps its kind, so the queue has to go first.
-                let gone = format!("qdisc del dev {} parent {MAJOR:x}:{minor:x}", device.name);
-                commands.insert(3, TcCommand::new(&gone));
-            }
-        }
-        commands
+        self.commands(device).split_off(1)
     }
 
     /// Time that the link takes for the largest packet that offloads make for a device; `None` if they make none.
@@ -222,7 +213,7 @@ mod tests {
                 "tc class replace dev wan parent c4:1 classid c4:10 htb rate 20000000bit ceil 50000000bit burst 12500 cburst 12500 quantum 2500",
                 "tc class replace dev wan parent c4:1 classid c4:20 htb rate 30000000bit ceil 50000000bit burst 12500 cburst 12500 quantum 3750",
                 "tc qdisc replace dev wan parent c4:10 handle c410: bfifo limit 625000",
-                "tc qdisc replace dev wan parent c4:20 handle c420: codel limit 416 ecn",
+                "tc qdisc replace dev wan parent c4:20 handle c421: codel limit 416 ecn",
             ]
         );
         assert_eq!(SHAPER.priority(), [0x00c4_0010, 0x00c4_0020]);
@@ -237,17 +228,16 @@ mod tests {
     #[test]
     fn only_a_queue_of_another_kind_is_made_anew() {
         let texts = |after: Shaper| -> Vec<String> {
-            after.changes(&wan(), &SHAPER).iter().map(ToString::to_string).collect()
+            after.changes(&wan()).iter().map(ToString::to_string).collect()
         };
         let same = texts(Shaper { share: 50, responsive: QueueKind::Codel, ..SHAPER });
         assert!(
             same.iter().all(|command| !command.contains("root") && !command.contains(" del ")),
             "{same:?}"
         );
-        assert_eq!(same[4], "tc qdisc replace dev wan parent c4:20 handle c420: codel limit 416 noecn");
+        assert_eq!(same[4], "tc qdisc replace dev wan parent c4:20 handle c421: codel limit 416 noecn");
         let other = texts(Shaper { standard: QueueKind::FqCodel, ..SHAPER });
-        assert_eq!(other.len(), 6);
-        assert_eq!(other[3], "tc qdisc del dev wan parent c4:10");
+        assert_eq!(other[3], "tc qdisc replace dev wan parent c4:10 handle c412: fq_codel noecn");
     }
 
     #[test]
@@ -270,7 +260,7 @@ mod tests {
         let leaves = |kbps: u64, kind| {
             let rate = Rate::from_bps(1000 * kbps);
             let shaper = Shaper { rate, standard: kind, ..SHAPER };
-            shaper.commands(&wan())[4].to_string().split("c410: ").nth(1).unwrap().to_owned()
+            shaper.commands(&wan())[4].to_string().split(": ").nth(1).unwrap().to_owned()
         };
         assert_eq!(leaves(100, QueueKind::DropTail), "bfifo limit 80000");
         assert_eq!(leaves(20_000, QueueKind::DropTail), "bfifo limit 250000");

@@ -1,4 +1,4 @@
-//! Server of metrics over HTTP: it answers GET /metrics, and nothing else.
+//! Server of metrics over HTTP: it answers GET and HEAD of /metrics, and nothing else.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, VARY};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use marcato_kernel::{Attachment, Device};
@@ -24,6 +24,9 @@ const CONNECTIONS: usize = 16;
 const HEADER_TIME: Duration = Duration::from_secs(5);
 /// Longest time for a connection.
 const CONNECTION_TIME: Duration = Duration::from_secs(60);
+
+/// Type of a message for people.
+const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Returns the snapshots of all devices of this network namespace that have CRQ.
 pub(super) fn snapshots(pins: &std::path::Path, selection: Selection) -> Result<Vec<Snapshot>, CrqError> {
@@ -51,27 +54,71 @@ pub(super) async fn serve(listener: TcpListener, pins: PathBuf) -> std::io::Resu
     }
 }
 
+/// Form of the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    OpenMetrics,
+    /// Text format 0.0.4 of Prometheus, which every scraper reads.
+    Classic,
+}
+
+impl Form {
+    /// Form that a request accepts. RFC 9110 §12.5.1: a weight of 0 refuses a form.
+    fn of<B>(request: &Request<B>) -> Self {
+        let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let open = accepted.flat_map(|value| value.split(',')).any(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
+            let refused =
+                parts.any(|part| matches!(part.trim_end_matches('0'), "q=" | "q=0." | "Q=" | "Q=0."));
+            kind.eq_ignore_ascii_case("application/openmetrics-text") && !refused
+        });
+        if open { Self::OpenMetrics } else { Self::Classic }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    fn encode(self, snapshots: &[Snapshot]) -> String {
+        let text = metrics::encode(snapshots);
+        match self {
+            Self::OpenMetrics => text,
+            Self::Classic => metrics::classic(&text),
+        }
+    }
+}
+
 async fn answer(request: Request<Incoming>, pins: Arc<PathBuf>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (status, text) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/metrics") => {
+    let form = Form::of(&request);
+    let (status, kind, text) = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => {
             // It reads files and runs `ip` and `tc`.
             let read =
                 tokio::task::spawn_blocking(move || snapshots(&pins, Selection { top: 1, addresses: false }))
                     .await;
             match read {
-                Ok(Ok(snapshots)) => (StatusCode::OK, metrics::encode(&snapshots)),
-                Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+                Ok(Ok(snapshots)) => (StatusCode::OK, form.content_type(), form.encode(&snapshots)),
+                Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+                Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
             }
         }
-        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, "use GET\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, "the metrics are at /metrics\n".to_owned()),
+        (_, "/metrics") => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "use GET\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, PLAIN, "the metrics are at /metrics\n".to_owned()),
     };
+    // The server sends a response to HEAD without its body.
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
-    let kind =
-        hyper::header::HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, kind);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        // RFC 9110 §15.5.6.
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
     Ok(response)
 }
 
@@ -94,4 +141,27 @@ pub(super) fn run(
             _ = end.recv() => Ok(()),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_metrics_are_for_those_who_ask_for_them() {
+        let form = |accept: Option<&str>| {
+            let request = accept.iter().fold(Request::builder(), |it, value| it.header(ACCEPT, *value));
+            Form::of(&request.body(()).unwrap())
+        };
+        for accept in [
+            "application/openmetrics-text",
+            "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+            "text/plain, APPLICATION/OpenMetrics-Text; q=1",
+        ] {
+            assert_eq!(form(Some(accept)), Form::OpenMetrics, "{accept}");
+        }
+        for accept in [None, Some("*/*"), Some("text/html"), Some("application/openmetrics-text;q=0")] {
+            assert_eq!(form(accept), Form::Classic, "{accept:?}");
+        }
+    }
 }

@@ -25,6 +25,7 @@ struct Families {
     signals: Family<Labels, Total>,
     events: Family<Labels, Total>,
     flows: Family<Labels, Gauge>,
+    settings: Family<Labels, Gauge>,
 }
 
 impl Families {
@@ -34,6 +35,7 @@ impl Families {
             let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned()));
             std::iter::once(device.clone()).chain(labels).collect()
         };
+        self.settings.get_or_create(&settings(snapshot)).set(1);
         for queue in &snapshot.queues {
             let labels = with(&[("queue", queue.name), ("kind", &queue.kind)]);
             for (family, value) in [
@@ -93,7 +95,16 @@ impl Families {
         registry.register("signals", "Drops and marks that were booked", self.signals);
         registry.register("events", "Packets and flows that are no usual case", self.events);
         registry.register("flows", "Flows that are followed", self.flows);
+        registry.register("settings_info", "Settings of a device, and where its programs are", self.settings);
     }
+}
+
+/// Labels of a device with its settings. All have a value: that of the default where nothing was set.
+fn settings(snapshot: &Snapshot) -> Labels {
+    let mut labels = vec![("device", snapshot.device.clone()), ("state", snapshot.state.to_owned())];
+    labels.extend(snapshot.settings.labels());
+    labels.push(("version", snapshot.version.to_owned()));
+    labels
 }
 
 fn gauge(value: u64) -> i64 {
@@ -110,4 +121,36 @@ pub(super) fn encode(snapshots: &[Snapshot]) -> String {
     // Writing to a string does not fail.
     let _ = text::encode(&mut out, &registry);
     out
+}
+
+/// Returns a text of OpenMetrics in the older format 0.0.4 of Prometheus: there a counter's family has the name of its
+/// series, and the text has no end mark.
+pub(super) fn classic(text: &str) -> String {
+    let counters: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
+            (Some("#"), Some(word), Some(name), Some(rest)) if counters.contains(&name) => {
+                out += &format!("# {word} {name}_total {rest}");
+            }
+            _ => out += line,
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn counters_have_one_name_in_the_classic_format() {
+        let open = "# HELP a_packets Packets.\n# TYPE a_packets counter\na_packets_total{device=\"wan\"} 6\n\
+                    # HELP a_waiting_bytes Bytes.\n# TYPE a_waiting_bytes gauge\na_waiting_bytes 0\n# EOF\n";
+        let classic = "# HELP a_packets_total Packets.\n# TYPE a_packets_total counter\na_packets_total{device=\"wan\"} 6\n\
+                       # HELP a_waiting_bytes Bytes.\n# TYPE a_waiting_bytes gauge\na_waiting_bytes 0\n";
+        assert_eq!(super::classic(open), classic);
+    }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use marcato_kernel::{Attachment, Device, DeviceError, Missing};
+use marcato_kernel::{Attachment, Device, DeviceError, Missing, Pinned};
 
 pub(crate) use self::error::CrqError;
 use self::note::Note;
@@ -62,6 +62,13 @@ fn required(pins: &Path) -> Result<(), CrqError> {
     if missing.is_empty() { Ok(()) } else { Err(CrqError::Missing(missing)) }
 }
 
+/// Fails if this process may not see or change the programs that are there.
+fn permitted(pins: &Path, dry: bool) -> Result<(), CrqError> {
+    Pinned::permitted(pins)?;
+    let missing = if dry { Vec::new() } else { Missing::privileges() };
+    if missing.is_empty() { Ok(()) } else { Err(CrqError::Missing(missing)) }
+}
+
 /// Prints a plan, or carries it out and prints what an operator should know.
 fn carry_out(plan: Plan, dry: bool, stdout: &mut dyn Write) -> Result<(), CrqError> {
     for note in &plan.notes {
@@ -101,6 +108,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     if *settings == Settings::default() {
         return Err(CrqError::NoChange);
     }
+    permitted(pins, *dry_run)?;
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
     let Note { settings: before, .. } = Note::of(&attachment, &device)?;
@@ -114,6 +122,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 
 fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqDetach { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
+    permitted(pins, *dry_run)?;
     let device = match Device::find(device) {
         Err(error @ DeviceError::Unknown { .. }) => {
             let gone = remains::gone_of(device, pins)?;
@@ -135,6 +144,7 @@ fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError>
 /// Removes the programs of devices that are gone.
 fn clean(asked: &CrqClean, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqClean { dry_run, pins: CrqPins { pins } } = asked;
+    permitted(pins, *dry_run)?;
     let gone = remains::gone(pins)?;
     if gone.is_empty() {
         print(stdout, "every attachment has its device: nothing to remove\n")?;
@@ -175,6 +185,7 @@ fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqErro
 fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqStatus { device, live, all, show, pins: CrqPins { pins } } = asked;
     let selection = show.selection();
+    permitted(pins, !*all)?;
     if *all {
         remains::show(pins, show.format, stdout)?;
         return Ok(Status::Ok);

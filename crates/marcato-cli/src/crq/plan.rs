@@ -31,8 +31,8 @@ pub(super) struct Plan {
     device: Device,
     pins: PathBuf,
     steps: Vec<Step>,
-    /// Command that undoes the queues, if a later step fails.
-    undo: Option<TcCommand>,
+    /// Changes that restore what was before, if a step fails.
+    undo: Vec<Step>,
     /// Facts that the operator should know.
     pub(super) notes: Vec<String>,
 }
@@ -43,7 +43,7 @@ impl Plan {
             device: device.clone(),
             pins: pins.to_owned(),
             steps: Vec::new(),
-            undo: None,
+            undo: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -70,7 +70,7 @@ impl Plan {
                 _ => {}
             }
             plan.steps.extend(shaper.commands(device).into_iter().map(Step::Tc));
-            plan.undo = Some(Shaper::undo(&device.name));
+            plan.undo.push(Step::Tc(Shaper::undo(&device.name)));
             plan.notes.extend(notes(device, &shaper, speed(&device.name)));
         }
         plan.steps.push(Step::Attach {
@@ -115,16 +115,19 @@ impl Plan {
         let mut plan = Self::new(device, pins);
         match (before.shaper(), settings.shaper()) {
             (Some(before), Some(after)) if before != after => {
-                plan.steps.extend(after.changes(device, &before).into_iter().map(Step::Tc));
+                plan.steps.extend(after.changes(device).into_iter().map(Step::Tc));
+                plan.undo.extend(before.changes(device).into_iter().map(Step::Tc));
                 plan.notes.extend(notes(device, &after, speed(&device.name)));
             }
             (None, Some(_)) => return Err(CrqError::Watched { device: device.name.clone() }),
             _ => {}
         }
-        plan.steps.push(Step::Configure {
+        let configure = |settings: &Settings| Step::Configure {
             configuration: Box::new(settings.configuration(device, reverse.as_ref())),
             settings: settings.clone(),
-        });
+        };
+        plan.steps.push(configure(settings));
+        plan.undo.push(configure(before));
         Ok(plan)
     }
 
@@ -149,12 +152,15 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Carries the changes out. After a failure, the queues are as before.
+    /// Carries the changes out. After a failure, queues and programs are as before; a queue that `--replace` has
+    /// removed is not there again.
     pub(super) fn run(self) -> Result<(), CrqError> {
         let done = self.steps.iter().try_for_each(|step| self.step(step));
-        if let (Err(_), Some(undo)) = (&done, &self.undo) {
-            // The first error is the one to tell. There may be nothing to undo.
-            let _ = undo.run();
+        if done.is_err() {
+            for step in &self.undo {
+                // The first error is the one to tell. There may be nothing to undo.
+                let _ = self.step(step);
+            }
         }
         done
     }
@@ -164,8 +170,13 @@ impl Plan {
         match step {
             Step::Tc(command) => drop(command.run()?),
             Step::Attach { configuration, settings } => {
+                let note = Note::new(device, settings).to_toml()?;
                 let mut attachment = Attachment::attach(pins, device, configuration, settings.flows())?;
-                attachment.set_note(&Note::new(device, settings).to_toml()?)?;
+                if let Err(error) = attachment.set_note(&note) {
+                    // Without a note nobody could read its settings.
+                    let _ = Attachment::detach(pins, device);
+                    return Err(error.into());
+                }
             }
             Step::Configure { configuration, settings } => {
                 let mut attachment = Attachment::open(pins, device)?;

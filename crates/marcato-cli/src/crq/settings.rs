@@ -218,6 +218,27 @@ impl Settings {
         }
     }
 
+    /// Returns the names and values of all of them, for metrics.
+    pub(super) fn labels(&self) -> Vec<(&'static str, String)> {
+        let admission = match self.admission() {
+            Admission::Loss => "loss",
+            Admission::Ecn => "ecn",
+            Admission::Any => "any",
+        };
+        let shaper = self.shaper();
+        let shaped = |value: &dyn Fn(&Shaper) -> String| shaper.as_ref().map_or(String::new(), value);
+        vec![
+            ("rate_bps", shaped(&|it| it.rate.as_bps().to_string())),
+            ("share", shaped(&|it| it.share.to_string())),
+            ("standard", shaped(&|_| queue_name(self.standard))),
+            ("responsive", shaped(&|_| queue_name(self.responsive))),
+            ("preset", self.preset().name().to_owned()),
+            ("admit", admission.to_owned()),
+            ("flows", self.flows().to_string()),
+            ("reverse", self.reverse.clone().unwrap_or_default()),
+        ]
+    }
+
     /// Returns a line that names them, for readers.
     pub(super) fn shown(&self) -> String {
         let admission = match self.admission() {
@@ -230,22 +251,22 @@ impl Settings {
         match self.shaper() {
             None => format!("watched only, {rules}"),
             Some(shaper) => {
-                let name = |queue: Option<QueueName>| {
-                    queue
-                        .unwrap_or(QueueName::Codel)
-                        .to_possible_value()
-                        .map_or(String::new(), |it| it.get_name().to_owned())
-                };
                 format!(
                     "{}, standard queue {}, responsive queue {} with {} %, {rules}, admitted by response to {admission}",
                     quantity::shown_rate(shaper.rate),
-                    name(self.standard),
-                    name(self.responsive),
+                    queue_name(self.standard),
+                    queue_name(self.responsive),
                     shaper.share,
                 )
             }
         }
     }
+}
+
+/// Returns the word of a queue, or of the default.
+fn queue_name(queue: Option<QueueName>) -> String {
+    let value = queue.unwrap_or(QueueName::Codel).to_possible_value();
+    value.map_or(String::new(), |it| it.get_name().to_owned())
 }
 
 mod rates {

@@ -175,7 +175,7 @@ fn queues_change_under_traffic_and_keep_its_flows() {
     net.send(200_000);
     let flows = attachment.flows().count();
     let faster = Shaper { rate: Rate::from_mbps(100), share: 80, ..SHAPER };
-    run(faster.changes(&net.on(0, || Device::find("wan").unwrap()), &SHAPER));
+    run(faster.changes(&net.on(0, || Device::find("wan").unwrap())));
     net.send(200_000);
     assert_eq!(attachment.flows().count(), flows + 1);
     let queues = net.on(0, || Queue::all("wan").unwrap());
@@ -189,6 +189,27 @@ fn queues_change_under_traffic_and_keep_its_flows() {
     );
     run(vec![Shaper::undo("wan")]);
     assert!(net.on(0, || Queue::all("wan").unwrap())[0].is_default());
+}
+
+// Debian's kernels have several disciplines: `make test-kernel`.
+#[test]
+fn a_queue_of_another_kind_takes_the_place_of_the_first() {
+    let Some(net) = Net::new("kinds") else { return };
+    net.shape(&SHAPER);
+    let device = net.on(0, || Device::find("wan").unwrap());
+    for standard in [QueueKind::Codel, QueueKind::FqCodel, QueueKind::CodelEcn, QueueKind::DropTail] {
+        let changes = Shaper { standard, ..SHAPER }.changes(&device);
+        let changed = net.on(0, || changes.iter().try_for_each(|command| command.run().map(drop)));
+        if let Err(why @ TcError::Kind { .. }) = changed {
+            skip(env!("CARGO_PKG_NAME"), &why.to_string());
+            assert_eq!(net.leaf("wan", "c4:10").kind, "bfifo", "a refusal leaves the queue that was there");
+            continue;
+        }
+        changed.unwrap();
+        let kind = if standard == QueueKind::DropTail { "bfifo" } else { "codel" };
+        assert!(net.leaf("wan", "c4:10").kind.ends_with(kind), "{standard:?}");
+        net.send(100_000);
+    }
 }
 
 #[test]
