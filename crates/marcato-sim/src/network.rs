@@ -322,7 +322,9 @@ impl Network {
     /// Passes a packet that has crossed a link to the next link, or to its end.
     fn forward(&mut self, now: Time, mut packet: Packet) {
         packet.hop += 1;
-        let path = &self.flows[packet.flow.0 as usize].paths[usize::from(packet.route)];
+        let paths = &self.flows[packet.flow.0 as usize].paths;
+        // TCP has one path.
+        let path = paths.get(usize::from(packet.route)).unwrap_or(&paths[0]);
         if let Some(&link) = path.links[packet.from.index()].get(usize::from(packet.hop)) {
             self.links[link as usize].send(now, packet, &mut self.agenda, &mut self.tallies);
             return;
@@ -536,9 +538,9 @@ impl Network {
             } else {
                 break;
             };
-            let stamp = Stamp::default();
+            let (stamp, route) = (Stamp::default(), self.tallies.reused(flow));
             let packet =
-                Packet { flow, from: side, route: 0, hop: 0, ecn, layer, stamp, len, sent_at: now, body };
+                Packet { flow, from: side, route, hop: 0, ecn, layer, stamp, len, sent_at: now, body };
             self.tallies.sent(&packet);
             self.links[first].send(now, packet, &mut self.agenda, &mut self.tallies);
         }

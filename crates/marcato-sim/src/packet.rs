@@ -67,7 +67,8 @@ pub struct Packet {
     pub(crate) flow: FlowId,
     /// End that sent it.
     pub(crate) from: Side,
-    /// Index of its flow's route; 0 except on datagram flows.
+    /// Index of its flow's route, on datagram flows. Of TCP, the number of connections that had the
+    /// flow's slot before: queues see each as a flow of its own, as it has a port of its own.
     pub(crate) route: u8,
     /// Number of links of its route that it has passed.
     pub(crate) hop: u8,

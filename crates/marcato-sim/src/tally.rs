@@ -45,6 +45,8 @@ struct Slot {
     /// Group that receives the counts once the flow is over and nothing names its slot; `None`
     /// while the flow lives.
     retired_to: Option<u32>,
+    /// Number of flows that had the slot before, modulo 256.
+    reused: u8,
 }
 
 impl Slot {
@@ -88,6 +90,11 @@ impl FlowTallies {
         self.free.pop().map(FlowId)
     }
 
+    /// Returns the number of flows that had this flow's slot before, modulo 256.
+    pub(crate) fn reused(&self, flow: FlowId) -> u8 {
+        self.flows[flow.0 as usize].reused
+    }
+
     /// Counts an event in the agenda that names the flow.
     pub(crate) fn event_entered(&mut self, flow: FlowId) {
         self.flows[flow.0 as usize].events += 1;
@@ -120,7 +127,7 @@ impl FlowTallies {
             for (total, tally) in self.groups[group as usize].iter_mut().zip(slot.sides) {
                 *total += tally;
             }
-            *slot = Slot::default();
+            *slot = Slot { reused: slot.reused.wrapping_add(1), ..Slot::default() };
             self.free.push(flow.0);
         }
     }
