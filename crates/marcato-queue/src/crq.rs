@@ -10,6 +10,9 @@
 //! - **Strict priority has a guard.** CRQ §III-B4 names strict priority as an option. Responsive
 //!   flows that fill the link would then starve the standard queue, in which every new flow begins.
 //!   So [`Sharing::Strict`] has a least share for that queue; 0 is the paper's option.
+//! - **Young flows may have a place of their own** ([`YoungConfig`]), served first and bounded. In the
+//!   paper every flow begins in the standard queue, beside the floods, and a short flow ends before it
+//!   has a verdict. `None` is the paper's behaviour.
 //! - **It fails open.** Traffic that cannot be assessed (another protocol, a fragment, a flow that
 //!   finds the table full, QUIC without a spin bit) is served by the standard queue as any other
 //!   packet.
@@ -26,8 +29,9 @@ mod config;
 mod error;
 mod flow;
 mod sharing;
+mod young;
 
-use marcato_units::{Bytes, Rate, Time};
+use marcato_units::{Bytes, Layer, Rate, Time};
 use marcato_wire::{Ecn, TcpFlags, Transport};
 
 use crate::flow_table::FlowTable;
@@ -42,6 +46,8 @@ use flow::Flow;
 pub use flow::FlowReport;
 pub use sharing::Sharing;
 use sharing::{Scheduler, Share};
+use young::Young;
+pub use young::YoungConfig;
 
 /// Counters and backlog of one of the queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,6 +68,9 @@ pub struct CrqStats {
     /// Arrivals that cannot be assessed: other protocols, fragments, UDP that is not QUIC, and
     /// flows for which the table had no place. They are counted under unclassified as well.
     pub unassessed: Tally,
+    /// Arrivals in the standard queue that would have been young, but for an allowance that is used
+    /// up.
+    pub outgrown: Tally,
     /// Number of times that a flow changed its queue.
     pub changes: u64,
     /// Number of packets that left after a later one of their flow.
@@ -80,6 +89,7 @@ pub struct Crq<P> {
     queues: Queues,
     trap: TrapConfig,
     quic: QuicRule,
+    young: Option<Young>,
     flows: FlowTable<Flow>,
     backlog: Backlog,
     counters: Counters,
@@ -96,7 +106,7 @@ impl<P: Packet> Crq<P> {
             Queues::Two { responsive, .. } => (responsive, None),
             Queues::Three { loss, ecn } => (loss, Some(ecn)),
         };
-        let configured = [Some(config.standard), Some(responsive), ecn];
+        let configured = [Some(config.standard), Some(responsive), ecn, None];
         let sum = configured.iter().flatten().map(|of| u64::from(of.share)).sum();
         let sharing = Scheduler::checked(config.sharing)?;
         let (mut classes, mut shares) = ([const { None }; Class::ALL.len()], [Share::NONE; Class::ALL.len()]);
@@ -106,12 +116,23 @@ impl<P: Packet> Crq<P> {
             classes[class as usize] = Some(ClassQueue::new(&config, class, of, rate)?);
             shares[class as usize] = Share::new(&config, of.share, sum, rate)?;
         }
+        let mut young = None;
+        if let Some(of) = config.young {
+            if matches!(sharing, Sharing::Split { .. }) {
+                return Err(CrqError::YoungSplit);
+            }
+            young = Some(Young::new(&of, config.flows.secret)?);
+            let class = ClassConfig { aqm: of.aqm, buffer: of.buffer, share: of.most };
+            let rate = part_of_link(&config, Class::Young, class, 1000)?;
+            classes[Class::Young as usize] = Some(ClassQueue::new(&config, Class::Young, class, rate)?);
+        }
         Ok(Self {
             classes,
-            scheduler: Scheduler::new(sharing, shares),
+            scheduler: Scheduler::new(sharing, shares, config.young.map_or(0, |young| young.most)),
             queues: config.queues,
             trap: config.trap.checked()?,
             quic: config.quic,
+            young,
             flows: FlowTable::new(config.flows)?,
             backlog: Backlog::default(),
             counters: Counters::default(),
@@ -148,6 +169,9 @@ impl<P: Packet> Crq<P> {
     /// Assesses a packet of the flow's own direction that arrives at `now`.
     fn assess(&mut self, now: Time, packet: P) -> (Class, Queued<P>) {
         let (len, transport) = (packet.len(), packet.transport());
+        // A packet that asks for lower effort (RFC 8622) goes before no other.
+        let young = self.young.as_mut().filter(|_| packet.layer() == Layer::High);
+        let covered = young.map(|young| young.covers(now, packet.flow(), len));
         let mut queued = Queued::new(packet, Note::default());
         let place = match transport {
             Transport::Opaque => None,
@@ -157,7 +181,11 @@ impl<P: Packet> Crq<P> {
             self.stats.by_loss[0].count(len);
             self.stats.by_ecn[0].count(len);
             self.stats.unassessed.count(len);
-            return (Class::Standard, queued);
+            let (class, outgrown) = place_of(Class::Standard, covered);
+            if outgrown {
+                self.stats.outgrown.count(len);
+            }
+            return (class, queued);
         };
         flow.order = flow.order.wrapping_add(1);
         flow.enqueued.count(len);
@@ -171,14 +199,20 @@ impl<P: Packet> Crq<P> {
             queued.tag.cycle_id = trap.cycle_id();
             verdicts = Signal::ALL.map(|signal| trap.verdict(signal));
             class = self.queues.class_for(verdicts);
-            if flow.class.is_some_and(|before| before != class) {
-                // CRQ §III-B3: observed signals are reset when a flow changes the queue.
-                trap.changed_queue(&self.trap);
-                flow.changes = flow.changes.saturating_add(1);
-                self.stats.changes += 1;
-            }
         } else {
             self.stats.unassessed.count(len);
+        }
+        let (class, outgrown) = place_of(class, covered);
+        if outgrown {
+            self.stats.outgrown.count(len);
+        }
+        if flow.class.is_some_and(|before| before != class) {
+            if let Some(trap) = &mut flow.trap {
+                // CRQ §III-B3: observed signals are reset when a flow changes the queue.
+                trap.changed_queue(&self.trap);
+            }
+            flow.changes = flow.changes.saturating_add(1);
+            self.stats.changes += 1;
         }
         flow.class = Some(class);
         self.stats.by_loss[verdicts[0] as usize].count(len);
@@ -206,6 +240,17 @@ fn part_of_link(config: &CrqConfig, class: Class, of: ClassConfig, shares: u64) 
     Ok(rate)
 }
 
+/// Queue of a packet that its flow's verdicts alone send to `class`, and whether it was too late for
+/// the place for young flows. `covered` tells whether the flow's allowance covers the packet; `None`
+/// if the place does not exist for it.
+fn place_of(class: Class, covered: Option<bool>) -> (Class, bool) {
+    match covered {
+        Some(true) => (Class::Young, false),
+        Some(false) => (class, class == Class::Standard),
+        None => (class, false),
+    }
+}
+
 /// Takes note of `signal` to the flow of a packet. CRQ §III-C: overflows on enqueue, drops and
 /// marks by the AQM on dequeue.
 fn signal_to<P>(flows: &mut FlowTable<Flow>, config: &TrapConfig, signal: Signal, queued: &Queued<P>) {
@@ -221,7 +266,7 @@ fn signal_to<P>(flows: &mut FlowTable<Flow>, config: &TrapConfig, signal: Signal
 }
 
 impl<P: Packet> Discipline<P> for Crq<P> {
-    fn enqueue_with(&mut self, now: Time, packet: P, _on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
+    fn enqueue_with(&mut self, now: Time, packet: P, on_drop: &mut dyn FnMut(P)) -> Verdict<P> {
         let len = packet.len();
         self.counters.enqueued.count(len);
         let (class, queued) = self.assess(now, packet);
@@ -231,19 +276,22 @@ impl<P: Packet> Discipline<P> for Crq<P> {
             return Verdict::Dropped(queued.packet);
         };
         let was_empty = queue.backlog().is_empty();
-        match queue.enqueue(now, queued) {
+        let Self { backlog, counters, flows, trap, .. } = self;
+        backlog.push(len);
+        let mut lose = |queued: Queued<P>| {
+            backlog.pop(queued.len());
+            counters.overflow(&queued);
+            signal_to(flows, trap, Signal::Loss, &queued);
+            queued.packet
+        };
+        match queue.enqueue_with(now, queued, &mut |queued| on_drop(lose(queued))) {
             Verdict::Queued => {
-                self.backlog.push(len);
                 if was_empty {
                     self.scheduler.wake(now, class as usize);
                 }
                 Verdict::Queued
             }
-            Verdict::Dropped(queued) => {
-                self.counters.overflow(&queued);
-                signal_to(&mut self.flows, &self.trap, Signal::Loss, &queued);
-                Verdict::Dropped(queued.packet)
-            }
+            Verdict::Dropped(queued) => Verdict::Dropped(lose(queued)),
         }
     }
 

@@ -212,9 +212,7 @@ impl<P: Packet> FqCodel<P> {
 
     #[allow(clippy::cast_possible_truncation, reason = "any bits of the hash are as good")]
     fn index_of(&self, key: FlowKey) -> usize {
-        let mixed = (key.get() ^ self.perturbation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed >> 32) as usize & (self.flows.len() - 1)
+        (key.mixed(self.perturbation) >> 32) as usize & (self.flows.len() - 1)
     }
 }
 

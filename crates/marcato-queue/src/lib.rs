@@ -76,7 +76,7 @@ pub use configuration::Configuration;
 pub use counters::{Backlog, Counters, Tally};
 pub use crq::{
     Admission, Aqm, Buffer, Class, ClassConfig, ClassStats, Crq, CrqConfig, CrqError, CrqStats, FlowReport,
-    Queues, QuicRule, Sharing,
+    Queues, QuicRule, Sharing, YoungConfig,
 };
 pub use discipline::{Discipline, Verdict};
 pub use droptail::{DropTail, DropTailConfig};

@@ -26,6 +26,12 @@ impl FlowKey {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// Number in which every bit depends on all bits of the name and of a secret.
+    pub(crate) const fn mixed(self, secret: u64) -> u64 {
+        let mixed = (self.0 ^ secret).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
 }
 
 impl From<u64> for FlowKey {

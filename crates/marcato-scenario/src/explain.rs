@@ -16,7 +16,7 @@ use crate::link::{
 };
 use crate::path::{Map, Route};
 use crate::plugin::{Parameter, Plugin};
-use crate::queue::{Limit, Queue, Sharing, Standard, Strict, threshold_text, thresholds_text};
+use crate::queue::{Limit, Queue, Responsive, Sharing, Standard, Strict, threshold_text, thresholds_text};
 use crate::quic::Scheduler;
 use crate::record::{Pcap, Series};
 use crate::scenario::Scenario;
@@ -206,13 +206,19 @@ fn queue(queue: &Queue, before: Transmitter) -> String {
         Queue::Crq(crq) => {
             let standard = match crq.standard {
                 Standard::Codel => "",
+                Standard::FqCodel => " beside fq-codel",
                 Standard::DropTail => " beside droptail",
             };
             let least = match crq.sharing {
                 Sharing::Strict { least } => format!(" but {} %", digits(f64::from(least) / 10.0)),
                 Sharing::Weighted | Sharing::Split => String::new(),
             };
-            format!("crq {}{least} {}{standard}", crq.sharing.name(), self::codel(&crq.codel))
+            let fair = if crq.responsive == Responsive::FqCodel { "fq-" } else { "" };
+            let young = crq.young.map_or_else(String::new, |young| {
+                format!(", {} % young", digits(f64::from(young.share) / 10.0))
+            });
+            let (sharing, codel) = (crq.sharing.name(), self::codel(&crq.codel));
+            format!("crq {sharing}{least}{young} {fair}{codel}{standard}")
         }
         Queue::StepMark(of) => {
             format!("step-mark above {} {}", threshold_text(of.threshold), limit_text(of.limit))

@@ -6,14 +6,14 @@
 //! the keys of that configuration here, with `keyed!`, and add its row to [`Queue`].
 
 use marcato_document::form::{Checked, Flag, Parts, Single, Small, SomeRate, SomeSize, SomeSpan, one_of};
-use marcato_document::quantity::{Of, is_of, size, span};
+use marcato_document::quantity::{Of, is_of, rate, size, span};
 use marcato_document::schema::{Entry, Schema};
 use marcato_document::{Faults, Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, keyed};
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, CodelConfig, Configuration, CrqConfig, Discipline, DropTailConfig,
     FlowTableConfig, FqCodelConfig, Packet, PieConfig, PolicerConfig, Ppm, PushOutConfig, Queues, QuicRule,
-    RedConfig, RedThresholds, StepMarkConfig, StepThreshold,
+    RedConfig, RedThresholds, StepMarkConfig, StepThreshold, YoungConfig,
 };
 use marcato_units::{Bytes, Duration, Rate, Stream, words};
 
@@ -168,6 +168,10 @@ pub struct Crq {
     pub codel: CodelConfig,
     /// Discipline of the queue for unresponsive flows.
     pub standard: Standard,
+    /// Discipline of the queue for responsive flows.
+    pub responsive: Responsive,
+    /// Place for flows that are young or sparse.
+    pub young: Option<Young>,
     /// Rules by which flows are judged.
     pub preset: Preset,
     /// Division of the link between the two queues.
@@ -181,14 +185,25 @@ keyed! {
     flatten codel: CodelConfig, |CodelDefaults| = CodelDefaults::codel(*at), check crq_can_split;
     /// rules of classification: `"marcato"`, `"authors"` (their program's), `"paper"`
     "preset" => preset: one_of::<Preset>(), or(Preset::Marcato);
-    /// discipline of the queue of unresponsive flows: `"codel"`, `"droptail"`
+    /// discipline of the queue of unresponsive flows: `"codel"`, `"fq-codel"` (fairness among the
+    /// flows of the queue), `"droptail"`
     "standard" => standard: one_of::<Standard>(), or(Standard::Codel);
+    /// discipline of the queue of responsive flows: `"codel"`, `"fq-codel"`
+    "responsive" => responsive: one_of::<Responsive>(), or(Responsive::Codel);
+    /// maximum share of the link, 0 to 0.9, for flows that are young or sparse while others wait: they
+    /// go first, each in an fq-codel queue. With 0 (the paper's value) every flow begins in the queue
+    /// of unresponsive flows
+    "young-share",
+    /// bytes that a flow may send as a young one, whatever its verdict; it is young again when half
+    /// of them are regained
+    "young-allowance",
+    /// rate at which a flow regains its allowance: a flow that sends less is always young
+    "young-regain" => young: Place, or(Some(Young::DEFAULT); "`0.75`; with the presets `\"authors\"` and `\"paper\"`, or `sharing = \"split\"`, `0`", "`\"500 kB\"`", "`\"128 kbit/s\"`");
     /// `"weighted"`: half for each queue while both have packets; `"split"`: half and never more,
     /// needs a `rate`; `"strict"`: responsive flows first, except for the others' `standard-least`
     "sharing",
     /// with `sharing = "strict"`: minimum share of the link for the queue of unresponsive flows
-    /// while packets wait there, 0 to 0.9. Every new flow begins in that queue, and with 0 (the
-    /// paper's value) the others can starve it
+    /// while packets wait there, 0 to 0.9. With 0 (the paper's value) the others can starve it
     "standard-least" => sharing: Shared, or(Sharing::Weighted; "`\"weighted\"`", "`0.05`");
     /// number of flows classified at once, rounded up to a power of two, at most 65536
     "flows" => flows: Small(8..=65_536), or(4096);
@@ -203,12 +218,27 @@ impl Crq {
             Limit::Packets(packets) => Buffer::Packets(packets),
             Limit::Bytes(bytes) => Buffer::Bytes(bytes),
         };
-        let aqm = Aqm::Codel { target: codel.target, interval: codel.interval, ecn: codel.ecn };
-        let responsive = ClassConfig { aqm, buffer, share: 1 };
-        let standard = match self.standard {
-            Standard::Codel => responsive,
-            Standard::DropTail => ClassConfig { aqm: Aqm::DropTail, ..responsive },
-        };
+        let CodelConfig { target, interval, ecn, .. } = codel;
+        let single = Aqm::Codel { target, interval, ecn };
+        let fair = Aqm::FqCodel { target, interval, ecn, flows: FqCodelConfig::default().flows };
+        let class = |aqm| ClassConfig { aqm, buffer, share: 1 };
+        let standard = class(match self.standard {
+            Standard::Codel => single,
+            Standard::FqCodel => fair,
+            Standard::DropTail => Aqm::DropTail,
+        });
+        let responsive = class(match self.responsive {
+            Responsive::Codel => single,
+            Responsive::FqCodel => fair,
+        });
+        let young = self.young.map(|Young { share, allowance, regain }| YoungConfig {
+            aqm: fair,
+            buffer,
+            most: share,
+            allowance,
+            regain,
+            accounts: self.flows.max(YoungConfig::ACCOUNTS),
+        });
         CrqConfig {
             // The rate matters only if the link is split, which requires a known rate.
             rate: rate.unwrap_or(Rate::ZERO),
@@ -218,6 +248,7 @@ impl Crq {
                 responsive,
                 admission: if codel.ecn { Admission::Ecn } else { Admission::Loss },
             },
+            young,
             sharing: match self.sharing {
                 Sharing::Weighted => marcato_queue::Sharing::Weighted,
                 Sharing::Split => marcato_queue::Sharing::Split { burst: codel.maxpacket },
@@ -254,6 +285,12 @@ fn crq_can_split(crq: &Crq, keys: &Keys<'_>, at: &Transmitter) {
     if crq.sharing == Sharing::Split && at.rate.is_none() {
         keys.fault("sharing", "only a link with a `rate` can be split: write \"weighted\" or \"strict\"");
     }
+    if crq.sharing == Sharing::Split && crq.young.is_some() {
+        keys.fault(
+            "young-share",
+            "a split link has no place for young flows: leave this out, or share by weights",
+        );
+    }
 }
 
 words! {
@@ -261,8 +298,90 @@ words! {
     pub enum Standard {
         /// CoDel, with the parameters of the responsive queue.
         Codel = "codel",
+        /// FQ-CoDel, with CoDel's parameters of the responsive queue.
+        FqCodel = "fq-codel",
         /// Drop-tail: drops arriving packets when the queue is full.
         DropTail = "droptail",
+    }
+}
+
+words! {
+    /// Discipline of CRQ's queue for responsive flows.
+    pub enum Responsive {
+        /// CoDel.
+        Codel = "codel",
+        /// FQ-CoDel.
+        FqCodel = "fq-codel",
+    }
+}
+
+/// Place of CRQ for flows that are young or sparse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Young {
+    /// Largest share of the link while others wait, in thousandths.
+    pub share: u16,
+    /// Bytes that a flow may send as a young one.
+    pub allowance: Bytes,
+    /// Rate at which a flow regains its allowance.
+    pub regain: Rate,
+}
+
+impl Young {
+    /// Place without keys in a file.
+    pub const DEFAULT: Self =
+        Self { share: YoungConfig::MOST, allowance: YoungConfig::ALLOWANCE, regain: YoungConfig::REGAIN };
+}
+
+/// Place for young flows, of three keys. Its default depends on preset and sharing.
+struct Place;
+
+impl Form<Transmitter> for Place {
+    type Value = Option<Young>;
+
+    fn read(&self, keys: &Keys<'_>, names: &[&'static str], at: &Transmitter) -> Option<Option<Young>> {
+        let [share_name, allowance_name, regain_name] = *names else { return None };
+        let share = LEAST.read_one(keys, share_name, at).and_then(|share| u16::try_from(share).ok());
+        let is = |key: &str, word: &str| keys.item(key).and_then(Item::as_str) == Some(word);
+        let papers = ["authors", "paper"].iter().any(|preset| is("preset", preset));
+        let usual = if papers || is("sharing", "split") { 0 } else { Young::DEFAULT.share };
+        let share = share.unwrap_or(usual);
+        let allowance = keys.size_within(allowance_name, &ALLOWANCES);
+        let regain = keys.some_rate(regain_name);
+        if let Some(regain) = regain.filter(|&regain| regain < LEAST_REGAIN) {
+            let problem =
+                format!("at {} a flow never regains its allowance: set 8 kbit/s or more", rate(regain));
+            keys.fault(regain_name, problem);
+        }
+        if share > 0 {
+            let (allowance, regain) =
+                (allowance.unwrap_or(Young::DEFAULT.allowance), regain.unwrap_or(Young::DEFAULT.regain));
+            return Some(Some(Young { share, allowance, regain }));
+        }
+        for name in [allowance_name, regain_name] {
+            if keys.item(name).is_some() {
+                keys.fault(
+                    name,
+                    "there is no place for young flows here: set `young-share`, or leave this out",
+                );
+            }
+        }
+        Some(None)
+    }
+}
+
+/// Allowances that can be counted.
+const ALLOWANCES: std::ops::RangeInclusive<Bytes> = Bytes::new(1)..=Bytes::new(1 << 30);
+/// Least rate at which a step of a millisecond regains a byte.
+const LEAST_REGAIN: Rate = Rate::from_kbps(8);
+
+impl WriteForm<Transmitter> for Place {
+    fn write(&self, young: &Option<Young>, names: &[&'static str], pairs: &mut Pairs) {
+        let [share_name, allowance_name, regain_name] = *names else { return };
+        let share = young.map_or(0, |young| u32::from(young.share));
+        pairs.raw(share_name, Single::<Transmitter>::toml(&LEAST, &share));
+        if let Some(young) = young {
+            pairs.text(allowance_name, size(young.allowance)).text(regain_name, rate(young.regain));
+        }
     }
 }
 
@@ -745,7 +864,8 @@ impl Row for Crq {
     }
 
     fn describe(&self) -> Description {
-        Description { is_random: false, marks: self.codel.ecn, limits: vec![self.codel.limit; 2] }
+        let queues = if self.young.is_some() { 3 } else { 2 };
+        Description { is_random: false, marks: self.codel.ecn, limits: vec![self.codel.limit; queues] }
     }
 }
 

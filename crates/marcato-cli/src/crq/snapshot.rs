@@ -102,6 +102,7 @@ const fn queue_name(queue: Option<Class>) -> &'static str {
     match queue {
         Some(Class::Standard) => "standard",
         Some(Class::Responsive | Class::EcnResponsive) => "responsive",
+        Some(Class::Young) => "young",
         None => "-",
     }
 }

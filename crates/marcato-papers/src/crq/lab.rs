@@ -60,8 +60,9 @@ struct Seen {
 impl Transfer {
     fn scenario(&self, seed: u64) -> String {
         let kind = match self.bottleneck {
-            Bottleneck::Baseline => "codel",
-            Bottleneck::Crq => "crq",
+            Bottleneck::Baseline => r#"kind = "codel""#,
+            // As in the paper, every flow begins in the standard queue.
+            Bottleneck::Crq => r#"kind = "crq", young-share = 0"#,
         };
         format!(
             r#"
@@ -73,7 +74,7 @@ impl Transfer {
                 {{ name = "web", between = ["web", "router"], delay = "{quarter} us" }},
                 {{ name = "flooder", between = ["flooder", "router"], delay = "{quarter} us" }},
                 {{ name = "down", between = ["router", "client"], rate = "{rate} bit/s", delay = "{quarter} us",
-                   queue = {{ kind = "{kind}", target = "500 us", interval = "20 ms" }},
+                   queue = {{ {kind}, target = "500 us", interval = "20 ms" }},
                    back = {{ queue = "droptail" }} }},
             ]
             {flows}

@@ -99,6 +99,7 @@ pub(super) fn crq(pair: Pair, rtt: Duration, column: Column, rules: Preset) -> C
         mtu: MTU,
         standard,
         queues: Queues::Two { responsive, admission: if ecn { Admission::Ecn } else { Admission::Loss } },
+        young: None,
         sharing: match column {
             Column::Artefacts => Sharing::Split { burst: MTU },
             Column::Clean => Sharing::Weighted,

@@ -394,6 +394,10 @@ fn queue<P: Queueable + 'static>(
         Aqm::Codel { target, interval, ecn } => {
             Box::new(Codel::new(CodelConfig { target, interval, limit, maxpacket: MTU, ecn })?)
         }
+        Aqm::FqCodel { target, interval, ecn, flows } => {
+            let codel = CodelConfig { target, interval, limit, maxpacket: MTU, ecn };
+            Box::new(FqCodel::new(FqCodelConfig { codel, flows, quantum: MTU, perturbation: 0 })?)
+        }
     })
 }
 

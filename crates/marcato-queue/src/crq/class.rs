@@ -7,7 +7,8 @@ use super::{Aqm, Class, ClassConfig, CrqConfig, CrqError};
 use crate::flow_table::Place;
 use crate::trap::CycleId;
 use crate::{
-    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, Packet, Tagged, Verdict,
+    Backlog, Codel, CodelConfig, Counters, Discipline, DropTail, DropTailConfig, FqCodel, FqCodelConfig,
+    Packet, Tagged, Verdict,
 };
 
 /// Packet in a queue, with the note that leads its signals to its flow's trap.
@@ -30,6 +31,7 @@ pub(super) struct Note {
 enum Queue<P> {
     DropTail(DropTail<Queued<P>>),
     Codel(Codel<Queued<P>>),
+    FqCodel(FqCodel<Queued<P>>),
 }
 
 /// One queue of [`Crq`](super::Crq).
@@ -57,20 +59,40 @@ impl<P: Packet> ClassQueue<P> {
                 let codel = CodelConfig { target, interval, limit, maxpacket: config.mtu, ecn };
                 Queue::Codel(Codel::new(codel).map_err(|error| CrqError::Codel { class, error })?)
             }
+            Aqm::FqCodel { target, interval, ecn, flows } => {
+                let fq_codel = FqCodelConfig {
+                    codel: CodelConfig { target, interval, limit, maxpacket: config.mtu, ecn },
+                    flows,
+                    quantum: config.mtu,
+                    perturbation: config.flows.secret,
+                };
+                Queue::FqCodel(FqCodel::new(fq_codel).map_err(|error| CrqError::FqCodel { class, error })?)
+            }
         };
         Ok(Self { queue, fill_rate, counters: Counters::default() })
     }
 
-    /// Takes a packet that arrives at `now`. Neither discipline drops waiting packets to make room.
-    pub(super) fn enqueue(&mut self, now: Time, packet: Queued<P>) -> Verdict<Queued<P>> {
+    /// Takes a packet that arrives at `now`. Waiting packets that are dropped to make room go to
+    /// `on_drop`.
+    pub(super) fn enqueue_with(
+        &mut self,
+        now: Time,
+        packet: Queued<P>,
+        on_drop: &mut dyn FnMut(Queued<P>),
+    ) -> Verdict<Queued<P>> {
         let len = packet.len();
         self.counters.enqueued.count(len);
         let verdict = if self.is_beyond_fill_rate(now, len) {
             Verdict::Dropped(packet)
         } else {
-            match &mut self.queue {
+            let Self { queue, counters, .. } = self;
+            match queue {
                 Queue::DropTail(queue) => queue.enqueue(now, packet),
                 Queue::Codel(queue) => queue.enqueue(now, packet),
+                Queue::FqCodel(queue) => queue.enqueue_with(now, packet, &mut |packet| {
+                    counters.overflow(&packet);
+                    on_drop(packet);
+                }),
             }
         };
         if let Verdict::Dropped(packet) = &verdict {
@@ -92,6 +114,7 @@ impl<P: Packet> ClassQueue<P> {
         let packet = match queue {
             Queue::DropTail(queue) => queue.dequeue_with(now, &mut on_drop),
             Queue::Codel(queue) => queue.dequeue_with(now, &mut on_drop),
+            Queue::FqCodel(queue) => queue.dequeue_with(now, &mut on_drop),
         }?;
         let len = packet.len();
         counters.dequeued.count(len);
@@ -105,6 +128,7 @@ impl<P: Packet> ClassQueue<P> {
         match &self.queue {
             Queue::DropTail(queue) => queue.backlog(),
             Queue::Codel(queue) => queue.backlog(),
+            Queue::FqCodel(queue) => queue.backlog(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use marcato_units::{Bytes, Duration, Rate};
 
-use super::{Buffer, Sharing};
+use super::{Buffer, Sharing, YoungConfig};
 use crate::trap::{TrapConfig, Verdict};
 use crate::{CodelConfig, FlowTableConfig};
 
@@ -15,11 +15,13 @@ pub enum Class {
     Responsive,
     /// With three queues, queue for flows that answer marks.
     EcnResponsive,
+    /// [Place](YoungConfig) for flows that are young or sparse, if there is one.
+    Young,
 }
 
 impl Class {
-    /// All queues; with two queues, the last is never used.
-    pub const ALL: [Self; 3] = [Self::Standard, Self::Responsive, Self::EcnResponsive];
+    /// All queues, those included that a configuration does not have.
+    pub const ALL: [Self; 4] = [Self::Standard, Self::Responsive, Self::EcnResponsive, Self::Young];
 }
 
 /// Discipline within a queue.
@@ -36,6 +38,18 @@ pub enum Aqm {
         interval: Duration,
         /// Mark instead of drop.
         ecn: bool,
+    },
+    /// FQ-CoDel: fairness among the flows of the queue. Its flows are assigned by the secret of
+    /// [`CrqConfig::flows`], and its quantum is [`CrqConfig::mtu`].
+    FqCodel {
+        /// Acceptable sojourn time.
+        target: Duration,
+        /// Time for which the target must be exceeded.
+        interval: Duration,
+        /// Mark instead of drop.
+        ecn: bool,
+        /// Number of queues, rounded up to a power of two.
+        flows: u32,
     },
 }
 
@@ -126,6 +140,9 @@ pub struct CrqConfig {
     pub standard: ClassConfig,
     /// Other queues.
     pub queues: Queues,
+    /// Place for flows that are young or sparse. `None`: every flow begins in the standard queue, as
+    /// in the paper.
+    pub young: Option<YoungConfig>,
     /// Division of the link between the queues.
     pub sharing: Sharing,
     /// Rules by which flows are judged.
@@ -144,6 +161,7 @@ impl CrqConfig {
     /// | discipline of both queues | CoDel at its default target and interval (CRQ §III-B2) |
     /// | shares of a link of `rate` | equal (CRQ §III-B4) |
     /// | buffers | one BDP at `rtt` (CRQ §IV-A) |
+    /// | place for young flows | none (CRQ §III-B3); [`YoungConfig::new`] makes one |
     /// | sharing | work-conserving |
     /// | rules | [`TrapConfig::marcato`] |
     /// | signal that admits | marks with `ecn`, else loss |
@@ -162,6 +180,7 @@ impl CrqConfig {
                 responsive: class,
                 admission: if ecn { Admission::Ecn } else { Admission::Loss },
             },
+            young: None,
             sharing: Sharing::Weighted,
             trap: TrapConfig::marcato(),
             quic: QuicRule::Handshake,

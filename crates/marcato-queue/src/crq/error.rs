@@ -1,10 +1,10 @@
 //! Errors of a [`CrqConfig`](super::CrqConfig).
 
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Rate};
 
 use super::Class;
 use crate::trap::TrapError;
-use crate::{CodelError, FlowTableError, LimitError};
+use crate::{CodelError, FlowTableError, FqCodelError, LimitError};
 
 /// Error returned for a [`CrqConfig`](super::CrqConfig) that cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +33,30 @@ pub enum CrqError {
         #[source]
         error: CodelError,
     },
+    /// A queue's FQ-CoDel cannot work.
+    #[error("the {class:?} queue: {error}")]
+    FqCodel {
+        /// Queue with this FQ-CoDel.
+        class: Class,
+        /// Error of FQ-CoDel.
+        #[source]
+        error: FqCodelError,
+    },
+    /// The place for young flows has nothing of the link, or leaves nothing to others.
+    #[error("{0} thousandths of the link for young flows: set 1 to 999, such as 750")]
+    YoungMost(u16),
+    /// Each queue of a split link has its part alone, and none is left for young flows.
+    #[error("a split link has no place for young flows: share it by weights, or leave `young` out")]
+    YoungSplit,
+    /// The allowance of a young flow is 0, or too large to be counted.
+    #[error("an allowance of {0} for young flows: set 1 B to 1 GiB, such as 500 kB")]
+    Allowance(Bytes),
+    /// A flow would never regain its allowance.
+    #[error("at {0} a flow never regains its allowance: set 8 kbit/s or more, such as 128 kbit/s")]
+    Regain(Rate),
+    /// The number of accounts of young flows is 0 or too large.
+    #[error("{0} accounts of young flows are not possible: use 1 to 16777216, such as 16384")]
+    Accounts(u32),
     /// A queue has no share.
     #[error("the {0:?} queue has a share of 0 and would never send: give it 1 or more")]
     ZeroShare(Class),

@@ -2,6 +2,7 @@
 
 use marcato_units::{Bytes, Rate, Time};
 
+use super::young::YOUNG;
 use super::{Class, CrqConfig, CrqError};
 
 /// Division of the link between the queues.
@@ -89,6 +90,11 @@ pub(super) struct Scheduler {
     /// Strict: bytes that the standard queue may send before others, in thousandths; negative after
     /// it did.
     owed: i64,
+    /// Largest part of the link for young flows while others wait, in thousandths. Without a place
+    /// for these, nothing waits there.
+    most: u16,
+    /// Bytes that others may send before young flows, in thousandths; negative after they did.
+    ahead: i64,
 }
 
 impl Scheduler {
@@ -100,14 +106,17 @@ impl Scheduler {
         }
     }
 
-    pub(super) const fn new(sharing: Sharing, shares: [Share; Class::ALL.len()]) -> Self {
-        Self { sharing, shares, owed: 0 }
+    pub(super) const fn new(sharing: Sharing, shares: [Share; Class::ALL.len()], most: u16) -> Self {
+        Self { sharing, shares, owed: 0, most, ahead: 0 }
     }
 
     /// Queue that sends next at `now`, if one may.
     pub(super) fn next(&self, now: Time, waits: impl Fn(usize) -> bool) -> Option<usize> {
         // Of equals, ECN-responsive flows go before loss-responsive ones, and those before others.
-        let classes = || (0..self.shares.len()).rev().filter(|&class| waits(class));
+        let classes = || (0..YOUNG).rev().filter(|&class| waits(class));
+        if waits(YOUNG) && (self.ahead <= 0 || classes().next().is_none()) {
+            return Some(YOUNG);
+        }
         match self.sharing {
             Sharing::Strict { .. } => {
                 if self.owed > 0 && waits(STANDARD) {
@@ -133,12 +142,16 @@ impl Scheduler {
     /// Accounts for `len` bytes that `class` sent at `now`.
     pub(super) fn charge(&mut self, now: Time, class: usize, len: Bytes, waits: impl Fn(usize) -> bool) {
         let bytes = len.get().min(MAX_PACKET);
+        self.charge_young(class, bytes, &waits);
+        if class == YOUNG {
+            return;
+        }
         match self.sharing {
             Sharing::Weighted => {
                 // The link's virtual time moves up to that of the queue that sent. A queue is
                 // behind only while it is idle, and earns no credit by it.
                 let passed = self.shares[class].lead;
-                for share in &mut self.shares {
+                for share in &mut self.shares[..YOUNG] {
                     share.lead = share.lead.saturating_sub(passed);
                 }
                 let share = &mut self.shares[class];
@@ -159,10 +172,28 @@ impl Scheduler {
                         // An idle queue earns no credit.
                         self.owed = self.owed.min(0);
                     }
-                } else if (0..self.shares.len()).any(|other| other != STANDARD && waits(other)) {
+                } else if (0..YOUNG).any(|other| other != STANDARD && waits(other)) {
                     self.owed = self.owed.saturating_sub(of(WHOLE - least));
                 }
             }
+        }
+    }
+
+    /// Keeps young flows to their part of the link: what they send beyond it is ahead of the others.
+    fn charge_young(&mut self, class: usize, bytes: u64, waits: impl Fn(usize) -> bool) {
+        // As under strict sharing, at most 2^32 bytes times 1000 at once, which turns the sign.
+        let of = |share: u16| i64::try_from(bytes * u64::from(share)).unwrap_or(i64::MAX);
+        if class != YOUNG {
+            self.ahead = self.ahead.saturating_sub(of(self.most));
+            if !waits(YOUNG) {
+                // An idle place earns no credit.
+                self.ahead = self.ahead.max(0);
+            }
+        } else if (0..YOUNG).any(&waits) {
+            self.ahead = self.ahead.saturating_add(of(WHOLE - self.most));
+        } else {
+            // Nobody was passed.
+            self.ahead = self.ahead.min(0);
         }
     }
 
@@ -188,8 +219,8 @@ mod tests {
         let mut config = CrqConfig::new(rate, Duration::from_millis(20), true);
         config.sharing = Sharing::Split { burst: config.mtu };
         let share = Share::new(&config, 1, 3, rate).unwrap();
-        let mut scheduler = Scheduler::new(config.sharing, [share; Class::ALL.len()]);
-        let responsive = Class::ALL.len() - 1;
+        let mut scheduler = Scheduler::new(config.sharing, [share; Class::ALL.len()], 500);
+        let responsive = Class::EcnResponsive as usize;
         let waits = |class| class == STANDARD || class == responsive;
         // The standard queue has been idle for longer, which earns it nothing.
         scheduler.charge(Time::ZERO, responsive, config.mtu, waits);

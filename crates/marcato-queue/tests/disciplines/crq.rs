@@ -3,7 +3,7 @@
 use marcato_queue::trap::{Signal, TrapConfig, TrapKind, Verdict as Judgement};
 use marcato_queue::{
     Admission, Aqm, Buffer, Class, ClassConfig, Crq, CrqConfig, CrqError, Discipline, FlowKey,
-    FlowTableConfig, LimitError, Packet, Queues, QuicRule, Sharing, Verdict,
+    FlowTableConfig, LimitError, Packet, Queues, QuicRule, Sharing, Verdict, YoungConfig,
 };
 use marcato_units::{Bytes, Duration, Rate, Time};
 use marcato_wire::{Ecn, FlowTuple, QuicHeader, QuicLongType, TcpFlags, TcpSegment, Transport};
@@ -702,4 +702,169 @@ fn configurations_that_cannot_work_are_errors() {
     assert!(matches!(made(CrqConfig { trap, ..good }), Err(CrqError::Trap(_))));
     let small = ClassConfig { aqm: AQMS[1], buffer: Buffer::Bytes(Bytes::new(100)), share: 1 };
     assert!(matches!(standard(small), Err(CrqError::Codel { class: Class::Standard, .. })));
+    let fair =
+        Aqm::FqCodel { target: Duration::ZERO, interval: Duration::from_millis(100), ecn: false, flows: 8 };
+    let fair = standard(ClassConfig { aqm: fair, ..class });
+    assert!(matches!(fair, Err(CrqError::FqCodel { class: Class::Standard, .. })));
+    let split = CrqConfig { sharing: Sharing::Split { burst: good.mtu }, ..good };
+    assert_eq!(made(split), Ok(()));
+    let young = Some(place(500, 10_000));
+    assert_eq!(made(CrqConfig { young, ..split }), Err(CrqError::YoungSplit));
+    assert_eq!(made(CrqConfig { young: Some(place(1000, 1)), ..good }), Err(CrqError::YoungMost(1000)));
+    let nothing = YoungConfig { buffer: Buffer::Packets(0), ..place(500, 10_000) };
+    let error = CrqError::Buffer { class: Class::Young, error: LimitError::NoPackets };
+    assert_eq!(made(CrqConfig { young: Some(nothing), ..good }), Err(error));
+}
+
+/// A place for young flows: so many thousandths of the link, and this allowance.
+fn place(most: u16, allowance: u64) -> YoungConfig {
+    YoungConfig {
+        aqm: Aqm::DropTail,
+        buffer: Buffer::Packets(1000),
+        most,
+        allowance: Bytes::new(allowance),
+        ..YoungConfig::new(Duration::from_millis(20), false)
+    }
+}
+
+fn with_place(most: u16, allowance: u64) -> Crq<Raw> {
+    Crq::new(CrqConfig { young: Some(place(most, allowance)), ..quick(Sharing::Weighted) }).unwrap()
+}
+
+fn plain_udp() -> Transport {
+    Transport::Udp { payload: 1472, quic: None }
+}
+
+fn enqueue(queue: &mut Crq<Raw>, flow: u64, transport: Transport, packets: usize) {
+    for _ in 0..packets {
+        queue.enqueue(Time::ZERO, raw(flow, transport)).lost();
+    }
+}
+
+fn served(queue: &mut Crq<Raw>, packets: usize) -> Vec<u64> {
+    (0..packets).filter_map(|_| queue.dequeue(Time::ZERO)).map(|packet| packet.flow.get()).collect()
+}
+
+#[test]
+fn a_new_flow_passes_a_flood_until_its_allowance_is_spent() {
+    let mut queue = with_place(999, 15_000);
+    // The flood has the place for its first ten packets only.
+    enqueue(&mut queue, 9, plain_udp(), 100);
+    assert_eq!(queue.class(Class::Young).unwrap().backlog.packets, 10);
+    // One of the others follows for the thousandth that they are owed.
+    assert_eq!(served(&mut queue, 11), [9; 11]);
+    for (flow, transport) in [(1, tcp(0)), (2, plain_udp()), (3, Transport::Opaque), (4, spinning(true))] {
+        enqueue(&mut queue, flow, transport, 1);
+        assert_eq!(served(&mut queue, 2), [flow, 9], "{transport:?}");
+    }
+    enqueue(&mut queue, 1, tcp(1000), 12);
+    // Nine more packets of flow 1 are young; three wait behind the flood.
+    assert_eq!(served(&mut queue, 10), [1, 9, 1, 1, 1, 1, 1, 1, 1, 1]);
+    let report = queue.flow(FlowKey::new(1)).unwrap();
+    assert_eq!((report.class, report.changes), (Class::Standard, 1));
+    assert_eq!(queue.stats().outgrown.packets, 90 + 3);
+    let rest = served(&mut queue, 1000);
+    assert_eq!(rest[rest.len() - 4..], [9, 1, 1, 1]);
+}
+
+#[test]
+fn without_the_place_new_flows_begin_behind_the_flood() {
+    let mut queue = Crq::new(quick(Sharing::Weighted)).unwrap();
+    enqueue(&mut queue, 9, plain_udp(), 100);
+    enqueue(&mut queue, 1, tcp(0), 1);
+    assert_eq!(served(&mut queue, 100), [9; 100]);
+    assert_eq!((queue.class(Class::Young), queue.stats().outgrown.packets), (None, 0));
+}
+
+#[test]
+fn many_small_flows_get_their_part_of_the_link_and_no_more() {
+    for most in [250, 500, 750] {
+        for sharing in [Sharing::Weighted, Sharing::Strict { least: 50 }] {
+            let config = CrqConfig { young: Some(place(most, 1500)), ..quick(sharing) };
+            let mut queue = Crq::new(config).unwrap();
+            make_responsive(&mut queue, 1);
+            enqueue(&mut queue, 9, plain_udp(), 900);
+            enqueue(&mut queue, 1, spinning(true), 900);
+            for flow in 100..1100 {
+                enqueue(&mut queue, flow, plain_udp(), 1);
+            }
+            let young = served(&mut queue, 1000).into_iter().filter(|&flow| flow >= 100).count();
+            assert!(young.abs_diff(usize::from(most)) <= 3, "{young} of 1000, {sharing:?}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_place_earns_no_credit() {
+    let mut queue = with_place(500, 1500);
+    enqueue(&mut queue, 9, plain_udp(), 300);
+    assert_eq!(served(&mut queue, 200), [9; 200]);
+    for flow in 100..200 {
+        enqueue(&mut queue, flow, plain_udp(), 1);
+    }
+    let young = served(&mut queue, 20).into_iter().filter(|&flow| flow >= 100).count();
+    assert!((10..=11).contains(&young), "{young}");
+}
+
+#[test]
+fn young_flows_have_the_whole_link_while_nobody_else_waits() {
+    let mut queue = with_place(500, 1500);
+    for flow in 100..200 {
+        enqueue(&mut queue, flow, plain_udp(), 1);
+    }
+    assert_eq!(served(&mut queue, 50), (100..150).collect::<Vec<_>>());
+    // That was at nobody's expense, so it is not held against those that follow.
+    enqueue(&mut queue, 9, plain_udp(), 1);
+    assert_eq!(served(&mut queue, 1), [150]);
+}
+
+/// Verdicts are for flows that send much. A short flow that happens to lose a packet would otherwise
+/// be sent to the floods before it can answer.
+#[test]
+fn verdicts_count_once_the_allowance_is_spent() {
+    let verdict_after = |allowance: u64, windows: [usize; 4]| {
+        let mut queue = with_place(999, allowance);
+        for (cycle, packets) in windows.into_iter().enumerate() {
+            enqueue(&mut queue, 1, spinning(cycle % 2 == 1), packets);
+            served(&mut queue, 5000);
+        }
+        enqueue(&mut queue, 1, spinning(false), 1);
+        let report = queue.flow(FlowKey::new(1)).unwrap();
+        (report.loss, report.class)
+    };
+    // Losses in the first cycle: 1200 of 2200 packets exceed the buffer.
+    for (windows, verdict, class) in [
+        ([2200, 10, 8, 8], Judgement::Responsive, Class::Responsive),
+        ([2200, 2200, 2200, 2200], Judgement::Unresponsive, Class::Standard),
+        ([10, 10, 10, 10], Judgement::Unclassified, Class::Standard),
+    ] {
+        assert_eq!(verdict_after(1500, windows), (verdict, class), "{windows:?}");
+        assert_eq!(verdict_after(1 << 30, windows), (verdict, Class::Young), "{windows:?}");
+    }
+}
+
+#[test]
+fn flows_within_a_fair_queue_have_equal_parts_of_it() {
+    let aqm = Aqm::FqCodel {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        ecn: false,
+        flows: 1024,
+    };
+    let class = ClassConfig { aqm, buffer: Buffer::Packets(100), share: 1 };
+    let queues = Queues::Two { responsive: class, admission: Admission::Loss };
+    let mut queue = Crq::new(CrqConfig { standard: class, queues, ..quick(Sharing::Weighted) }).unwrap();
+    enqueue(&mut queue, 9, plain_udp(), 100);
+    let mut displaced = Vec::new();
+    for _ in 0..20 {
+        let verdict =
+            queue.enqueue_with(Time::ZERO, raw(1, tcp(0)), &mut |lost| displaced.push(lost.flow.get()));
+        assert_eq!(verdict.lost(), None);
+    }
+    // The flow with most packets makes room, and learns of it.
+    assert_eq!(displaced, [9; 20]);
+    assert_eq!(queue.flow(FlowKey::new(9)).unwrap().dropped, 20);
+    assert_eq!(queue.class(Class::Standard).unwrap().counters.overflowed.packets, 20);
+    let served = served(&mut queue, 40);
+    assert_eq!(served.iter().filter(|&&flow| flow == 1).count(), 20, "{served:?}");
 }

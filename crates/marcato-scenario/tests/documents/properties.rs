@@ -24,6 +24,8 @@ fn queue() -> impl Strategy<Value = String> {
         r#"{ kind = "crq", preset = "authors", standard = "droptail", sharing = "split", ecn = true, limit = "2 MB", flows = 100 }"#,
         r#"{ kind = "crq", preset = "paper", sharing = "strict", target = "1 ms" }"#,
         r#"{ kind = "crq", sharing = "strict", standard-least = 0.125 }"#,
+        r#"{ kind = "crq", young-share = 0, standard = "fq-codel" }"#,
+        r#"{ kind = "crq", preset = "paper", young-share = 0.25, young-allowance = "64 KiB", young-regain = "1 Mbit/s", responsive = "fq-codel" }"#,
         r#""step-mark""#,
         r#"{ kind = "step-mark", threshold = "0.05 ms", limit = "1 MB" }"#,
         r#"{ kind = "step-mark", threshold = "90 kB" }"#,

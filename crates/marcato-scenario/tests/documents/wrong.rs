@@ -226,6 +226,20 @@ const CASES: &[Case] = &[
         says: &["20:42: only `sharing = \"strict\"` has a least share: give that, or leave this out"],
     },
     Case {
+        what: "a place for young flows on a split link",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"crq\", sharing = \"split\", young-share = 0.5 }")],
+        says: &["20:58: a split link has no place for young flows: leave this out, or share by weights"],
+    },
+    Case {
+        what: "an allowance of young flows without a place, and one that nobody regains",
+        but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"crq\", preset = \"paper\", young-allowance = \"9 kB\", young-regain = \"7 kbit/s\" }")],
+        says: &[
+            "20:61: there is no place for young flows here: set `young-share`, or leave this out",
+            "20:84: at 7 kbit/s a flow never regains its allowance: set 8 kbit/s or more",
+            "20:84: there is no place for young flows here: set `young-share`, or leave this out",
+        ],
+    },
+    Case {
         what: "a red queue whose thresholds are of two units",
         but: &[("{ kind = \"codel\", target = \"5 ms\", ecn = true }", "{ kind = \"red\", max-threshold = \"9 kB\" }")],
         says: &["20:41: `min-threshold` and `max-threshold` have one unit: give packets or bytes in both"],

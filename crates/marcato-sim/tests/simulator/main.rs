@@ -19,3 +19,4 @@ mod theory;
 mod wild;
 mod world;
 mod written;
+mod young;

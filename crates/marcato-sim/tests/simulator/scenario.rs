@@ -253,6 +253,8 @@ fn marks_and_verdicts_of_a_replaced_queue_still_count() {
     let crq = queue::Crq {
         codel,
         standard: queue::Standard::Codel,
+        responsive: queue::Responsive::Codel,
+        young: None,
         preset: Preset::Marcato,
         sharing: queue::Sharing::Weighted,
         flows: 64,
@@ -468,6 +470,8 @@ fn crq_keeps_a_flow_that_answers_from_one_that_does_not() {
     let crq = queue::Crq {
         codel,
         standard: queue::Standard::Codel,
+        responsive: queue::Responsive::Codel,
+        young: None,
         preset: Preset::Marcato,
         sharing: queue::Sharing::Weighted,
         flows: 64,
