@@ -8,7 +8,7 @@
 //! | files | contents |
 //! |---|---|
 //! | `figure4`, `figure5` | the paper's figures |
-//! | `abuse`, `flood`, `call`, `guest`, `turncoat`, `sweep`, `place`, `layers` | questions beyond the paper |
+//! | `abuse`, `flood`, `call`, `guest`, `turncoat`, `sweep`, `place`, `layers`, `short` | questions beyond the paper |
 //! | `lab`, `kernel` | the questions in a lab, and by the kernel's programs |
 //! | `setup`, `scene` | one run, and the settings that questions share |
 //! | `watched` | a queue that classifies and changes nothing: all three sets of rules over the same packets |
@@ -31,6 +31,7 @@ mod quic;
 mod scale;
 mod scene;
 mod setup;
+mod short;
 mod sweep;
 mod testbed;
 mod turncoat;
@@ -61,6 +62,7 @@ pub(crate) const CRQ: Paper<Scale> = Paper {
         place::bleach,
         place::flows,
         layers::layers,
+        short::short,
     ],
     scale: Scale::of,
     config,
