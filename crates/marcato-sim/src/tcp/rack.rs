@@ -133,3 +133,66 @@ impl Rack {
         sent_at + self.rtt + self.reo_wnd
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATE: RackState = RackState {
+        una: 1000,
+        nxt: 9000,
+        dsack: false,
+        in_recovery: false,
+        recovered: false,
+        segs_sacked: 0,
+        min_rtt: Some(Duration::from_millis(40)),
+        srtt: Some(Duration::from_millis(60)),
+    };
+
+    fn window(rack: &mut Rack, state: RackState) -> u128 {
+        rack.update_reo_wnd(state);
+        rack.reo_wnd.as_millis()
+    }
+
+    /// RFC 8985 §6.2 step 4.
+    #[test]
+    fn the_window_widens_once_a_round_trip_and_narrows_after_16_recoveries() {
+        let mut rack = Rack::default();
+        assert_eq!(window(&mut rack, STATE), 10);
+        for (una, nxt, expected) in
+            [(1000, 9000, 20), (5000, 12_000, 20), (8999, 15_000, 20), (9000, 20_000, 30)]
+        {
+            assert_eq!(window(&mut rack, RackState { una, nxt, dsack: true, ..STATE }), expected, "{una}");
+        }
+        // The smoothed round trip bounds it.
+        for una in [20_000, 40_000, 60_000, 80_000] {
+            window(&mut rack, RackState { una, nxt: una + 10_000, dsack: true, ..STATE });
+        }
+        assert_eq!(window(&mut rack, STATE), 60);
+        let recovered = RackState { recovered: true, ..STATE };
+        for recovery in 1..16 {
+            assert_eq!(window(&mut rack, recovered), 60, "{recovery}");
+            assert_eq!(window(&mut rack, STATE), 60);
+        }
+        // One that proves spurious does not count, up to the limit.
+        rack.keep_window();
+        assert_eq!(window(&mut rack, recovered), 60);
+        assert_eq!(window(&mut rack, recovered), 10);
+        (0..40).for_each(|_| rack.keep_window());
+        window(&mut rack, RackState { una: 200_000, nxt: 210_000, dsack: true, ..STATE });
+        for _ in 1..16 {
+            assert_eq!(window(&mut rack, recovered), 20);
+        }
+        assert_eq!(window(&mut rack, recovered), 10);
+    }
+
+    #[test]
+    fn without_reordering_holes_are_repaired_at_once() {
+        let sacked = |segs_sacked| RackState { segs_sacked, ..STATE };
+        let recovery = RackState { in_recovery: true, ..STATE };
+        let mut rack = Rack::default();
+        assert_eq!([sacked(2), sacked(3), recovery].map(|state| window(&mut rack, state)), [10, 0, 0]);
+        rack.see_reordering();
+        assert_eq!([sacked(2), sacked(3), recovery].map(|state| window(&mut rack, state)), [10; 3]);
+    }
+}

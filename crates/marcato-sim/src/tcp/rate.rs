@@ -148,4 +148,54 @@ mod tests {
         assert!(rate.sample(ms(51), None).is_app_limited);
         assert!(!rate.is_app_limited());
     }
+    /// draft-cheng-iccrg-delivery-rate-estimation-00 §3.3: the longer of the two spans, so that neither a burst nor compressed
+    /// acknowledgements show more than the path carries.
+    #[test]
+    fn a_sample_lasts_as_long_as_sending_or_acknowledging_did() {
+        for (sent_apart, acked_apart, interval) in [(10, 2, 40), (2, 10, 40), (10, 10, 40)] {
+            let mut rate = RateEstimator::default();
+            let stamps: Vec<_> = (0..5).map(|at| rate.on_sent(ms(at * sent_apart), at == 0)).collect();
+            for (at, stamp) in (0..).zip(&stamps[..4]) {
+                rate.on_delivered(ms(100 + at * acked_apart), 1000, stamp);
+                rate.sample(ms(100 + at * acked_apart), None);
+            }
+            let now = ms(100 + 4 * acked_apart);
+            rate.on_delivered(now, 1000, &stamps[4]);
+            let sample = rate.sample(now, None);
+            // Sent before anything was delivered: from the first segment, or from the time of the start.
+            let expected = Duration::from_millis(interval).max(now - ms(0));
+            assert_eq!(
+                (sample.interval, sample.delivered),
+                (Some(expected), 5000),
+                "{sent_apart}, {acked_apart}"
+            );
+        }
+        // In a steady flow both spans are those since the segment left.
+        for (sent_apart, acked_apart) in [(10, 2), (2, 10)] {
+            let mut rate = RateEstimator::default();
+            let first = rate.on_sent(ms(0), true);
+            rate.on_delivered(ms(50), 1000, &first);
+            rate.sample(ms(50), None);
+            let stamps: Vec<_> = (1..=4).map(|at| rate.on_sent(ms(50 + at * sent_apart), at == 1)).collect();
+            let mut last = RateSample::default();
+            for (at, stamp) in (1..=4).zip(&stamps) {
+                let now = ms(200 + at * acked_apart);
+                rate.on_delivered(now, 1000, stamp);
+                last = rate.sample(now, None);
+            }
+            let since_idle = (200 + 4 * acked_apart) - (50 + sent_apart);
+            assert_eq!(last.interval, Some(Duration::from_millis(since_idle.max(3 * sent_apart))));
+        }
+    }
+
+    #[test]
+    fn idle_time_belongs_to_no_sample() {
+        let mut rate = RateEstimator::default();
+        for start in [0, 10_000, 70_000] {
+            let stamp = rate.on_sent(ms(start), true);
+            rate.on_delivered(ms(start + 50), 1000, &stamp);
+            let sample = rate.sample(ms(start + 50), None);
+            assert_eq!((sample.interval, sample.delivered), (Some(Duration::from_millis(50)), 1000));
+        }
+    }
 }

@@ -54,6 +54,7 @@ impl MaxFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_maximum_lasts_for_its_window_and_no_longer() {
@@ -82,6 +83,32 @@ mod tests {
             filter.update(10, at, 1000 - at);
             let truth = 1000 - at.saturating_sub(10);
             assert!(filter.max() <= truth && filter.max() >= 1000 - at, "at {at}: {}", filter.max());
+        }
+    }
+    proptest! {
+        /// The maximum is a measurement of the window, no less than the latest, and the true one while the series falls
+        /// or rises. The second and the third best are later ones, and no greater.
+        #[test]
+        fn the_maximum_is_a_measurement_of_the_window(
+            window in 1u64..40, steps in prop::collection::vec((1u64..15, 0u64..8), 1..80),
+        ) {
+            let mut filter = MaxFilter::default();
+            let (mut at, mut all) = (0, Vec::new());
+            for (step, value) in steps {
+                at += step;
+                filter.update(window, at, value + 1);
+                all.push((at, value + 1));
+                let within = || all.iter().filter(|(when, _)| at - when <= window);
+                let truth = within().map(|(_, value)| *value).max().unwrap();
+                prop_assert!(filter.max() > value && filter.max() <= truth, "{} of {truth}", filter.max());
+                let [first, second, third] = filter.best.map(|sample| (sample.at, sample.value));
+                prop_assert!(within().any(|sample| *sample == first), "{first:?} of {all:?}");
+                prop_assert!(first.0 <= second.0 && second.0 <= third.0, "{:?}", filter);
+                prop_assert!(first.1 >= second.1 && second.1 >= third.1, "{:?}", filter);
+                // Whatever came after the third best is no greater.
+                let later = |since: u64| all.iter().filter(move |(when, _)| *when > since).map(|(_, value)| *value).max();
+                prop_assert!(later(third.0).is_none_or(|value| value < third.1), "{:?} of {all:?}", filter);
+            }
         }
     }
 }

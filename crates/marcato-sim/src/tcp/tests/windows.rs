@@ -445,3 +445,21 @@ fn slow_start_ends_at_the_initial_threshold() {
         assert!((14.0..15.0).contains(&window), "{window}");
     }
 }
+
+/// RFC 5681 §4.1: more than one retransmission timeout.
+#[test]
+fn a_pause_of_one_timeout_is_not_yet_idle() {
+    for (late, expected) in [(0, 12.0), (1, 10.0)] {
+        let mut host = Host::connected(Tcp { slow_start_after_idle: true, ..config() });
+        host.write(10_000);
+        let sent_at = host.now;
+        host.wait(100);
+        host.get("ack 10001");
+        assert_eq!(host.cwnd(), 12.0);
+        let rto = host.tcp.stats().rto.as_millis();
+        let waited = (host.now - sent_at).as_millis();
+        host.wait(u64::try_from(rto - waited).unwrap() + late);
+        host.write(1000);
+        assert_eq!(host.cwnd(), expected, "{rto} ms and {late}");
+    }
+}

@@ -205,3 +205,129 @@ fn the_rate_of_a_policer_is_found_and_used_for_48_rounds() {
     }
     assert_eq!(used, 48);
 }
+
+/// The window of Linux's `bbr_set_cwnd`, computed from the path: no more than it is grown at once, and no less than four
+/// segments.
+#[test]
+fn the_window_is_two_products_with_room_for_batches() {
+    for bw in [20_000, 150_000, 400_000, 10_000_000] {
+        let mut path = Path::new();
+        // The sixth round makes the first one's aggregation old: it was the whole of a round.
+        for _ in 0..40 {
+            path.round(bw, 60 * MSS, bw / 10);
+        }
+        assert_eq!((path.bbr.mode, path.bbr.bw()), (Mode::ProbeBw, bw));
+        for _ in 0..8 {
+            path.round(bw, 1_000_000_000, bw / 10);
+            let product = (bw / 10 * 2).next_multiple_of(MSS);
+            // Linux sends at least a segment at a time, two from 1.2 Mbit/s on, or a millisecond's worth.
+            let batch = (path.bbr.pacing_rate / 1024 / MSS)
+                .max(if path.bbr.pacing_rate < 150_000 { 1 } else { 2 })
+                .min(65);
+            let target = (product + path.bbr.aggregation_cwnd() + 3 * batch * MSS).next_multiple_of(2 * MSS)
+                + if path.bbr.cycle_index == 0 { 2 * MSS } else { 0 };
+            // A round's worth may be added at once, so that the window is at its target.
+            assert_eq!(path.bbr.cwnd(), target, "{bw} bytes per second, phase {}", path.bbr.cycle_index);
+        }
+    }
+}
+
+#[test]
+fn a_sample_that_the_application_limits_raises_the_rate_and_ends_no_startup() {
+    let limited = |path: &mut Path, bw: u64| {
+        path.now += RTT;
+        let prior_delivered = path.delivered;
+        path.delivered += bw / 10;
+        path.bbr.on_ack(&AckEvent {
+            now: path.now,
+            rtt: Some(RTT),
+            srtt: Some(RTT),
+            rate: RateSample {
+                prior_delivered,
+                delivered: bw / 10,
+                interval: Some(RTT),
+                is_app_limited: true,
+            },
+            total_delivered: path.delivered,
+            next_send: path.now,
+            ..AckEvent::of(bw / 10, 10 * MSS, LossState::Open)
+        });
+    };
+    let mut path = Path::new();
+    path.round(100_000, 10 * MSS, 80 * MSS);
+    for _ in 0..9 {
+        limited(&mut path, 50_000);
+        assert_eq!((path.bbr.bw(), path.bbr.mode), (100_000, Mode::Startup));
+    }
+    limited(&mut path, 120_000);
+    assert_eq!((path.bbr.bw(), path.bbr.mode), (120_000, Mode::Startup));
+    // Limited rounds leave the maximum of ten rounds as it was.
+    for _ in 0..30 {
+        limited(&mut path, 50_000);
+    }
+    assert_eq!(path.bbr.bw(), 120_000);
+    path.round(60_000, 10 * MSS, 80 * MSS);
+    assert_eq!(path.bbr.bw(), 60_000);
+}
+
+/// Linux, `bbr_set_cwnd_to_recover_or_restore`.
+#[test]
+fn a_recovery_conserves_packets_for_a_round_and_gives_the_window_back() {
+    let mut path = Path::new();
+    for _ in 0..20 {
+        path.round(400_000, 60 * MSS, 40 * MSS);
+    }
+    let window = path.bbr.cwnd();
+    let step = |path: &mut Path, delivered: u64, lost: u64, in_flight: u64, state, round: bool| {
+        path.now += Duration::from_millis(5);
+        let prior_delivered = if round { path.delivered } else { 0 };
+        path.delivered += delivered;
+        path.lost += lost;
+        path.bbr.on_ack(&AckEvent {
+            now: path.now,
+            newly_lost: lost,
+            in_flight,
+            rtt: Some(RTT),
+            srtt: Some(RTT),
+            rate: RateSample { prior_delivered, delivered, interval: Some(RTT), is_app_limited: false },
+            total_delivered: path.delivered,
+            total_lost: path.lost,
+            next_send: path.now,
+            ..AckEvent::of(delivered, in_flight + delivered + lost, state)
+        });
+        path.bbr.cwnd()
+    };
+    path.bbr.on_congestion(path.now, 40 * MSS, Signal::Loss);
+    // What is in flight and what was delivered, and no more.
+    assert_eq!(step(&mut path, 2 * MSS, MSS, 30 * MSS, LossState::Recovery, false), 32 * MSS);
+    assert_eq!(step(&mut path, MSS, 0, 31 * MSS, LossState::Recovery, false), 32 * MSS);
+    assert_eq!(step(&mut path, 3 * MSS, 0, 33 * MSS, LossState::Recovery, false), 36 * MSS);
+    // After a round, it grows by what is delivered, less what is lost.
+    assert_eq!(step(&mut path, 2 * MSS, 0, 33 * MSS, LossState::Recovery, true), 38 * MSS);
+    assert_eq!(step(&mut path, MSS, 4 * MSS, 20 * MSS, LossState::Recovery, false), 35 * MSS);
+    assert!(step(&mut path, MSS, 0, 20 * MSS, LossState::Open, false) >= window, "{window}");
+    // A timeout leaves one segment, and four once something is delivered.
+    path.bbr.on_rto(path.now, 20 * MSS, true);
+    assert_eq!(path.bbr.cwnd(), MSS);
+    assert_eq!(step(&mut path, MSS, 0, 0, LossState::Loss, false), 4 * MSS);
+    assert!(step(&mut path, MSS, 0, 0, LossState::Open, false) >= window, "{window}");
+}
+
+#[test]
+fn sampling_for_a_policer_needs_time_and_many_losses() {
+    for (losing, millis, found) in [(25_000, 101, true), (15_000, 101, false), (25_000, 0, false)] {
+        let mut path = Path::new();
+        for _ in 0..6 {
+            path.round(400_000, 10 * MSS, 40 * MSS);
+        }
+        for round in 1..40 {
+            path.losing = if round % 5 == 0 { losing } else { 0 };
+            let now = path.now;
+            path.round(200_000, 10 * MSS, 40 * MSS);
+            if millis == 0 {
+                path.now = now;
+            }
+        }
+        assert_eq!(path.bbr.lt.use_bw, found, "{losing} of 100 kB in {millis} ms");
+    }
+}
