@@ -156,7 +156,7 @@ mod tests {
 
     /// RFC 8985 §6.2 step 4.
     #[test]
-    fn the_window_widens_once_a_round_trip_and_narrows_after_16_recoveries() {
+    fn the_window_widens_once_a_round_and_narrows_in_16_recoveries() {
         let mut rack = Rack::default();
         assert_eq!(window(&mut rack, STATE), 10);
         for (una, nxt, expected) in

@@ -5,7 +5,8 @@
 
 use marcato_queue::{Discipline, Fate, Filtered, Strict};
 use marcato_quic::{
-    BaseScheduler, Event, LaneLoss, LaneState, LowLaneChange, PathScheduler, Session, SessionConfig,
+    BaseScheduler, Event, LaneLoss, LaneState, LowLaneChange, LowLanes, PathScheduler, PriorityTest, Session,
+    SessionConfig,
 };
 use marcato_sched::schedule::{CwrConfig, LayeredConfig};
 use marcato_sim::{
@@ -366,6 +367,22 @@ fn a_low_lane_that_does_harm_carries_all_once_it_is_alone() {
     let goodput = world.goodput(secs(17), secs(20));
     assert!(goodput > 8.0, "{goodput}");
     assert!(matches!(world.changes(Side::Server)[1..], [(_, LowLaneChange::Alone), ..]));
+}
+
+/// To the nanosecond, and not with the next packet.
+#[test]
+fn a_low_lane_that_does_harm_is_tried_again_at_its_time() {
+    let retest = Duration::from_secs(5);
+    let mut setting = Setting { mbps: 10, buffer: 83, ..Setting::new(Queueing::Shared, 2) };
+    let test = Some(PriorityTest { retest, ..PriorityTest::default() });
+    setting.config.low_lanes = setting.config.low_lanes.map(|low| LowLanes { test, ..low });
+    let mut world = setting.filled(secs(22));
+    world.pair.net.run_until(secs(20));
+    let changes = world.changes(Side::Server);
+    let [(stopped, LowLaneChange::Unprioritised), (retried, LowLaneChange::Retried), ..] = changes[..] else {
+        panic!("{changes:?}")
+    };
+    assert_eq!(retried.since(stopped), retest);
 }
 
 #[test]

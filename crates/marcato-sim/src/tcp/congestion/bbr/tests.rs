@@ -233,7 +233,7 @@ fn the_window_is_two_products_with_room_for_batches() {
 }
 
 #[test]
-fn a_sample_that_the_application_limits_raises_the_rate_and_ends_no_startup() {
+fn application_limited_samples_raise_the_rate_and_end_nothing() {
     let limited = |path: &mut Path, bw: u64| {
         path.now += RTT;
         let prior_delivered = path.delivered;
@@ -272,7 +272,7 @@ fn a_sample_that_the_application_limits_raises_the_rate_and_ends_no_startup() {
 
 /// Linux, `bbr_set_cwnd_to_recover_or_restore`.
 #[test]
-fn a_recovery_conserves_packets_for_a_round_and_gives_the_window_back() {
+fn a_recovery_conserves_packets_for_a_round_and_then_restores() {
     let mut path = Path::new();
     for _ in 0..20 {
         path.round(400_000, 60 * MSS, 40 * MSS);
