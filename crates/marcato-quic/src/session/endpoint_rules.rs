@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use marcato_identity::{Identity, Trust};
 use marcato_units::{Duration, Layer, Priority, Seed, Time};
-use marcato_wire::Ecn;
+use marcato_wire::{Ecn, ErrorCode};
 
 use super::pair::{Pair, Who, address, message};
 use crate::config::{SessionConfig, SessionConfigError};
@@ -181,4 +181,43 @@ fn a_lane_has_the_layer_of_the_socket_as_it_is_now() {
         assert_eq!(pair.endpoint(Server).add_socket(low(0)), Some(SocketId(more)));
     }
     assert_eq!(pair.endpoint(Server).add_socket(low(0)), None);
+}
+
+/// Nothing of a session is left once it has ended and its last event was taken: no place, and no timer.
+#[test]
+fn an_ended_session_leaves_neither_a_place_nor_a_timer() {
+    let identity = Identity::self_signed("server").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let mut server = endpoint(&[address(Server, 0)], |_| {});
+    server.listen(&identity, SessionConfig::default()).unwrap();
+    let client = endpoint(&[address(Client, 0)], |config| config.max_sessions = 1);
+    let mut ends = [(client, address(Client, 0)), (server, address(Server, 0))];
+    let mut now = Time::from_secs(1);
+    for round in 0..3 {
+        let (socket, to) = (SocketId(0), address(Server, 0));
+        let id = ends[0].0.connect(now, socket, to, "server", &trust, SessionConfig::default()).unwrap();
+        exchange(now, &mut ends);
+        // Both have something to be timed: data in flight, and its acknowledgement.
+        for end in &mut ends {
+            let of_end = end.0.sessions().next().unwrap();
+            end.0.session(of_end).unwrap().send(now, message(Priority::P2, 100_000)).unwrap();
+            end.0.poll_transmit(now, ONE, &mut Vec::new()).unwrap();
+        }
+        assert!(ends.iter().all(|(end, _)| end.next_timeout().is_some()));
+        ends[0].0.session(id).unwrap().close(now, ErrorCode::NoError, "done");
+        exchange(now, &mut ends);
+        for (end, _) in &mut ends {
+            // The engine drains for three probe timeouts.
+            while let Some(at) = end.next_timeout() {
+                assert!(at.since(now) < Duration::from_secs(60), "round {round}");
+                now = now.max(at);
+                end.handle_timeout(now);
+                while end.poll_transmit(now, ONE, &mut Vec::new()).is_some() {}
+                assert!(!events(end).is_empty() || end.next_timeout().is_none_or(|next| next > at));
+            }
+            events(end);
+            assert!(end.poll_transmit(now, ONE, &mut Vec::new()).is_none());
+            assert_eq!((end.stats().sessions, end.sessions().count()), (0, 0), "round {round}");
+        }
+    }
 }

@@ -483,4 +483,21 @@ mod tests {
         let goodput = beside(CUBIC, 110, 130);
         assert!(goodput[0] > 8.0, "{goodput:?}");
     }
+    #[test]
+    fn a_spurious_timeout_leaves_window_threshold_and_stage() {
+        let mut path = Path::steady();
+        let before = (path.ledbat.cwnd, path.ledbat.ssthresh, format!("{:?}", path.ledbat.stage));
+        path.ledbat.on_rto(path.now, path.ledbat.cwnd(), true);
+        assert_eq!(path.ledbat.cwnd(), 1000);
+        path.ledbat.on_rto(path.now, 1000, false);
+        path.ledbat.on_spurious(path.now);
+        let after = (path.ledbat.cwnd, path.ledbat.ssthresh, format!("{:?}", path.ledbat.stage));
+        assert_eq!(after, before);
+        // There is nothing more to undo.
+        path.ledbat.on_rto(path.now, path.ledbat.cwnd(), true);
+        path.ledbat.on_spurious(path.now);
+        path.ledbat.cwnd = 2.0;
+        path.ledbat.on_spurious(path.now);
+        assert_eq!(path.ledbat.cwnd(), 2000);
+    }
 }

@@ -167,3 +167,24 @@ fn an_expired_idle_time_restarts_at_the_initial_window() {
         assert_eq!(control.cwnd(), SMSS, "{name}");
     }
 }
+
+/// What was acknowledged before a timeout counts towards no segment of growth after it.
+#[test]
+fn a_timeout_forgets_the_progress_towards_the_next_segment() {
+    for (name, mut control) in controls().into_iter().filter(|(name, _)| *name != "cubic") {
+        avoid(&mut *control, 40 * SMSS);
+        assert_eq!(control.cwnd(), 20 * SMSS, "{name}");
+        for _ in 0..19 {
+            control.on_ack(&ack(SMSS, control.cwnd(), LossState::Open));
+        }
+        assert_eq!(control.cwnd(), 20 * SMSS, "{name}");
+        control.on_rto(Time::ZERO, 20 * SMSS, true);
+        let mut windows = Vec::new();
+        for _ in 0..20 {
+            control.on_ack(&ack(SMSS, control.cwnd(), LossState::Open));
+            windows.push(control.cwnd() / SMSS);
+        }
+        let expected: Vec<u64> = (2..=10).chain([10; 9]).chain([11, 11]).collect();
+        assert_eq!(windows, expected, "{name}");
+    }
+}

@@ -21,9 +21,27 @@ fn nobody_tries_to_open_for_ever() {
     let mut host = Host::new(config());
     host.tcp.connect();
     host.poll();
-    host.wait(1_000_000);
+    let mut given_up = Vec::new();
+    while let Some(at) = host.tcp.timers(host.now).into_iter().flatten().min() {
+        host.now = at;
+        given_up.push(host.tcp.on_timer(at));
+        host.poll();
+    }
     assert_eq!(host.sent().len(), 7);
+    assert_eq!(given_up, [false, false, false, false, false, false, true]);
     assert!(!host.tcp.is_established());
+    assert_eq!(host.tcp.stats().timeouts, 7);
+}
+
+/// The handshake is no idle time: a window that has just opened is not that of a pause.
+#[test]
+fn data_that_follows_the_handshake_follows_no_pause() {
+    let tcp = Tcp { slow_start_after_idle: true, idle_decay: true, initial_ssthresh: Some(4), ..config() };
+    let mut host = Host::new(tcp);
+    host.now = Time::from_secs(50);
+    let mut host = host.connect();
+    host.write(1000);
+    assert_eq!(host.ssthresh(), 4.0);
 }
 
 #[test]

@@ -463,3 +463,19 @@ fn a_pause_of_one_timeout_is_not_yet_idle() {
         assert_eq!(host.cwnd(), expected, "{rto} ms and {late}");
     }
 }
+
+#[test]
+fn a_closed_window_is_probed_only_for_data() {
+    for (unsent, probed) in [(0, false), (500, true)] {
+        let mut host = Host::connected(config());
+        host.write(1000);
+        host.wait(100);
+        host.get("ack 1001 win 0");
+        if unsent > 0 {
+            host.write(unsent);
+        }
+        host.sent();
+        host.wait(20_000);
+        assert_eq!(!host.sent().is_empty(), probed, "{unsent}");
+    }
+}

@@ -331,3 +331,22 @@ fn sampling_for_a_policer_needs_time_and_many_losses() {
         assert_eq!(path.bbr.lt.use_bw, found, "{losing} of 100 kB in {millis} ms");
     }
 }
+
+/// Linux counts the phases of a cycle by the time of the latest delivery.
+#[test]
+fn an_acknowledgement_that_delivers_nothing_ends_no_phase() {
+    for (delivered, ends) in [(0, false), (MSS, true)] {
+        let mut path = Path::new();
+        while path.bbr.mode != Mode::ProbeBw || path.bbr.cycle_index != 3 {
+            path.round(400_000, 60 * MSS, 40 * MSS);
+        }
+        path.bbr.on_ack(&AckEvent {
+            now: path.now + RTT + Duration::from_millis(1),
+            rtt: None,
+            total_delivered: path.delivered + delivered,
+            next_send: path.now,
+            ..AckEvent::of(delivered, 40 * MSS, LossState::Open)
+        });
+        assert_eq!(path.bbr.cycle_index == 4, ends, "{delivered} bytes");
+    }
+}
