@@ -87,6 +87,8 @@ INLINE void assessment_changed_queue(struct assessment *assessment, const struct
 		if (config->judge == JUDGE_MARCATO)
 			assessment->settled[kind] = 0;
 	}
+	if (config->judge == JUDGE_MARCATO)
+		marcato_changed_queue(&assessment->marcato);
 	assessment->hold = config->reassess;
 }
 
@@ -101,6 +103,7 @@ INLINE void assessment_forget(struct assessment *assessment)
 		assessment->signal_windows[kind].slots = 0;
 	assessment->history.signalled = 0xff;
 	assessment->marcato.known = 0;
+	marcato_changed_queue(&assessment->marcato);
 }
 
 /* Judges the cycle in which a response is due by now, if there was a signal in it. */
@@ -134,8 +137,9 @@ GLOBAL int assessment_judge(struct assessment *assessment, const struct trap_con
 	return 0;
 }
 
-/* Ends a cycle of `bytes` and `ticks`. */
-GLOBAL int assessment_close(struct assessment *assessment, const struct trap_config *config, __u32 bytes, __u32 ticks)
+/* Ends a cycle of `bytes` and `ticks`, at whose end `flight` bytes were in flight. */
+GLOBAL int assessment_close(struct assessment *assessment, const struct trap_config *config, __u32 bytes, __u32 ticks,
+			    __u32 flight)
 {
 	if (!assessment || !config)
 		return 0;
@@ -144,8 +148,10 @@ GLOBAL int assessment_close(struct assessment *assessment, const struct trap_con
 		assessment->history.windows[age] = assessment->history.windows[age - 1];
 	assessment->history.windows[0].bytes = bytes;
 	assessment->history.windows[0].ticks = ticks;
-	if (marcato)
-		marcato_record(&assessment->marcato, bytes, ticks);
+	if (marcato) {
+		marcato_record(&assessment->marcato, bytes, ticks, flight);
+		marcato_confirm(&assessment->marcato);
+	}
 	assessment_judge(assessment, config, LOSS);
 	assessment_judge(assessment, config, ECN);
 	if (marcato)

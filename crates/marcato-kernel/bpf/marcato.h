@@ -29,13 +29,22 @@
 #define EVEN (4 << 4)
 #define PER_MARK 188
 #define VISIBLE (2 * FULL)
+/* In 2^-8 of an octave. */
+#define FLIGHT_FELL 82
+#define TENTH 39
+#define LEAST_FLIGHT 3213
+#define GREW 150
+#define WAIT 32
+#define KNOWN 4
 
 /* Exponentially aged share of votes for a flow. */
 struct share {
 	/* In units of 1/ONE. */
 	__u16 part;
 	/* Votes so far, counted up to 2^AGE_SHIFT. */
-	__u16 votes;
+	__u8 votes;
+	/* A response was so clear that fewer than LEAST_VOTES give a verdict. */
+	__u8 assured;
 };
 
 /* State of the judge for one flow. */
@@ -55,6 +64,18 @@ struct marcato {
 	/* Number of known rates, counted up to 3. */
 	__u8 known;
 	__u8 pad;
+	/* Logarithms of the bytes in flight at the end of the last cycles, likewise; 0 if not known. */
+	__s16 flights[KEPT];
+	/* A wait for the flight to fall after a signal: its logarithm and the rate's in the cycle at the signal. */
+	__s16 wait_flight;
+	__s16 wait_rate;
+	/* Cycles to end before the wait is over, of which one with a known flight counts as KNOWN; 0 if there is none. */
+	__u8 wait_cycles;
+	__u8 wait_signal;
+	/* The flow had its vote on the signal; a cycle was reduced. */
+	__u8 wait_voted;
+	__u8 wait_reduced;
+	__u16 pad2;
 };
 
 /* Signals of one cycle, as far as they determine the expected response. */
@@ -108,14 +129,17 @@ INLINE __s32 logarithm(__u32 number)
 	return logarithm;
 }
 
-/* Records the rate of a cycle that ended, and how far it leaves the line through the two before. */
-GLOBAL int marcato_record(struct marcato *judge, __u32 bytes, __u32 ticks)
+/* Records the rate of a cycle that ended and how far it leaves the line through the two before, and what was in flight. */
+GLOBAL int marcato_record(struct marcato *judge, __u32 bytes, __u32 ticks, __u32 flight)
 {
 	if (!judge)
 		return 0;
-	for (int age = KEPT - 1; age > 0; age--)
+	for (int age = KEPT - 1; age > 0; age--) {
 		judge->rates[age] = judge->rates[age - 1];
+		judge->flights[age] = judge->flights[age - 1];
+	}
 	judge->rates[0] = logarithm(bytes) - logarithm(ticks);
+	judge->flights[0] = logarithm(flight);
 	if (judge->known < 3)
 		judge->known += 1;
 	if (judge->known == 3) {
@@ -124,6 +148,81 @@ GLOBAL int marcato_record(struct marcato *judge, __u32 bytes, __u32 ticks)
 		noise_take(judge, size < 1 << 8 ? size : 1 << 8);
 	}
 	return 0;
+}
+
+/* Forgets what was in flight, as another queue holds more or less of it. */
+INLINE void marcato_changed_queue(struct marcato *judge)
+{
+	for (int age = 0; age < KEPT; age++)
+		judge->flights[age] = 0;
+	judge->wait_cycles = 0;
+}
+
+/* Whether the flow's acknowledgements tell what is in flight, or did before a loss that is now repaired. */
+INLINE bool is_acknowledged(const struct marcato *judge)
+{
+	bool known = judge->wait_cycles > 0;
+	for (int age = 0; age < KEPT; age++)
+		known |= judge->flights[age] > 0;
+	return known;
+}
+
+/* Logarithm of the flight that a signal `last` cycles ago is to be compared with: the least of that cycle and of the two
+ * before, unless it grew by half in these; 0 if not known. */
+INLINE __s32 flight_before(const struct marcato *judge, __u32 last)
+{
+	__s32 now = judge->flights[last & (KEPT - 1)], least = now;
+	for (int earlier = 1; earlier <= 2; earlier++) {
+		__s32 flight = judge->flights[(last + earlier) & (KEPT - 1)];
+		if (flight > 0 && flight < least)
+			least = flight;
+	}
+	return now - least >= GREW ? now : least;
+}
+
+/* Whether less was in flight in each of the last two cycles than in one with the logarithm `before`, by as much as a
+ * response leaves away. */
+INLINE bool has_lower_flight(const struct marcato *judge, __s32 before)
+{
+	__s32 now = judge->flights[0], earlier = judge->flights[1];
+	return before >= LEAST_FLIGHT && now > 0 && before - now >= FLIGHT_FELL && earlier > 0 &&
+	       before - earlier >= FLIGHT_FELL;
+}
+
+/* Looks for the awaited flight in the cycle that ended. */
+GLOBAL int marcato_confirm(struct marcato *judge)
+{
+	if (!judge || judge->wait_cycles == 0)
+		return 0;
+	__u8 passed = judge->flights[0] > 0 ? KNOWN : 1;
+	judge->wait_cycles = judge->wait_cycles > passed ? judge->wait_cycles - passed : 0;
+	if (judge->wait_rate - judge->rates[0] >= TENTH)
+		judge->wait_reduced = 1;
+	struct share *share = &judge->shares[judge->wait_signal & 1];
+	if (judge->wait_reduced && has_lower_flight(judge, judge->wait_flight)) {
+		if (!judge->wait_voted)
+			share_vote(share, true);
+		share->assured = 1;
+		judge->wait_cycles = 0;
+	} else if (judge->wait_cycles == 0 && !judge->wait_voted) {
+		share_vote(share, false);
+	}
+	return 0;
+}
+
+/* Begins to wait for a lower flight than in the cycle `last` cycles ago, if it is known and none is awaited. */
+INLINE void await_flight(struct marcato *judge, __u32 last, __u32 kind, bool voted, bool reduced)
+{
+	__s16 flight = flight_before(judge, last);
+	if (judge->wait_cycles > 0 || flight < LEAST_FLIGHT)
+		return;
+	judge->wait_flight = flight;
+	judge->wait_rate = judge->rates[last & (KEPT - 1)];
+	judge->wait_cycles = WAIT;
+	judge->wait_signal = kind;
+	judge->wait_voted = voted;
+	judge->wait_reduced = reduced;
+	marcato_confirm(judge);
 }
 
 /* Response that `marks` in the cycle at the signal ask for. */
@@ -218,6 +317,23 @@ INLINE __u32 marcato_answer(const struct marcato *judge, const struct trap_confi
 	return 0;
 }
 
+/* First cycle with a reduced window, whatever the variation: from the cycle at the signal or the one before, or 0. */
+INLINE __u32 marcato_reduced(const struct marcato *judge, const struct trap_config *config, const struct history *history,
+			     const struct signals *signals)
+{
+	__u32 last = config->last, reduction = signals_reduction(signals);
+	for (__u32 after = 1; after <= 3; after++) {
+		if (after < config->first || after > last)
+			continue;
+		for (int earlier = 0; earlier < 2; earlier++) {
+			if (marcato_fall(judge, last + earlier, last - after) > 0 &&
+			    history_is_reduced(history, config, last + earlier, last - after, reduction))
+				return after;
+		}
+	}
+	return 0;
+}
+
 /* First cycle with a reduced window, whatever the variation, while that is slow start's; or 0. */
 INLINE __u32 marcato_answer_in_slow_start(const struct marcato *judge, const struct trap_config *config,
 					  const struct history *history, const struct signals *signals)
@@ -245,10 +361,28 @@ GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config,
 	struct signals signals = marcato_signals(judge, config, history, kind == ECN ? count : 0);
 	bool steady = is_steady(config, history, &signals);
 	struct share *share = &judge->shares[kind & 1];
+	__s32 before = flight_before(judge, last), now = judge->flights[0];
+	/* RFC 6675 section 5: losses while others are repaired are answered together. */
+	if (kind == LOSS && before == 0 && is_acknowledged(judge))
+		return WITHHELD;
+	__u32 reduced = marcato_reduced(judge, config, history, &signals);
 	__u32 after = marcato_answer(judge, config, history, &signals, steady);
 	if (after) {
 		share_vote(share, true);
+		await_flight(judge, last, kind, true, reduced);
 		return ANSWERED + after;
+	}
+	if (reduced && has_lower_flight(judge, before)) {
+		share_vote(share, true);
+		share->assured = 1;
+		return ANSWERED + reduced;
+	}
+	if (kind == LOSS && is_acknowledged(judge)) {
+		/* The sender cannot know of the loss yet, repairs it, or has sent less since. */
+		if (before >= LEAST_FLIGHT && (now == 0 || now - before >= TENTH || reduced)) {
+			await_flight(judge, last, kind, false, reduced);
+			return WITHHELD;
+		}
 	}
 	/* RFC 3168 section 6.1.2: one reaction per window, and the flow was still answering earlier signals. */
 	if (signals.excused || is_answer(judge, config, history, last + 1, last, &signals, steady))
@@ -273,7 +407,14 @@ GLOBAL int marcato_control(struct marcato *judge, const struct trap_config *conf
 	if ((history->signalled & QUIET) == 0 && history_is_large_enough(history, config)) {
 		struct signals signals = marcato_signals(judge, config, history, 0);
 		bool steady = is_steady(config, history, &signals);
-		share_vote(&judge->control, marcato_answer(judge, config, history, &signals, steady) != 0);
+		__s32 before = flight_before(judge, config->last);
+		/* A repair still belongs to the signals before. */
+		if (judge->wait_cycles > 0 && judge->flights[0] == 0)
+			return 0;
+		bool falls = before >= LEAST_FLIGHT ?
+				     has_lower_flight(judge, before) :
+				     marcato_answer(judge, config, history, &signals, steady) != 0;
+		share_vote(&judge->control, falls);
 		/* The next control shares no cycle with this one. */
 		judge->control_in = config->last;
 	}
@@ -285,7 +426,7 @@ INLINE __u8 marcato_verdict(const struct marcato *judge, __u32 kind, __u8 before
 {
 	const struct share *share = &judge->shares[kind & 1];
 	__u32 part = share->part > judge->control.part ? share->part - judge->control.part : 0;
-	if (share->votes < LEAST_VOTES)
+	if (share->votes < LEAST_VOTES && !share->assured)
 		return UNCLASSIFIED;
 	if (part >= RISE)
 		return RESPONSIVE;

@@ -29,9 +29,11 @@ struct tcp_trap {
 	struct number reverse_value;
 	__u32 rtt;
 	__u32 last;
+	__u32 recover;
 	__u8 stage;
 	__u8 echo_stage;
-	__u16 pad;
+	__u8 answered;
+	__u8 recovering;
 };
 
 /* Whether `a` is `b` or later, modulo 2^32. RFC 9293 section 3.4, RFC 7323 section 5. */
@@ -59,6 +61,15 @@ INLINE bool number_advance(struct number *number, __u32 to)
 	if (newer)
 		number_set(number, to);
 	return newer;
+}
+
+/* Bytes sent and not acknowledged; 0 where acknowledgements do not tell. */
+INLINE __u32 tcp_flight(const struct tcp_trap *tcp)
+{
+	if (!tcp->answered || !tcp->sent.some || tcp->recovering)
+		return 0;
+	/* Acknowledgements may be seen of what was not seen sent. */
+	return at_or_after(tcp->answer, tcp->sent.number) ? 0 : tcp->sent.number - tcp->answer;
 }
 
 /* The authors' cycle: data and its acknowledgement. */
@@ -146,6 +157,22 @@ INLINE void tcp_forward_round_trip(struct tcp_trap *tcp, __u32 now, const struct
 		tcp_forward_timestamps(tcp, now, packet);
 }
 
+/* An acknowledgement of the other host: a second one alike tells of a loss, which is repaired once all that was sent by
+ * then is acknowledged. RFC 5681 section 3.2, RFC 6582. */
+INLINE void tcp_follow_acknowledgement(struct tcp_trap *tcp, const struct packet *packet)
+{
+	if (!tcp->answered || (packet->ack != tcp->answer && at_or_after(packet->ack, tcp->answer))) {
+		tcp->answer = packet->ack;
+		tcp->answered = 1;
+		if (at_or_after(packet->ack, tcp->recover))
+			tcp->recovering = 0;
+	} else if (packet->ack == tcp->answer && packet_sequence_len(packet) == 0 && !tcp->recovering &&
+		   tcp->sent.some && !at_or_after(tcp->answer, tcp->sent.number)) {
+		tcp->recovering = 1;
+		tcp->recover = tcp->sent.number;
+	}
+}
+
 /* The round trip by the other host's segment. */
 INLINE void tcp_backward_round_trip(struct tcp_trap *tcp, __u32 now, const struct packet *packet)
 {
@@ -157,6 +184,8 @@ INLINE void tcp_backward_round_trip(struct tcp_trap *tcp, __u32 now, const struc
 		number_set(&tcp->owed, end);
 		tcp->owed_since = now;
 	}
+	if (packet->flags & TCP_ACK)
+		tcp_follow_acknowledgement(tcp, packet);
 	if (tcp->stage == STAGE_OUT && (packet->flags & TCP_ACK) && at_or_after(packet->ack, tcp->expected)) {
 		tcp->stage = STAGE_IDLE;
 		/* Timestamps measure the whole round trip, and then this half is not needed. */
@@ -188,6 +217,8 @@ INLINE bool tcp_forward(struct tcp_trap *tcp, __u8 cycles, __u32 now, const stru
 		tcp->stage = STAGE_IDLE;
 		tcp->echo_stage = STAGE_IDLE;
 		tcp->last = 0;
+		tcp->answered = 0;
+		tcp->recovering = 0;
 	}
 	if (cycles == CYCLES_HALF)
 		return tcp_forward_half(tcp, packet);
@@ -204,6 +235,8 @@ INLINE void tcp_backward(struct tcp_trap *tcp, __u8 cycles, __u32 now, const str
 		number_clear(&tcp->received);
 		number_clear(&tcp->reverse_value);
 		number_clear(&tcp->owed);
+		tcp->answered = 0;
+		tcp->recovering = 0;
 	}
 	if (cycles == CYCLES_HALF) {
 		if (packet->flags & TCP_ACK)

@@ -18,6 +18,8 @@ struct trap {
 	__u32 since;
 	/* Bytes of payload in the cycle so far. */
 	__u32 bytes;
+	/* Last bytes in flight in the cycle that are known; 0 if none are. */
+	__u32 flight;
 	/* Packets seen, counted up to 2. */
 	__u8 packets;
 	__u8 kind;
@@ -41,6 +43,13 @@ INLINE void trap_init(struct trap *trap, __u8 kind)
 	assessment_init(&trap->assessment);
 }
 
+INLINE void trap_begin_cycle(struct trap *trap, __u32 now)
+{
+	trap->since = now;
+	trap->bytes = 0;
+	trap->flight = 0;
+}
+
 /* Whether a cycle that is as long as a round trip has ended. */
 INLINE bool trap_ends_by_time(struct trap *trap, __u32 now, __u32 elapsed)
 {
@@ -49,8 +58,7 @@ INLINE bool trap_ends_by_time(struct trap *trap, __u32 now, __u32 elapsed)
 		/* There is no round trip to measure by, or the flow paused. */
 		if (rtt != 0 || elapsed >= MAX_RTT) {
 			assessment_forget(&trap->assessment);
-			trap->since = now;
-			trap->bytes = 0;
+			trap_begin_cycle(trap, now);
 		}
 		return false;
 	}
@@ -79,14 +87,18 @@ GLOBAL int trap_forward(struct trap *trap, const struct trap_config *config, __u
 	if (config->cycles == CYCLES_ROUND_TRIP)
 		ends = trap_ends_by_time(trap, now, elapsed);
 	if (ends) {
-		assessment_close(&trap->assessment, config, trap->bytes, elapsed ? elapsed : 1);
-		trap->since = now;
-		trap->bytes = 0;
+		assessment_close(&trap->assessment, config, trap->bytes, elapsed ? elapsed : 1, trap->flight);
+		trap_begin_cycle(trap, now);
 	}
 	/* The authors create a flow's state from its first packet without counting that one. */
 	if (!(first && config->counting == COUNTING_AUTHORS)) {
 		__u32 sum = trap->bytes + packet->payload;
 		trap->bytes = sum < trap->bytes ? ~0u : sum;
+	}
+	if (trap->kind == TRAP_TCP) {
+		__u32 flight = tcp_flight(&trap->tcp);
+		if (flight)
+			trap->flight = flight;
 	}
 	return 0;
 }

@@ -35,7 +35,7 @@ pub struct FlowState {
 }
 
 /// Number of bytes in the kernel's map.
-pub(crate) const LEN: usize = 328;
+pub(crate) const LEN: usize = 360;
 
 /// Reader of consecutive fields, which the compiler of C aligns.
 struct Reader<'a> {
@@ -91,7 +91,8 @@ impl FlowState {
         };
         // Whether the flow is known, and padding.
         from.skip(3);
-        let mut trap = vec![("since", from.u32()), ("bytes", from.u32()), ("packets", from.u8())];
+        let mut trap = vec![("since", from.u32()), ("bytes", from.u32()), ("flight", from.u32())];
+        trap.push(("packets", from.u8()));
         let kind = match from.u8() {
             1 => Some(TrapKind::Spin),
             2 => Some(TrapKind::Tcp),
@@ -142,7 +143,7 @@ const fn verdict(code: u32) -> Verdict {
 }
 
 /// Number of bytes of `struct tcp_trap`, the larger member of the union.
-const TCP_LEN: usize = 80;
+const TCP_LEN: usize = 84;
 
 fn spin(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
     put.extend([("spin run_since", from.u32()), ("spin edge", from.u32()), ("spin rtt", from.u32())]);
@@ -167,7 +168,8 @@ fn tcp(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
     let [near, mark, marked] = [from.u32(), from.u32(), from.u32()];
     let [value, reverse] = [from.u64(), from.u64()];
     let [rtt, last] = [from.u32(), from.u32()];
-    let [stage, echo_stage] = [from.u8(), from.u8()];
+    let recover = from.u32();
+    let [stage, echo_stage, answered, recovering] = [from.u8(), from.u8(), from.u8(), from.u8()];
     for (name, number) in [
         ("tcp sent", sent),
         ("tcp received", received),
@@ -192,6 +194,9 @@ fn tcp(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
         ("tcp last", last),
         ("tcp stage", stage),
         ("tcp echo_stage", echo_stage),
+        ("tcp answered", answered),
+        ("tcp recovering", recovering),
+        ("tcp recover", recover),
     ]);
 }
 
@@ -207,17 +212,30 @@ fn assessment(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
     let signal_windows: [[u32; 3]; 2] = std::array::from_fn(|_| [from.u32(), from.u32(), from.u32()]);
     let mut judge = Vec::new();
     for _ in 0..3 {
-        judge.extend([("share part", from.u16()), ("share votes", from.u16())]);
+        judge.extend([("share part", from.u16()), ("share votes", from.u8()), ("share assured", from.u8())]);
     }
     let noise_mean = from.u16();
     let rates: [u32; 8] = std::array::from_fn(|_| from.i16());
     let noise_samples = from.u8();
     judge.extend([("control_in", from.u8()), ("known", from.u8())]);
     from.skip(1);
+    let flights: [u32; 8] = std::array::from_fn(|_| from.i16());
+    let [wait_flight, wait_rate] = [from.i16(), from.i16()];
+    let [wait_cycles, wait_signal, wait_voted, wait_reduced] = [from.u8(), from.u8(), from.u8(), from.u8()];
+    from.skip(2);
     // The next field has four bytes, and begins at a multiple of them.
     from.skip(from.at.wrapping_neg() % 4);
     judge.extend([("noise mean", noise_mean), ("noise samples", noise_samples)]);
     judge.extend(rates.map(|rate| ("rate", rate)));
+    judge.extend(flights.map(|flight| ("flight log", flight)));
+    judge.extend([
+        ("wait flight", wait_flight),
+        ("wait rate", wait_rate),
+        ("wait cycles", wait_cycles),
+        ("wait signal", wait_signal),
+        ("wait voted", wait_voted),
+        ("wait reduced", wait_reduced),
+    ]);
     let windows: [[u32; 2]; 8] = std::array::from_fn(|_| [from.u32(), from.u32()]);
     let signalled = from.u8();
     put.extend([("signalled", signalled), ("hold", hold), ("cycles", cycles)]);

@@ -22,11 +22,17 @@
 //! | only if | the window at the signal is above 4 MSS | the later window is at least 4 MSS | as the paper |
 //! | votes | all count, for ever | all count, for ever | age; a verdict falls at 3/8 and rises at 5/8 |
 //! | falls without a signal | ignored | ignored | subtracted |
-//! | a response | is 90 % or less | is 90 % or less | or smaller by an eighth of a segment per mark; and beyond the rate's own variation |
+//! | a response | is 90 % or less | is 90 % or less | or smaller by an eighth of a segment per mark; and beyond the rate's own variation, or with less of TCP in flight |
 //!
 //! The thresholds of `marcato` stand in one table, in `trap/marcato.rs`.
 //!
 //! # Limits of `marcato`
+//!
+//! **Late timers and full queues.** A TCP sender's response shows for one round trip in its rate if
+//! the queue never empties, and not at all beside timers that are late by milliseconds. It shows in
+//! what is in flight until the window has grown again, so the judge looks there, too. A sender and a
+//! receiver that work together can make acknowledgements say what they like, as a QUIC sender can
+//! with its spin bit. But a constant rate stays refused, whatever is in flight.
 //!
 //! **Random arrivals.** A flow whose packets come at random sends less in one of the next three
 //! cycles as a matter of course. A fall is therefore compared with the variation: how far the rate
@@ -107,7 +113,7 @@
 //! # Made for a port to the kernel
 //!
 //! The kernel (eBPF) will run a port of this machine, so it uses only integers, shifts, products
-//! and comparisons: no division, no loop without a constant bound, no allocation, 256 bytes per
+//! and comparisons: no division, no loop without a constant bound, no allocation, 288 bytes per
 //! flow at most. Time is counted in ticks of 1024 ns and wraps around. The results of all three
 //! sets of rules for some flows, cycle by cycle, are recorded in this crate's
 //! `tests/vectors/trap.txt`, to compare the other implementation with.
@@ -252,6 +258,8 @@ pub struct Trap {
     since: u32,
     /// Bytes of payload in the cycle so far.
     bytes: u32,
+    /// Last bytes in flight in the cycle that are known; 0 if none are.
+    flight: u32,
     /// Packets seen, counted up to 2.
     packets: u8,
     tracker: Tracker,
@@ -294,6 +302,7 @@ impl Trap {
             assessment: Assessment::new(),
             since: 0,
             bytes: 0,
+            flight: 0,
             packets: 0,
         }
     }
@@ -340,15 +349,25 @@ impl Trap {
         let mut ended = None;
         if boundary == Boundary::Ends {
             let window = Window { bytes: self.bytes, ticks: elapsed.max(1) };
-            self.assessment.close(config, window);
-            (self.since, self.bytes) = (now, 0);
+            self.assessment.close(config, window, self.flight);
+            self.begin_cycle(now);
             ended = Some(window);
         }
         // The authors create a flow's state from its first packet without counting that one.
         if !(first && config.counting == Counting::Authors) {
             self.bytes = self.bytes.saturating_add(payload);
         }
+        if let Tracker::Tcp(tcp) = &self.tracker {
+            let flight = tcp.flight();
+            if flight > 0 {
+                self.flight = flight;
+            }
+        }
         ended
+    }
+
+    const fn begin_cycle(&mut self, now: u32) {
+        (self.since, self.bytes, self.flight) = (now, 0, 0);
     }
 
     /// Ends cycles that are as long as a round trip, whatever packet begins them.
@@ -362,7 +381,7 @@ impl Trap {
             // There is no round trip to measure by, or the flow paused.
             if rtt != 0 || elapsed >= MAX_RTT {
                 self.assessment.forget();
-                (self.since, self.bytes) = (now, 0);
+                self.begin_cycle(now);
             }
             return Boundary::Within;
         }
@@ -423,6 +442,7 @@ impl Trap {
     pub fn inspect(&self, put: &mut dyn FnMut(&'static str, u32)) {
         put("since", self.since);
         put("bytes", self.bytes);
+        put("flight", self.flight);
         put("packets", self.packets.into());
         match &self.tracker {
             Tracker::Spin(spin) => spin.inspect(put),
@@ -467,8 +487,8 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_takes_at_most_256_bytes() {
-        assert!(size_of::<Trap>() <= 256, "{} bytes", size_of::<Trap>());
+    fn a_flow_takes_at_most_288_bytes() {
+        assert!(size_of::<Trap>() <= 288, "{} bytes", size_of::<Trap>());
     }
 
     #[test]

@@ -177,6 +177,7 @@ impl Assessment {
         if config.judge == Judge::Marcato {
             // What the other queue may still do to packets in it is no signal of this one.
             self.settled = [0; 2];
+            self.marcato.changed_queue();
         }
         self.hold = config.reassess;
     }
@@ -189,13 +190,14 @@ impl Assessment {
         self.marcato.forget();
     }
 
-    /// Ends a cycle, in which `window` was sent.
-    pub(super) fn close(&mut self, config: &TrapConfig, window: Window) {
+    /// Ends a cycle, in which `window` was sent and at most `flight` bytes were in flight.
+    pub(super) fn close(&mut self, config: &TrapConfig, window: Window, flight: u32) {
         self.windows.rotate_right(1);
         self.windows[0] = window;
         let marcato = config.judge == Judge::Marcato;
         if marcato {
-            self.marcato.record(window);
+            self.marcato.record(window, flight);
+            self.marcato.confirm();
         }
         for signal in Signal::ALL {
             self.judge(config, signal);
@@ -273,7 +275,7 @@ mod tests {
             for _ in 0..losses {
                 assessment.signal(config, Signal::Loss, assessment.cycle_id());
             }
-            assessment.close(config, window(kilobytes * 1000));
+            assessment.close(config, window(kilobytes * 1000), 0);
         }
         assessment
     }
@@ -287,7 +289,7 @@ mod tests {
         let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
         let mut assessment = Assessment::new();
         for _ in 0..8 {
-            assessment.close(&config, window(100_000));
+            assessment.close(&config, window(100_000), 0);
         }
         let came = |age: u8| CycleId(assessment.cycle_id().0.wrapping_sub(age));
         let [two, one, four] = [2, 1, 4].map(came);
@@ -328,7 +330,7 @@ mod tests {
             assessment.signal(&config, Signal::Loss, assessment.cycle_id());
             for bytes in [100_000, 100_000, later] {
                 assert_eq!(assessment.votes(Signal::Loss), (0, 0));
-                assessment.close(&config, window(bytes));
+                assessment.close(&config, window(bytes), 0);
             }
             assert_eq!(assessment.votes(Signal::Loss), expected);
         }
@@ -398,15 +400,15 @@ mod tests {
         let config = TrapConfig { reassess: 0, ..TrapConfig::marcato() };
         for (config, expected) in [(config, (1, 0)), (TrapConfig::paper(), (0, 1))] {
             let mut assessment = Assessment::new();
-            assessment.close(&config, window(100_000));
+            assessment.close(&config, window(100_000), 0);
             let came = assessment.cycle_id();
-            assessment.close(&config, window(100_000));
-            assessment.close(&config, window(50_000));
+            assessment.close(&config, window(100_000), 0);
+            assessment.close(&config, window(50_000), 0);
             // The packet waited for more than a cycle before it was dropped. The sender had backed
             // off by then, and keeps its window.
             assessment.signal(&config, Signal::Loss, came);
             for _ in 0..4 {
-                assessment.close(&config, window(50_000));
+                assessment.close(&config, window(50_000), 0);
             }
             assert_eq!(assessment.votes(Signal::Loss), expected);
         }
@@ -420,7 +422,7 @@ mod tests {
             for _ in 0..10_000 {
                 assessment.signal(config, Signal::Loss, assessment.cycle_id());
                 for bytes in [100_000, 100_000, 50_000, 100_000] {
-                    assessment.close(config, window(bytes));
+                    assessment.close(config, window(bytes), 0);
                 }
             }
             assert_eq!(assessment.verdict(Signal::Loss), Verdict::Responsive);
@@ -430,7 +432,7 @@ mod tests {
             let mut assessment = good(config);
             (0..20_000).find(|_| {
                 assessment.signal(config, Signal::Loss, assessment.cycle_id());
-                assessment.close(config, window(100_000));
+                assessment.close(config, window(100_000), 0);
                 assessment.verdict(Signal::Loss) == Verdict::Unresponsive
             })
         };
@@ -450,7 +452,7 @@ mod tests {
             if cycle % 4 == 0 {
                 assessment.signal(&config, Signal::Loss, assessment.cycle_id());
             }
-            assessment.close(&config, window(if cycle % 4 == 1 { 50_000 } else { 100_000 }));
+            assessment.close(&config, window(if cycle % 4 == 1 { 50_000 } else { 100_000 }), 0);
             assessment.verdict(Signal::Loss) == Verdict::Responsive
         });
         assert!((28..=36).contains(&cycle.unwrap()), "{cycle:?}");
@@ -462,7 +464,7 @@ mod tests {
         let episode = |assessment: &mut Assessment, answers: bool| {
             assessment.signal(&config, Signal::Loss, assessment.cycle_id());
             for bytes in [100_000, if answers { 50_000 } else { 100_000 }, 100_000, 100_000] {
-                assessment.close(&config, window(bytes));
+                assessment.close(&config, window(bytes), 0);
             }
             assessment.verdict(Signal::Loss)
         };
@@ -488,7 +490,7 @@ mod tests {
                 if cycle % 40 == 2 {
                     assessment.signal(config, Signal::Loss, assessment.cycle_id());
                 }
-                assessment.close(config, window(if cycle % 4 == 0 { 50_000 } else { 100_000 }));
+                assessment.close(config, window(if cycle % 4 == 0 { 50_000 } else { 100_000 }), 0);
             }
             assessment
         };
@@ -515,7 +517,7 @@ mod tests {
                 assessment.changed_queue(&config);
                 let mut cycles = 0;
                 while assessment.votes(Signal::Loss) == (2, 0) {
-                    assessment.close(&config, window(50_000));
+                    assessment.close(&config, window(50_000), 0);
                     cycles += 1;
                     assert!(cycles < 20);
                     assessment.signal(&config, Signal::Loss, assessment.cycle_id());
@@ -537,13 +539,13 @@ mod tests {
             assessment.signal(&config, Signal::Loss, came);
         }
         for _ in 0..8 {
-            assessment.close(&config, window(100_000));
+            assessment.close(&config, window(100_000), 0);
         }
         assert_eq!(assessment.votes(Signal::Loss), (0, 0));
         // A loss of a packet that came into the new queue counts.
         assessment.signal(&config, Signal::Loss, assessment.cycle_id());
         for _ in 0..8 {
-            assessment.close(&config, window(100_000));
+            assessment.close(&config, window(100_000), 0);
         }
         assert_eq!(assessment.votes(Signal::Loss), (0, 1));
     }
@@ -556,13 +558,13 @@ mod tests {
         assert_eq!(assessment.votes(Signal::Loss), (1, 0));
         // A loss whose answer would be judged after the pause, against windows from before it.
         assessment.signal(&config, Signal::Loss, assessment.cycle_id());
-        assessment.close(&config, window(50_000));
+        assessment.close(&config, window(50_000), 0);
         assessment.forget();
         assert!(assessment.windows.iter().all(|window| window.bytes == 0));
         // The cycles before the pause are not taken for quiet ones.
         assert_eq!(assessment.signalled, u8::MAX);
         for _ in 0..8 {
-            assessment.close(&config, window(50_000));
+            assessment.close(&config, window(50_000), 0);
         }
         assert_eq!(assessment.votes(Signal::Loss), (1, 0));
     }
@@ -576,7 +578,7 @@ mod tests {
             let mut assessment = Assessment::new();
             assessment.signal(&config, Signal::Ecn, assessment.cycle_id());
             for bytes in [100_000, 100_000, 50_000] {
-                assessment.close(&config, window(bytes));
+                assessment.close(&config, window(bytes), 0);
             }
             assert_eq!(assessment.verdict(Signal::Ecn), Verdict::Responsive);
             assert_eq!(assessment.verdict(Signal::Loss), loss);

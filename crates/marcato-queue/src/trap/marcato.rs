@@ -11,6 +11,25 @@
 //!
 //! Votes age, and the verdict has hysteresis.
 //!
+//! # What is in flight
+//!
+//! Where a flow's acknowledgements are seen, a response shows in what is **in flight**: the bytes
+//! that it has sent and that are not acknowledged. A window that was reduced leaves less of them,
+//! in every cycle until it has grown again. The rate shows it for one round trip only if the queue
+//! never empties, and a timer or a burst that is late by a few milliseconds hides it: what one cycle
+//! lacks then comes in the next. Linux's CUBIC at 20 Mbit/s over 20 ms was refused half of its votes
+//! for this. So
+//!
+//! - a reduction within the variation is a response if the flight of the last two cycles is lower,
+//!   by a fifth, than in the cycle at the signal;
+//! - one such response is enough for a verdict, and two refusals then end it;
+//! - losses may be repaired for many cycles, in which acknowledgements do not tell the flight: the
+//!   judge then **waits** for it. If it does not fall, that is a refusal;
+//! - falls of the flight without a signal are subtracted as those of the rate are.
+//!
+//! A lower flight alone is no response: it also falls if others leave room in the queue. QUIC's
+//! acknowledgements cannot be seen, and its flows are judged by their rates.
+//!
 //! # Thresholds
 //!
 //! | constant | value | unit | reason |
@@ -34,6 +53,12 @@
 //! | [`FEW`] | 32 | packets of 1500 bytes per mark | marks are few if there are fewer |
 //! | [`EVEN`] | 64 | 2^-12 of an octave, 1.1 % | a rate is even if its variation is below |
 //! | [`PER_MARK`] | 188 | bytes per mark | a reduction by this is enough: a quarter of what DCTCP in balance answers a mark by, half a segment |
+//! | [`FLIGHT_FELL`] | 82 | 2^-8 of an octave | a flight of 80 % is lower: CUBIC leaves 70 %, and the path before the queue keeps its part of the rest |
+//! | [`TENTH`] | 39 | 2^-8 of an octave | 90 %: the fall of the rate beside a lower flight; a flight that grows by as much is not answered yet |
+//! | [`GREW`] | 150 | 2^-8 of an octave | a flight that grew by half in two cycles is in slow start, and a quarter more is BBR's probe |
+//! | [`LEAST_FLIGHT`] | 3213 | 2^-8 of an octave | 6000 bytes: of less, one packet is more than a fifth |
+//! | [`WAIT`] | 32 | cycles | an overflow that ends slow start takes up to 20 to repair, while the round trip grows tenfold and is measured late |
+//! | [`KNOWN`] | 4 | cycles | once repaired, a lower flight shows in the second cycle, or in the eighth at last |
 //! | [`VISIBLE`] | 3000 | bytes | least reduction after few marks: a window may begin and end between any two packets, so one packet is nothing |
 //!
 //! The factors of the variation follow from a Poisson flow. Its variation is 1.95 standard
@@ -76,6 +101,13 @@ const FULL: u32 = 1500;
 const EVEN: u16 = 4 << 4;
 const PER_MARK: u32 = 188;
 const VISIBLE: u32 = 2 * FULL;
+/// In 2^-8 of an octave, as the logarithms below.
+const FLIGHT_FELL: i32 = 82;
+const TENTH: i32 = 39;
+const LEAST_FLIGHT: i16 = 3213;
+const GREW: i16 = 150;
+const WAIT: u8 = 32;
+const KNOWN: u8 = 4;
 
 /// Exponentially aged share of votes for a flow.
 #[derive(Clone, Copy, Debug)]
@@ -84,11 +116,13 @@ struct Share {
     part: u16,
     /// Votes so far, counted up to 2^[`AGE_SHIFT`].
     votes: u8,
+    /// Set once a response was so clear that fewer than [`LEAST_VOTES`] give a verdict.
+    assured: bool,
 }
 
 impl Share {
     const fn new() -> Self {
-        Self { part: 0, votes: 0 }
+        Self { part: 0, votes: 0, assured: false }
     }
 
     /// Takes a vote into account: by all of it, a half, another half, four quarters, and eighths
@@ -166,6 +200,25 @@ pub(super) struct Marcato {
     noise: Noise,
     /// Logarithms of the last rates, in 2^-8 of an octave, latest first.
     rates: [i16; KEPT],
+    /// Logarithms of the bytes in flight at the end of the last cycles, likewise; 0 if not known.
+    flights: [i16; KEPT],
+    wait: Wait,
+}
+
+/// Wait for the flight of a flow to fall after a signal.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    /// Logarithms of the flight and of the rate in the cycle at the signal.
+    flight: i16,
+    rate: i16,
+    /// Cycles to end before the wait is over, of which one with a known flight counts as [`KNOWN`]; 0 if there is
+    /// none.
+    cycles: u8,
+    signal: Signal,
+    /// Set once the flow had its vote on the signal.
+    voted: bool,
+    /// Set once a cycle was reduced.
+    reduced: bool,
 }
 
 impl Marcato {
@@ -177,6 +230,8 @@ impl Marcato {
             known: 0,
             noise: Noise::new(),
             rates: [0; KEPT],
+            flights: [0; KEPT],
+            wait: Wait { flight: 0, rate: 0, cycles: 0, signal: Signal::Loss, voted: false, reduced: false },
         }
     }
 
@@ -184,6 +239,7 @@ impl Marcato {
         for share in self.shares.iter().chain([&self.control]) {
             put("share part", share.part.into());
             put("share votes", share.votes.into());
+            put("share assured", share.assured.into());
         }
         put("control_in", self.control_in.into());
         put("known", self.known.into());
@@ -192,19 +248,38 @@ impl Marcato {
         for rate in self.rates {
             put("rate", i32::from(rate).cast_unsigned());
         }
+        for flight in self.flights {
+            put("flight log", i32::from(flight).cast_unsigned());
+        }
+        let Wait { flight, rate, cycles, signal, voted, reduced } = self.wait;
+        put("wait flight", i32::from(flight).cast_unsigned());
+        put("wait rate", i32::from(rate).cast_unsigned());
+        put("wait cycles", cycles.into());
+        put("wait signal", signal as u32);
+        put("wait voted", voted.into());
+        put("wait reduced", reduced.into());
     }
 
     /// Forgets the rates, as the next cycle cannot be compared with the last.
     pub(super) fn forget(&mut self) {
         self.known = 0;
+        self.changed_queue();
     }
 
-    /// Records the rate of a cycle that ended, and how far it leaves the line through the two
-    /// before.
+    /// Forgets what was in flight, as another queue holds more or less of it.
+    pub(super) fn changed_queue(&mut self) {
+        self.flights = [0; KEPT];
+        self.wait.cycles = 0;
+    }
+
+    /// Records the rate of a cycle that ended and how far it leaves the line through the two
+    /// before, and what was in flight.
     ///
     /// The second difference counts neither steady growth, such as slow start's, nor the flat parts
     /// of a sawtooth, but all of what comes at random.
-    pub(super) fn record(&mut self, window: Window) {
+    pub(super) fn record(&mut self, window: Window, flight: u32) {
+        self.flights.rotate_right(1);
+        self.flights[0] = logarithm(flight);
         let rate = logarithm(window.bytes) - logarithm(window.ticks);
         self.rates.rotate_right(1);
         self.rates[0] = rate;
@@ -228,9 +303,32 @@ impl Marcato {
         let last = config.response.last;
         let signals = self.signals(config, history, if signal == Signal::Ecn { count } else { 0 });
         let share = signal as usize;
+        let before = self.flight_before(last);
+        // RFC 6675 §5: losses while others are repaired are answered together.
+        if signal == Signal::Loss && before == 0 && self.is_acknowledged() {
+            return Ruling::Withheld;
+        }
+        let reduced = self.reduced(config, history, signals);
         if let Some(after) = self.answer(config, history, signals) {
             self.shares[share].vote(true);
+            self.await_flight(last, signal, true, reduced.is_some());
             return Ruling::Answered(after);
+        }
+        if let Some(after) = reduced
+            && self.has_lower_flight(before)
+        {
+            self.shares[share].vote(true);
+            self.shares[share].assured = true;
+            return Ruling::Answered(after);
+        }
+        if signal == Signal::Loss && self.is_acknowledged() {
+            // The sender cannot know of the loss yet, repairs it, or has sent less since.
+            let now = self.flights[0];
+            let grew = now == 0 || i32::from(now) - i32::from(before) >= TENTH;
+            if before >= LEAST_FLIGHT && (grew || reduced.is_some()) {
+                self.await_flight(last, signal, false, reduced.is_some());
+                return Ruling::Withheld;
+            }
         }
         // The flow was still answering earlier signals when these came, and has not grown since
         // (RFC 3168 §6.1.2: one reaction per window).
@@ -255,7 +353,16 @@ impl Marcato {
         }
         if history.signalled & QUIET == 0 && history.is_large_enough(config) {
             let signals = self.signals(config, history, 0);
-            self.control.vote(self.answer(config, history, signals).is_some());
+            let before = self.flight_before(config.response.last);
+            // A repair still belongs to the signals before.
+            if self.wait.cycles > 0 && self.flights[0] == 0 {
+                return;
+            }
+            self.control.vote(if before >= LEAST_FLIGHT {
+                self.has_lower_flight(before)
+            } else {
+                self.answer(config, history, signals).is_some()
+            });
             // The next control shares no cycle with this one.
             self.control_in = config.response.last;
         }
@@ -265,7 +372,7 @@ impl Marcato {
     pub(super) const fn verdict(&self, signal: Signal, before: Verdict) -> Verdict {
         let share = self.shares[signal as usize];
         let part = share.part.saturating_sub(self.control.part);
-        if share.votes < LEAST_VOTES {
+        if share.votes < LEAST_VOTES && !share.assured {
             Verdict::Unclassified
         } else if part >= RISE {
             Verdict::Responsive
@@ -292,6 +399,76 @@ impl Marcato {
     fn answer(&self, config: &TrapConfig, history: History<'_>, signals: Signals) -> Option<u8> {
         let Response { first, last } = config.response;
         (first..=last).find(|&after| self.is_answer(config, history, last, last - after, signals))
+    }
+
+    /// Returns whether the flow's acknowledgements tell what is in flight, or did before a loss that is
+    /// now repaired.
+    fn is_acknowledged(&self) -> bool {
+        self.wait.cycles > 0 || self.flights.iter().any(|&flight| flight > 0)
+    }
+
+    /// Logarithm of the flight that a signal `last` cycles ago is to be compared with; 0 if not known.
+    ///
+    /// It is the least of that cycle and of the two before, unless it grew by half in these, as in slow start: BBR
+    /// has a quarter more in flight while it probes, meets a full queue, and then returns to what it had.
+    fn flight_before(&self, last: u8) -> i16 {
+        let last = usize::from(last);
+        let now = self.flights[last];
+        let known = self.flights[last..=last + 2].iter().filter(|&&flight| flight > 0);
+        let least = known.min().copied().unwrap_or(0);
+        if now == 0 || now - least >= GREW { now } else { least }
+    }
+
+    /// Returns whether less was in flight in each of the last two cycles than in one with the
+    /// logarithm `before`, by as much as a response leaves away.
+    fn has_lower_flight(&self, before: i16) -> bool {
+        let is_lower = |now: &i16| *now > 0 && i32::from(before) - i32::from(*now) >= FLIGHT_FELL;
+        before >= LEAST_FLIGHT && self.flights[..2].iter().all(is_lower)
+    }
+
+    /// First cycle with a reduced window, whatever the variation.
+    ///
+    /// It is reduced from the cycle at the signal or the one before: what came late in one came early
+    /// in the other.
+    fn reduced(&self, config: &TrapConfig, history: History<'_>, signals: Signals) -> Option<u8> {
+        let Response { first, last } = config.response;
+        (first..=last).find(|&after| {
+            [last, last + 1].into_iter().any(|before| {
+                self.fall(before, last - after) > 0
+                    && history.is_reduced(config, before, last - after, signals.reduction())
+            })
+        })
+    }
+
+    /// Begins to wait for a lower flight than in the cycle `last` cycles ago, if it is known and none
+    /// is awaited.
+    fn await_flight(&mut self, last: u8, signal: Signal, voted: bool, reduced: bool) {
+        let (flight, rate) = (self.flight_before(last), self.rates[usize::from(last)]);
+        if self.wait.cycles == 0 && flight >= LEAST_FLIGHT {
+            self.wait = Wait { flight, rate, cycles: WAIT, signal, voted, reduced };
+            self.confirm();
+        }
+    }
+
+    /// Looks for the awaited flight in the cycle that ended.
+    pub(super) fn confirm(&mut self) {
+        if self.wait.cycles == 0 {
+            return;
+        }
+        let passed = if self.flights[0] > 0 { KNOWN } else { 1 };
+        self.wait.cycles = self.wait.cycles.saturating_sub(passed);
+        self.wait.reduced |= i32::from(self.wait.rate) - i32::from(self.rates[0]) >= TENTH;
+        let is_lower = self.wait.reduced && self.has_lower_flight(self.wait.flight);
+        let share = &mut self.shares[self.wait.signal as usize];
+        if is_lower {
+            if !self.wait.voted {
+                share.vote(true);
+            }
+            share.assured = true;
+            self.wait.cycles = 0;
+        } else if self.wait.cycles == 0 && !self.wait.voted {
+            share.vote(false);
+        }
     }
 
     /// First cycle with a reduced window, whatever the variation, while that is slow start's.
@@ -457,7 +634,7 @@ mod tests {
     fn the_variation_is_the_second_difference_of_the_rate() {
         let variation = |windows: &[u32]| {
             let mut judge = Marcato::new();
-            windows.iter().for_each(|&window| judge.record(bytes(window)));
+            windows.iter().for_each(|&window| judge.record(bytes(window), 0));
             (judge.noise.mean, judge.noise.samples)
         };
         assert_eq!(variation(&[1 << 10, 1 << 11]), (0, 0), "two rates have no second difference");
@@ -467,13 +644,13 @@ mod tests {
         assert_eq!(variation(&[1 << 10, 1 << 10, 1 << 20]), (4096, 1));
         let mut judge = Marcato::new();
         for _ in 0..3 {
-            judge.record(bytes(1 << 10));
+            judge.record(bytes(1 << 10), 0);
         }
         judge.forget();
-        judge.record(bytes(1 << 20));
-        judge.record(bytes(1 << 10));
+        judge.record(bytes(1 << 20), 0);
+        judge.record(bytes(1 << 10), 0);
         assert_eq!(judge.noise.samples, 1, "rates before a pause are not compared");
-        judge.record(bytes(1 << 10));
+        judge.record(bytes(1 << 10), 0);
         assert_eq!(judge.noise.samples, 2);
     }
 
@@ -562,6 +739,94 @@ mod tests {
         assert_eq!(rule([100; 5], EVEN, Signal::Ecn), (Ruling::Refused, 1));
     }
 
+    /// A judge of a flow whose rate varies so much that no fall stands out: it had a loss three cycles ago, `now` in
+    /// flight in the last two cycles and `before` in the earlier ones, and the last window is of so many kB after 100.
+    fn uneven(now: i16, before: i16, kilobytes: u32) -> (Marcato, [Window; KEPT]) {
+        let mut windows = [bytes(100_000); KEPT];
+        windows[0] = bytes(1000 * kilobytes);
+        let mut judge = judge(u16::MAX, 20);
+        judge.rates = windows.map(|window| logarithm(window.bytes));
+        judge.flights = [now, now, before, before, before, before, before, before];
+        (judge, windows)
+    }
+
+    fn rule(judge: &mut Marcato, windows: &[Window; KEPT]) -> Ruling {
+        judge.rule(&CONFIG, History { windows, signalled: 1 << 3 }, Signal::Loss, 1)
+    }
+
+    #[test]
+    fn less_in_flight_makes_a_reduction_a_sure_response() {
+        const BEFORE: i16 = 4000;
+        #[expect(clippy::cast_possible_truncation, reason = "small numbers")]
+        const FELL: i16 = FLIGHT_FELL as i16;
+        let ruled = |fall: i16, kilobytes: u32| {
+            let (mut judge, windows) = uneven(BEFORE - fall, BEFORE, kilobytes);
+            (rule(&mut judge, &windows), judge.shares[0].assured, judge.wait.cycles)
+        };
+        assert_eq!(ruled(FELL, 90), (Ruling::Answered(3), true, 0));
+        assert_eq!(ruled(FELL - 1, 90), (Ruling::Withheld, false, WAIT - KNOWN), "it may still fall");
+        // A lower flight alone may be others' doing.
+        assert_eq!(ruled(FELL, 91), (Ruling::Refused, false, 0));
+        let (mut judge, windows) = uneven(LEAST_FLIGHT - 1 - FELL, LEAST_FLIGHT - 1, 50);
+        assert_eq!(rule(&mut judge, &windows), Ruling::Refused, "a packet less is nothing");
+    }
+
+    #[test]
+    fn a_flight_that_does_not_fall_in_eight_cycles_is_a_refusal() {
+        // Losses are repaired: acknowledgements do not tell the flight. One cycle has passed with that.
+        for (flight, cycles) in [(0, WAIT - 1), (1 << 16, WAIT / KNOWN)] {
+            let (mut judge, windows) = uneven(0, 4000, 50);
+            assert_eq!(rule(&mut judge, &windows), Ruling::Withheld);
+            for cycle in 0..cycles {
+                assert_eq!(judge.shares[0].votes, 0, "{cycle}");
+                judge.record(bytes(100_000), flight);
+                judge.confirm();
+            }
+            assert_eq!((judge.shares[0].votes, judge.shares[0].part, judge.wait.cycles), (1, 0, 0));
+        }
+    }
+
+    #[test]
+    fn a_repair_is_no_control() {
+        let windows = [bytes(100_000); KEPT];
+        let votes = |flights: [i16; KEPT], cycles: u8| {
+            let mut judge = judge(256, 20);
+            (judge.flights, judge.wait.cycles) = (flights, cycles);
+            judge.control(&CONFIG, History { windows: &windows, signalled: 0 });
+            (judge.control.votes, judge.control.part)
+        };
+        let [known, mut repairs, mut low] = [[4000; KEPT]; 3];
+        repairs[0] = 0;
+        low[..2].fill(3000);
+        assert_eq!(votes(known, 0), (1, 0));
+        assert_eq!(votes(low, 0), (1, ONE), "a flight that falls without a signal");
+        assert_eq!(votes(repairs, 1), (0, 0));
+        assert_eq!(votes([0; KEPT], 0), (1, 0), "acknowledgements are not seen");
+    }
+
+    #[test]
+    fn a_flight_that_falls_after_the_repair_is_a_sure_response() {
+        let (mut judge, windows) = uneven(0, 4000, 50);
+        rule(&mut judge, &windows);
+        // Logarithms 3840, for 4000.
+        for assured in [false, true] {
+            judge.record(bytes(100_000), 1 << 15);
+            judge.confirm();
+            assert_eq!(judge.shares[0].assured, assured);
+        }
+        assert_eq!((judge.shares[0].part, judge.wait.cycles), (ONE, 0));
+        let verdicts = [false; 3].map(|hit| {
+            let verdict = judge.verdict(Signal::Loss, Verdict::Responsive);
+            judge.shares[0].vote(hit);
+            verdict
+        });
+        assert_eq!(verdicts, [Verdict::Responsive, Verdict::Responsive, Verdict::Unresponsive]);
+        // Another queue holds more or less.
+        rule(&mut judge, &windows);
+        judge.changed_queue();
+        assert_eq!((judge.flights, judge.wait.cycles), ([0; KEPT], 0));
+    }
+
     #[test]
     fn a_control_needs_seven_quiet_cycles_that_no_other_shares() {
         let windows = [bytes(100_000); KEPT];
@@ -585,7 +850,7 @@ mod tests {
     fn the_verdict_changes_at_five_and_three_eighths() {
         let verdict = |part, votes, control| {
             let mut judge = judge(0, 20);
-            judge.shares[0] = Share { part, votes };
+            judge.shares[0] = Share { part, votes, assured: false };
             judge.control.part = control;
             judge.verdict(Signal::Loss, Verdict::Responsive)
         };
@@ -596,7 +861,7 @@ mod tests {
         assert_eq!(verdict(FALL + 1, 3, 0), Verdict::Responsive);
         assert_eq!(verdict(ONE, 3, ONE - FALL), Verdict::Unresponsive);
         let mut judge = judge(0, 20);
-        judge.shares[0] = Share { part: RISE - 1, votes: 3 };
+        judge.shares[0] = Share { part: RISE - 1, votes: 3, assured: false };
         assert_eq!(judge.verdict(Signal::Loss, Verdict::Unresponsive), Verdict::Unresponsive);
     }
 

@@ -27,7 +27,8 @@ pub(super) struct TcpTrap {
     stage: Stage,
     /// Acknowledgement that the other host owes, the eACK of CRQ §III-A2.
     expected: u32,
-    /// Half: last acknowledgement of the other host. Matched: the one that this host owes.
+    /// Half: last acknowledgement of the other host. Matched: the one that this host owes. Round
+    /// trip: the highest of the other host.
     answer: u32,
     /// Time at which `expected` was set.
     since: u32,
@@ -54,6 +55,11 @@ pub(super) struct TcpTrap {
     rtt: SmoothedRtt,
     /// Last round trip that timestamps measured; 0 if none.
     last: u32,
+    /// Set once the other host has acknowledged something: `answer` in round trips.
+    answered: bool,
+    /// Set while a loss is repaired: until the other host acknowledges `recover`.
+    recovering: bool,
+    recover: u32,
 }
 
 /// Number modulo 2^32, or none.
@@ -101,6 +107,9 @@ impl TcpTrap {
             reverse_value: Option32::none(),
             rtt: SmoothedRtt::new(),
             last: 0,
+            answered: false,
+            recovering: false,
+            recover: 0,
         }
     }
 
@@ -125,6 +134,19 @@ impl TcpTrap {
         put("tcp last", self.last);
         put("tcp stage", self.stage as u32);
         put("tcp echo_stage", self.echo_stage as u32);
+        put("tcp answered", self.answered.into());
+        put("tcp recovering", self.recovering.into());
+        put("tcp recover", self.recover);
+    }
+
+    /// Bytes that this host has sent and the other has not acknowledged; 0 where acknowledgements do not
+    /// tell, as during a repair.
+    pub(super) const fn flight(&self) -> u32 {
+        if !self.answered || !self.sent.some || self.recovering {
+            return 0;
+        }
+        // Another trap may see acknowledgements of what it did not see sent.
+        if after(self.sent.number, self.answer) { self.sent.number.wrapping_sub(self.answer) } else { 0 }
     }
 
     pub(super) const fn rtt(&self) -> SmoothedRtt {
@@ -137,7 +159,7 @@ impl TcpTrap {
             // its own, so the numbers of the last one mean nothing.
             (self.sent, self.value) = (Option32::none(), Option32::none());
             (self.stage, self.echo_stage) = (Stage::Idle, Stage::Idle);
-            self.last = 0;
+            (self.last, self.answered, self.recovering) = (0, false, false);
         }
         match cycles {
             Cycles::Half => self.forward_half(segment),
@@ -153,6 +175,7 @@ impl TcpTrap {
         if cycles != Cycles::Half && segment.flags.has(TcpFlags::SYN) {
             (self.received, self.reverse_value) = (Option32::none(), Option32::none());
             self.owed = Option32::none();
+            (self.answered, self.recovering) = (false, false);
         }
         match cycles {
             // The last acknowledgement, not the highest: the comparison recovers once it has
@@ -251,6 +274,22 @@ impl TcpTrap {
         }
     }
 
+    /// Takes note of an acknowledgement: a second one alike tells of a loss, which is repaired once
+    /// all that was sent by then is acknowledged. RFC 5681 §3.2, RFC 6582.
+    fn follow_acknowledgement(&mut self, segment: &TcpSegment) {
+        if !self.answered || after(segment.ack, self.answer) {
+            (self.answer, self.answered) = (segment.ack, true);
+            self.recovering &= !at_or_after(segment.ack, self.recover);
+        } else if segment.ack == self.answer
+            && segment.sequence_len() == 0
+            && !self.recovering
+            && self.sent.some
+            && after(self.sent.number, self.answer)
+        {
+            (self.recovering, self.recover) = (true, self.sent.number);
+        }
+    }
+
     /// Measures the round trip by the other host's segment.
     fn backward_round_trip(&mut self, now: u32, segment: &TcpSegment) {
         if segment.flags.has(TcpFlags::RST) {
@@ -259,6 +298,9 @@ impl TcpTrap {
         let new = self.received.advance(segment.end()) && segment.sequence_len() > 0;
         if new && !self.owed.some {
             (self.owed, self.owed_since) = (Option32::some(segment.end()), now);
+        }
+        if acknowledges(segment) {
+            self.follow_acknowledgement(segment);
         }
         if self.stage == Stage::Out && acknowledges(segment) && at_or_after(segment.ack, self.expected) {
             self.stage = Stage::Idle;

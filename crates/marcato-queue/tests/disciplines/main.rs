@@ -10,6 +10,7 @@ mod common;
 mod crq;
 mod droptail;
 mod filtered;
+mod flight;
 mod flows;
 mod path;
 mod pie;

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use marcato_queue::trap::{CycleId, Signal, Trap, TrapConfig, TrapKind, Window};
+use marcato_queue::trap::{CycleId, Signal, Trap, TrapConfig, TrapKind, Verdict, Window};
 use marcato_units::{Duration, Seed, Stream, Time};
 use marcato_wire::{QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
@@ -142,6 +142,22 @@ impl Replay {
             writeln!(self.out, ". {name} {} {a} {b} {c} {d}", scores.cycles).unwrap();
         }
     }
+}
+
+/// Verdict of `TrapConfig::marcato` on the losses of a recorded flow, and the votes.
+pub(crate) fn verdict(flow: &str) -> (Verdict, (u32, u32)) {
+    let mut lines = flow.lines();
+    let head = format!("flow {}", lines.next().unwrap());
+    let mut replay = Replay {
+        out: String::new(),
+        traps: [const { Trap::new(TrapKind::Tcp) }; 3],
+        stamps: Default::default(),
+        now: Time::ZERO,
+    };
+    for line in [head.as_str()].into_iter().chain(lines) {
+        replay.step(&line.split(' ').collect::<Vec<_>>());
+    }
+    (replay.traps[2].verdict(Signal::Loss), replay.traps[2].votes(Signal::Loss))
 }
 
 fn ticks(duration: Duration) -> u64 {
