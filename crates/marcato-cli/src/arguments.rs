@@ -453,10 +453,14 @@ pub(crate) struct LabNetwork {
     #[arg(long)]
     pub(crate) live: bool,
 
-    /// Write the packets that come out of links into this file, as pcapng with an interface for each
-    /// direction
+    /// Write the packets that reach their hosts into this file, as pcapng with an interface for each
+    /// direction of a link
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
+
+    /// Capture what comes out of this link instead, also if it goes on from there; may be repeated
+    #[arg(long, value_name = "LINK", requires = "pcap")]
+    pub(crate) pcap_link: Vec<String>,
 
     /// Write every event of every packet into this file, as CSV
     #[arg(long, value_name = "FILE")]

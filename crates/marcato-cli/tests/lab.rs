@@ -91,9 +91,10 @@ fn counts_of_the_links_are_printed() {
     assert_eq!(packets.split_ascii_whitespace().nth(2), Some("1"), "{said}");
 }
 
-/// Starts a command that starts another one, and returns the number of the latter.
+/// Starts a command that starts another one, and returns the number of the latter. That has no environment, as if it
+/// had written its title over it.
 fn with_grandchild() -> (Child, u32) {
-    let script = "setsid sleep 1000 >/dev/null 2>&1 & echo $!; wait";
+    let script = "env -i setsid sleep 1000 >/dev/null 2>&1 & echo $!; wait";
     let mut lab = lab(&["-q", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -155,10 +156,18 @@ fn servers_in_the_background_end_with_the_command() {
     if absent!(Need::LabProcess) {
         return;
     }
-    let script = r#""$0" lab exec server-1 -- setsid sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.3"#;
-    let ended = lab(&["-q", "--", "sh", "-c", script, env!("CARGO_BIN_EXE_marcato")]).output().unwrap();
-    assert!(ended.status.success(), "{}", said(&ended));
-    let process: u32 = String::from_utf8(ended.stdout).unwrap().trim().parse().unwrap();
+    for start in ["setsid", "env -i setsid"] {
+        let script =
+            format!(r#""$0" lab exec server-1 -- {start} sleep 1000 >/dev/null 2>&1 & echo $!; sleep 0.3"#);
+        let ended = lab(&["-q", "--", "sh", "-c", &script, env!("CARGO_BIN_EXE_marcato")]).output().unwrap();
+        assert!(ended.status.success(), "{}", said(&ended));
+        let process: u32 = String::from_utf8(ended.stdout).unwrap().trim().parse().unwrap();
+        ends(process);
+    }
+}
+
+/// Waits for the end of a process.
+fn ends(process: u32) {
     // Its new parent need not have collected it yet.
     let is_alive = || {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
@@ -228,9 +237,86 @@ fn packets_are_captured_and_listed() {
         rows.lines().filter(is_it).count()
     };
     assert_eq!((of("offered"), of("left"), of("arrived")), (3, 3, 3), "{rows}");
-    let captured = std::fs::read(&pcap).unwrap();
-    assert_eq!(captured[..4], 0x0a0d_0d0a_u32.to_le_bytes(), "a pcapng section header");
-    assert!(captured.len() > rows.lines().filter(|row| row.contains(",arrived,")).count() * 32);
+    let times: Vec<&str> = rows.lines().skip(1).map(|row| row.split(',').next().unwrap()).collect();
+    let times: Vec<f64> = times.into_iter().map(|time| time.parse().unwrap()).collect();
+    assert!(times.is_sorted(), "{rows}");
+    // Each packet has come out of three links, and is captured where it reached its host: three there, and the
+    // refusals of their port back.
+    let all = capture(&pcap);
+    let udp: Vec<_> = all.iter().filter(|packet| packet.protocol == 17).collect();
+    assert_eq!(udp.len(), 3, "{all:?}");
+    assert!(udp.iter().all(|packet| packet.interface.contains("server-1")), "{all:?}");
+    assert!(all.len() > 3 && all.is_sorted_by_key(|packet| packet.at), "{all:?}");
+
+    let named = ["--pcap-link", "bottleneck"];
+    let ended = lab(&[&options[..3], &named, &["--", "bash", "-c", script]].concat()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let middle = capture(&pcap);
+    let udp: Vec<_> = middle.iter().filter(|packet| packet.protocol == 17).collect();
+    assert_eq!(udp.len(), 3, "{middle:?}");
+    assert!(middle.iter().all(|packet| packet.interface.starts_with("bottleneck ")), "{middle:?}");
+    let ended = lab(&[&options[..3], &["--pcap-link", "moon", "--", "true"]].concat()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(said(&ended).contains("no link `moon` to capture: name one of "), "{}", said(&ended));
+}
+
+/// Packet of a capture.
+#[derive(Debug)]
+struct Captured {
+    interface: String,
+    at: u64,
+    protocol: u8,
+}
+
+/// Reads the packets of a pcapng file in little-endian order (draft-ietf-opsawg-pcapng §4).
+fn capture(file: &std::path::Path) -> Vec<Captured> {
+    let bytes = std::fs::read(file).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    assert_eq!(word(0), 0x0a0d_0d0a, "a pcapng section header");
+    let (mut at, mut interfaces, mut packets) = (0, Vec::new(), Vec::new());
+    while at < bytes.len() {
+        let (kind, len) = (word(at), word(at + 4) as usize);
+        if kind == 1 {
+            // The name is the first option: code 2, and its length.
+            let name = usize::from(u16::from_le_bytes([bytes[at + 18], bytes[at + 19]]));
+            interfaces.push(String::from_utf8(bytes[at + 20..at + 20 + name].to_vec()).unwrap());
+        } else if kind == 6 {
+            let packet = &bytes[at + 28..];
+            packets.push(Captured {
+                interface: interfaces[word(at + 8) as usize].clone(),
+                at: u64::from(word(at + 12)) << 32 | u64::from(word(at + 16)),
+                protocol: if packet[0] >> 4 == 4 { packet[9] } else { packet[6] },
+            });
+        }
+        at += len;
+    }
+    packets
+}
+
+#[test]
+fn a_command_finds_lab_exec_without_a_path() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let script = "marcato lab exec server-1 -- grep -c server-1 /etc/hosts";
+    let ended = lab(&["-q", "--", "sh", "-c", script]).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+}
+
+#[test]
+fn a_host_shows_its_own_devices_below_sys() {
+    if absent!(Need::Root, Need::LabProcess) {
+        return;
+    }
+    let groups = std::fs::read_dir("/sys/fs").unwrap().count();
+    let script = "ls -1 /sys/class/net | sort; echo; tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' | sort; echo; ls -1 /sys/fs | wc -l";
+    let ended = lab(&["-q", "--", "sh", "-c", script]).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let text = String::from_utf8(ended.stdout).unwrap();
+    let [shown, there, below] = &text.split("\n\n").collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert_eq!(shown, there);
+    assert!(shown.contains("link"), "{text}");
+    assert_eq!(below.trim().parse(), Ok(groups), "{text}");
 }
 
 /// Scenario of one short transfer.

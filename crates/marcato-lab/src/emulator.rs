@@ -62,6 +62,8 @@ struct Shared {
     wires: Vec<Wire>,
     /// Numbers of foreign and refused frames of each direction.
     others: Vec<[(u64, u64); 2]>,
+    /// Time up to which all links have done their work.
+    settled: Time,
 }
 
 /// Thread that moves packets from device to device, through the links between them.
@@ -86,7 +88,7 @@ impl Emulator {
         }
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-        let shared = Arc::new(Mutex::new(Shared { wires, others }));
+        let shared = Arc::new(Mutex::new(Shared { wires, others, settled: Time::ZERO }));
         let over = Arc::new(AtomicBool::new(false));
         let clock = LabClock::start();
         let mover = Mover {
@@ -107,6 +109,11 @@ impl Emulator {
     /// Clock that started with the links.
     pub(crate) const fn clock(&self) -> LabClock {
         self.clock
+    }
+
+    /// Time up to which all links have done their work: what they do from now on is later.
+    pub(crate) fn settled(&self) -> Time {
+        lock(&self.shared).settled
     }
 
     /// Calls a function with one direction of a link; `None` if there is no such link.
@@ -223,13 +230,14 @@ impl Mover {
             shared.others[place][way].1 += refused;
             self.enter((place, way), next);
         }
+        shared.settled = now;
     }
 
     /// Reads the frames that wait in a device, and sends them into its link.
     fn read(&mut self, (place, way): Way) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut shared = lock(&shared);
-        let Shared { wires, others } = &mut *shared;
+        let Shared { wires, others, .. } = &mut *shared;
         let (Some(wire), Some(others)) = (wires.get_mut(place), others.get_mut(place)) else { return Ok(()) };
         for _ in 0..READS {
             let mut frame = self.spare.pop().unwrap_or_default();

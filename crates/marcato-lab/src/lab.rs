@@ -23,7 +23,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
 
 use marcato_link::{DelaySummary, Trace};
@@ -218,6 +218,20 @@ impl Lab {
         self.emulator.clock().now()
     }
 
+    /// Time up to which all events of packets have been passed to their [observers](Self::watch): those that follow
+    /// are later.
+    pub fn settled(&self) -> Time {
+        self.emulator.settled()
+    }
+
+    /// Addresses of the host to which one direction of a link leads: packets for others go on from there.
+    pub fn arrivals(&self, link: usize, back: bool) -> Vec<IpAddr> {
+        let end = self.wires.get(link).map(|ends| &ends[usize::from(!back)]);
+        let host = end.and_then(|(host, _)| self.hosts.get(*host));
+        let nodes = host.into_iter().flat_map(|host| &host.nodes);
+        nodes.flat_map(|node| [IpAddr::V4(node.addresses.0), IpAddr::V6(node.addresses.1)]).collect()
+    }
+
     /// Clock that shows the [time](Self::now) of this lab, also on other threads.
     pub fn clock(&self) -> LabClock {
         self.emulator.clock()
@@ -305,7 +319,7 @@ impl Lab {
     /// If `/proc` cannot be read, or the kernel does not allow it.
     pub fn end_commands(&self) -> io::Result<()> {
         let own = mark();
-        Leftover::of(|other| other == own)?.iter().try_for_each(Leftover::kill)
+        Leftover::of(|marks| marks.contains(&own))?.iter().try_for_each(Leftover::kill)
     }
 
     /// Names of all nodes, each with the thread that keeps the namespaces of its host.

@@ -10,8 +10,13 @@ use marcato_units::Bytes;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::rule::RuleAction;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change,
+    unmount,
+};
 
+use crate::leftover::hosts_file;
 use crate::plan::{HostPlan, NodePlan};
 use crate::tun::Tun;
 
@@ -76,6 +81,7 @@ pub(crate) struct Device {
 pub(crate) fn wire(host: &HostPlan, devices: &[Device], names: &str) -> Result<Vec<Tun>, WiringError> {
     set_parameters().map_err(system("set the parameters of the network namespace"))?;
     name_hosts(names).map_err(system("put the names of the hosts into /etc/hosts"))?;
+    show_own_devices().map_err(system("mount the /sys of the network namespace"))?;
     let mut tuns = Vec::new();
     for Device { name, mtu, offload } in devices {
         let refused = |source| WiringError::Device { device: name.clone(), source };
@@ -115,11 +121,41 @@ fn set_parameters() -> io::Result<()> {
 /// Puts the names of all hosts into this thread's copy of `/etc/hosts`.
 fn name_hosts(names: &str) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-    let mut file = tempfile::NamedTempFile::new()?;
+    // Its name is a mark of the lab, by which processes are found that have no other.
+    let mut file = tempfile::Builder::new().prefix(&hosts_file()).tempfile()?;
     file.write_all(names.as_bytes())?;
     file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     // The file needs no name once it is mounted.
     Ok(mount_bind(file.path(), "/etc/hosts")?)
+}
+
+/// Gives this thread's view of files a `/sys` with the devices of its own network namespace, and no others.
+///
+/// Where the system does not allow it, as it may not in a user namespace, the machine's stays.
+fn show_own_devices() -> io::Result<()> {
+    let kept = tempfile::tempdir()?;
+    // File systems below, of control groups and of eBPF programs for example, belong to no network namespace.
+    let mut below = Vec::new();
+    for name in ["fs", "kernel"] {
+        let (from, to) = (Path::new("/sys").join(name), kept.path().join(name));
+        if from.exists() {
+            fs::create_dir(&to)?;
+            mount_bind_recursive(&from, &to)?;
+            below.push((from, to));
+        }
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let own = mount("sysfs", "/sys", "sysfs", flags, None);
+    for (from, to) in below {
+        if own.is_ok() {
+            mount_bind_recursive(&to, &from)?;
+        }
+        unmount(&to, UnmountFlags::DETACH)?;
+    }
+    match own {
+        Err(Errno::PERM | Errno::ACCESS) => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 async fn configure(host: &HostPlan, devices: &[Device]) -> Result<(), WiringError> {

@@ -17,6 +17,8 @@ pub(crate) enum LabError {
     Scenario(#[from] ScenarioError),
     #[error("the scenario has no run: give its grid a value of each key")]
     NoRun,
+    #[error("there is no link `{name}` to capture: name one of {known}")]
+    NoLink { name: String, known: String },
     #[error(transparent)]
     Trace(Box<SimError>),
     #[error(transparent)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use marcato_lab::{HostError, Lab, LabOptions, Leftover, enter_host, enter_user_namespace};
 use marcato_scenario::{Experiment, Overrides, Scenario};
+use marcato_units::Time;
 
 pub(crate) use self::error::LabError;
 use self::record::Record;
@@ -70,7 +71,8 @@ pub(crate) fn privileges() {
 
 /// Runs a command on a host of a scenario's network, and prints what its links carried.
 fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
-    let LabNetwork { file, host, set, seed, offload, quiet, stats, every, live, pcap, packets } = network;
+    let LabNetwork { file, host, set, seed, offload, quiet, stats, every, live, pcap, pcap_link, packets } =
+        network;
     let scenario = Scenario::load(file, &Overrides { set: set.clone(), seed: *seed })?;
     let run = scenario.run(0).ok_or(LabError::NoRun)?;
     if scenario.count() > 1 && !quiet {
@@ -89,21 +91,28 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let log = stats.as_deref().map(|path| Log::create(path, *every, &lab)).transpose();
     let mut log = log.map_err(LabError::Stats)?;
     let links = run.experiment.links.iter().map(|link| link.name.as_str());
-    let record = Record::create(pcap.as_deref(), packets.as_deref(), &lab, links);
+    if let Some(name) = pcap_link.iter().find(|name| links.clone().all(|link| link != name.as_str())) {
+        return Err(LabError::NoLink { name: name.clone(), known: links.collect::<Vec<_>>().join(", ") });
+    }
+    let record = Record::create(pcap.as_deref(), pcap_link, packets.as_deref(), &lab, links);
     let mut record = record.map_err(LabError::Record)?;
     let mut live = live.then(|| Live::new(*every, &lab));
+    let mut command = command;
+    if let Some(path) = path_to_this_program() {
+        command.env("PATH", path);
+    }
     let child = lab.spawn(host, command)?;
-    let mut look = || {
+    let mut look = |until| {
         if let Some(live) = &mut live {
             live.look(&lab);
         }
         if let Some(record) = &mut record {
-            record.look().map_err(LabError::Record)?;
+            record.look(until).map_err(LabError::Record)?;
         }
         log.as_mut().map_or(Ok(()), |log| log.look(&lab)).map_err(LabError::Stats)
     };
-    let status = until_it_ends(child, &mut look)?;
-    look()?;
+    let status = until_it_ends(child, || look(lab.settled()))?;
+    look(Time::MAX)?;
     // A server in the background would keep a network without links.
     lab.end_commands().map_err(LabError::Clean)?;
     drop(live);
@@ -114,6 +123,14 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
         eprint!("{}", statistics::table(&lab));
     }
     Ok(status)
+}
+
+/// Returns directories of programs with that of this one, so that commands of a lab find `marcato lab exec`. It is the
+/// last: programs of the same name that were found before still are.
+fn path_to_this_program() -> Option<OsString> {
+    let own = std::env::current_exe().ok()?.parent()?.to_owned();
+    let path = std::env::var_os("PATH")?;
+    std::env::join_paths(std::env::split_paths(&path).chain([own])).ok()
 }
 
 /// Host at which the first flow begins.

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
+use std::net::IpAddr;
 use std::path::Path;
 
 use marcato_lab::{Lab, PACKET_COLUMNS, PacketLog};
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Time};
 
 /// Most data of each kind that waits between two looks.
 const MAX_WAITING: Bytes = Bytes::kb(256_000);
@@ -18,9 +19,11 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Begins to record the packets of all links into these files. `links` are their names, in order.
+    /// Begins to record the packets of all links into these files. `links` are their names, in order. The capture has
+    /// each packet once, where it reaches its host; or what comes out of the links `captured`, if there are any.
     pub(super) fn create<'a>(
         capture: Option<&Path>,
+        captured: &[String],
         table: Option<&Path>,
         lab: &Lab,
         links: impl Iterator<Item = &'a str>,
@@ -35,16 +38,20 @@ impl Record {
         }
         let log = PacketLog::new(MAX_WAITING);
         for (number, link) in links.enumerate() {
+            let is_named = captured.iter().any(|name| name == link);
             for back in [false, true] {
-                lab.watch(number, back, log.watcher(link, back));
+                let hosts = lab.arrivals(number, back);
+                let all = !captured.is_empty();
+                let is_captured = move |to: IpAddr| if all { is_named } else { hosts.contains(&to) };
+                lab.watch(number, back, log.watcher(link, back, is_captured));
             }
         }
         Ok(Some(Self { log, capture, table }))
     }
 
-    /// Writes what has come since the last look.
-    pub(super) fn look(&mut self) -> io::Result<()> {
-        let (captured, rows) = (self.log.take_captured(), self.log.take_rows());
+    /// Writes what has come up to this time since the last look.
+    pub(super) fn look(&mut self, until: Time) -> io::Result<()> {
+        let (captured, rows) = (self.log.take_captured(until), self.log.take_rows(until));
         if let Some(file) = &mut self.capture {
             file.write_all(&captured)?;
             file.flush()?;
