@@ -419,9 +419,16 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn urgent_data_counts_until_the_kernel_has_sent_it() {
-        let mut acting = acting();
-        // An urgent chunk of 8 kB, and 4 kB of background behind it.
-        (acting.written, acting.urgent_until) = (Bytes::kb(12), Bytes::kb(8));
+        let mut coupled = KernelCoupling::new(Coupling::On);
+        coupled.acting = Some(acting());
+        // An urgent chunk of 8 kB, which the socket takes in two parts, and 4 kB of background behind it.
+        for (levels, parts) in
+            [(&[Priority::P0, Priority::P4][..], [5000, 3000]), (&[Priority::P4], [1000, 3000])]
+        {
+            coupled.chunk(set(levels));
+            parts.into_iter().for_each(|bytes| coupled.wrote(bytes));
+        }
+        let mut acting = coupled.acting.unwrap();
         let mut urgent = |unsent, next| {
             let info = TcpInfo { unsent: Bytes::new(unsent), ..told(5, 0) };
             acting.measured(Time::from_millis(5), &info, Bytes::kb(20), next);

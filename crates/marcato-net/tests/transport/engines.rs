@@ -514,6 +514,31 @@ async fn an_end_in_the_midst_of_a_message_is_a_loss() {
     drop(within(relaying).await.unwrap());
 }
 
+/// Virtual time passes only while a runtime has nothing to do.
+#[test]
+fn an_idle_connection_leaves_its_thread_idle() {
+    let (done, idle) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            for engine in [Engine::Tcp, Engine::Quic] {
+                let (client, server, _listener) = pair(&config(engine)).await;
+                let mut message = client.send(Message::new("hello")).await.unwrap();
+                within(server.recv()).await.unwrap();
+                within(message.acknowledged()).await.unwrap();
+                tokio::time::pause();
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                tokio::time::resume();
+                done.send(engine).unwrap();
+                drop((client, server));
+            }
+        });
+    });
+    for engine in [Engine::Tcp, Engine::Quic] {
+        assert_eq!(idle.recv_timeout(crate::common::LIMIT), Ok(engine), "a task of {engine} never rests");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hello_counts_byte_by_byte_and_ends_where_frames_begin() {
     let config = config(Engine::Tcp);

@@ -361,6 +361,32 @@ async fn memory_is_bounded_while_there_is_no_server(engine: Engine) {
     within(client.close()).await.unwrap();
 }
 
+async fn a_message_that_moves_makes_room_at_its_level(engine: Engine) {
+    let mut config = Config::new(engine);
+    config.peers.handshake_timeout = Duration::from_millis(50);
+    config.limits.unfinished = 1;
+    let (site, endpoint) = Site::open(config).await;
+    endpoint.abort();
+    drop(endpoint);
+    // There is no other attempt that could wake anybody.
+    let hour = Duration::from_secs(3600);
+    let client =
+        site.client_with(&ReconnectConfig { first: hour, longest: hour, give_up_after: None, ..settings() });
+    let mut events = client.events();
+    while !matches!(next(&mut events).await, ReconnectingEvent::NextAttempt(_)) {}
+    let first = client.try_send(&Message::new("first")).unwrap();
+    let waiting = client.send(Message::new("second"));
+    let mut waiting = std::pin::pin!(waiting);
+    let pending = std::future::poll_fn(|context| {
+        std::task::Poll::Ready(std::future::Future::poll(waiting.as_mut(), context).is_pending())
+    });
+    assert!(pending.await);
+    first.reprioritise(Priority::P1).unwrap();
+    within(waiting).await.unwrap();
+    assert_eq!(client.stats().messages, [0, 1, 1, 0, 0]);
+    client.abort();
+}
+
 async fn a_full_connection_gets_what_waits_once_it_has_room(engine: Engine) {
     let mut config = Config::new(engine);
     config.limits.receipts = 1;
@@ -673,6 +699,7 @@ async fn invalid_settings_are_refused() {
 }
 
 for_both_engines! {
+    a_message_that_moves_makes_room_at_its_level
     every_message_arrives_although_the_server_restarts
     messages_come_again_in_their_order_within_a_level
     a_message_sent_at_most_once_is_uncertain_after_a_loss

@@ -567,9 +567,8 @@ fn an_idle_queue_earns_no_credit() {
     assert!(first.abs_diff(50) <= 1, "{first}");
 }
 
-/// Packets of 1500 bytes that leave a split link of 50 Mbit/s in a second, of the responsive and of
-/// another flow.
-fn split_second(both: bool) -> [u64; 2] {
+/// Split queue in which flow 1 is responsive, and that is empty again.
+fn split_with_a_responsive_flow() -> Crq<Raw> {
     // As in `make_responsive`, but a split queue takes time to drain.
     let mut queue = Crq::new(quick(Sharing::Split { burst: Bytes::new(3000) })).unwrap();
     let mut now = Time::ZERO;
@@ -582,7 +581,14 @@ fn split_second(both: bool) -> [u64; 2] {
             assert!(queue.dequeue(now).is_some(), "it said that it would be ready");
         }
     }
-    now = Time::from_secs(3600);
+    queue
+}
+
+/// Packets of 1500 bytes that leave a split link of 50 Mbit/s in a second, of the responsive and of
+/// another flow.
+fn split_second(both: bool) -> [u64; 2] {
+    let mut queue = split_with_a_responsive_flow();
+    let mut now = Time::from_secs(3600);
     let end = now + Duration::from_secs(1);
     let mut left = [0, 0];
     while now < end {
@@ -601,6 +607,18 @@ fn split_second(both: bool) -> [u64; 2] {
         }
     }
     left
+}
+
+/// Idle time earns a burst, and no precedence over a queue that was idle for less long.
+#[test]
+fn of_two_idle_split_queues_the_responsive_one_goes_first() {
+    let mut queue = split_with_a_responsive_flow();
+    // The standard queue has never sent.
+    for (flow, transport) in [(2, tcp(0)), (1, spinning(true))] {
+        queue.enqueue(Time::from_secs(3600), raw(flow, transport)).lost();
+    }
+    let first = queue.dequeue(Time::from_secs(3600)).unwrap();
+    assert_eq!(first.flow(), FlowKey::new(1));
 }
 
 #[test]

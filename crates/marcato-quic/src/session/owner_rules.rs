@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use marcato_sched::conductor::Removal;
 use marcato_sched::lane::LaneId;
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use marcato_wire::{EndReason, ErrorCode, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, address, message};
@@ -504,4 +504,29 @@ fn one_packet_is_acknowledged_in_time_while_data_is_held() {
         seen += 1;
     }
     assert!(seen >= 5, "{seen}");
+}
+
+/// Acknowledgements leave on the first lane. Only a session that manages low lanes keeps those behind the high ones.
+#[test]
+fn without_layers_a_low_lane_is_one_like_any_other() {
+    let config = SessionConfig::default();
+    let mut pair = Pair::begin(&[20, 20], &config, &config, None);
+    pair.run_until(|pair| pair.session(Client).is_open());
+    let request = |index| LaneRequest::new(SocketId(index), address(Server, index));
+    let (now, low) = (pair.now, LaneRequest { layer: Layer::Low, ..request(1) });
+    pair.session(Client).add_lane(now, low).unwrap();
+    pair.pass(ms(500));
+    let now = pair.now;
+    pair.session(Client).remove_lane(now, lane(0)).unwrap();
+    pair.pass(Duration::from_secs(2));
+    let now = pair.now;
+    pair.session(Client).add_lane(now, request(0)).unwrap();
+    pair.pass(Duration::from_secs(2));
+    let downs = pair.events(Client).filter(|event| matches!(event, Event::LaneDown { .. })).count();
+    assert_eq!(downs, 1);
+    let lanes: Vec<_> = pair.session(Client).lanes().map(|(view, state, _)| (view.layer, state)).collect();
+    assert!(
+        lanes.contains(&(Layer::Low, LaneState::Up)) && lanes.contains(&(Layer::High, LaneState::Up)),
+        "{lanes:?}"
+    );
 }
