@@ -124,6 +124,7 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     #[command(after_help = "Examples:
   marcato crq monitor eth0
+  marcato crq monitor eth0 --duration 1d --every 1m --report eth0.html
   marcato crq attach eth0 --rate 95mbit --dry-run
   marcato crq status eth0 --live
   marcato crq detach eth0")]
@@ -606,6 +607,11 @@ pub(crate) struct CrqMonitor {
     /// Time after which the command ends [default: at Ctrl-C]
     #[arg(long, value_name = "SPAN", value_parser = quantity::span_or_seconds)]
     pub(crate) duration: Option<Duration>,
+
+    /// Write a page into this file at the end: shares by verdict, the largest unresponsive flows (with
+    /// addresses if --addresses is given), and what attach would have done
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) show: CrqShow,

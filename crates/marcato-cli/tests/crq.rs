@@ -173,6 +173,7 @@ fn an_impossible_change_is_refused_with_its_remedy() {
             "setpriv --bounding-set=-bpf,-sys_admin bash -c 'exec $marcato crq monitor wan'",
             "the privilege CAP_BPF",
         ),
+        ("crq monitor wan --report /nowhere/page.html", "the report cannot be written: /nowhere/page.html"),
         ("crq metrics --listen 192.0.2.1:9469", "cannot serve metrics at 192.0.2.1:9469"),
     ] {
         let ended = run(script);
@@ -429,10 +430,11 @@ fn monitoring_ends_whole_when_the_device_goes() {
     }
     let output = said(&format!(
         "lines=$(mktemp)
-         $marcato crq monitor wan --every 50ms --format json > $lines 2> $lines.errors &
+         $marcato crq monitor wan --every 50ms --format json --report $lines.html > $lines 2> $lines.errors &
          {WATCHES}
          ip link del wan
          wait $! || echo failed
+         grep -c 'What attach would have done' $lines.html; rm $lines.html
          cat $lines.errors
          rm $lines $lines.errors
          {PINS}"

@@ -50,6 +50,8 @@ pub(crate) enum CrqError {
     Tc(#[from] TcError),
     #[error(transparent)]
     Attach(#[from] AttachError),
+    #[error("the report cannot be written: {path}: {source}; choose another place with `--report`")]
+    Report { path: PathBuf, source: io::Error },
     #[error("cannot listen for interrupts: {0}")]
     Interrupt(io::Error),
     #[error("cannot serve metrics at {at}: {source}; choose another address or port with `--listen`")]

@@ -8,6 +8,7 @@ mod plan;
 mod remains;
 mod settings;
 mod snapshot;
+mod trial;
 mod view;
 
 use std::io::Write;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use marcato_kernel::{Attachment, Device, DeviceError, Missing, Pinned};
+use marcato_report::AtomicFile;
 
 pub(crate) use self::error::CrqError;
 use self::note::Note;
@@ -23,6 +25,7 @@ use self::plan::Plan;
 pub(crate) use self::settings::{LEAST_FLOWS, MOST_FLOWS, PresetName, Settings};
 pub(crate) use self::snapshot::Selection;
 use self::snapshot::Snapshot;
+use self::trial::Trial;
 use self::view::View;
 use crate::Status;
 use crate::arguments::{
@@ -155,7 +158,7 @@ fn clean(asked: &CrqClean, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 
 /// Puts programs on a device that change nothing, shows what they see, and takes them off.
 fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqMonitor { change, preset, flows, reverse, duration, show } = asked;
+    let CrqMonitor { change, preset, flows, reverse, duration, report, show } = asked;
     let CrqChange { device, dry_run, pins: CrqPins { pins } } = change;
     let settings =
         Settings { preset: *preset, flows: *flows, reverse: reverse.clone(), ..Settings::default() };
@@ -168,12 +171,22 @@ fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqErro
         carry_out(plan, true, stdout)?;
         return Ok(Status::Ok);
     }
+    // A page that cannot be written is told before the trial, and not after it.
+    let failed = |path: &Path, source| CrqError::Report { path: path.to_owned(), source };
+    let page = report.as_deref().map(|path| AtomicFile::create(path).map_err(|error| failed(path, error)));
+    let page = page.transpose()?;
+    let mut trial = page.is_some().then(Trial::default);
     // From here on an interrupt ends the view, and not the process.
     let interrupt = Interrupt::listen_for_any_end().map_err(CrqError::Interrupt)?;
     plan.run()?;
-    let watched = watch(&device, pins, show, *duration, &interrupt, stdout);
+    let watched = watch(&device, pins, show, *duration, &interrupt, trial.as_mut(), stdout);
     // Taken off in any case: the first error is the one to tell.
     let detached = Plan::detach(&device, pins).and_then(Plan::run);
+    // What was seen before a failure is worth a page too.
+    if let (Some(mut file), Some(page), Some(path)) = (page, trial.and_then(|trial| trial.page()), report) {
+        let written = file.write_all(page.to_html().as_bytes()).and_then(|()| file.commit());
+        written.map_err(|error| failed(path, error))?;
+    }
     let last = watched?;
     detached?;
     if show.format == OutputFormat::Text {
@@ -203,7 +216,7 @@ fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError>
     let device = Device::find(device)?;
     if *live {
         let interrupt = Interrupt::listen().map_err(CrqError::Interrupt)?;
-        watch(&device, pins, show, None, &interrupt, stdout)?;
+        watch(&device, pins, show, None, &interrupt, None, stdout)?;
     } else {
         print_one(&Snapshot::take(&device, pins, selection)?, show, stdout)?;
     }
@@ -222,19 +235,27 @@ fn print_one(snapshot: &Snapshot, show: &CrqShow, stdout: &mut dyn Write) -> Res
 
 /// Shows a device at each interval until an interrupt, or for so long. Returns the last snapshot.
 ///
-/// Text is drawn on standard error if that is a terminal. JSON is a line for each interval.
+/// A trial takes note of every snapshot. Text is drawn on standard error if that is a terminal. JSON is a line for each interval.
 fn watch(
     device: &Device,
     pins: &Path,
     show: &CrqShow,
     duration: Option<Duration>,
     interrupt: &Interrupt,
+    mut trial: Option<&mut Trial>,
     stdout: &mut dyn Write,
 ) -> Result<Snapshot, CrqError> {
     let begun = Instant::now();
+    let mut take = || {
+        let Some(trial) = trial.as_deref_mut() else { return Snapshot::take(device, pins, show.selection()) };
+        let mut snapshot = Snapshot::take(device, pins, Selection { top: 0, ..show.selection() })?;
+        trial.note(&snapshot);
+        snapshot.show(show.selection());
+        Ok(snapshot)
+    };
     let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
     let bar = ProgressBar::new_spinner().with_style(style);
-    let mut before = Snapshot::take(device, pins, show.selection())?;
+    let mut before = take()?;
     let ended =
         |now: Instant| interrupt.came() || duration.is_some_and(|span| now.duration_since(begun) >= span);
     let mut next = begun + show.every;
@@ -249,7 +270,7 @@ fn watch(
             }
             std::thread::sleep(LOOK.min(next - now));
         };
-        let now = Snapshot::take(device, pins, show.selection())?;
+        let now = take()?;
         if show.format == OutputFormat::Json {
             print_one(&now, show, stdout)?;
         } else {

@@ -129,10 +129,7 @@ impl Snapshot {
         }
         let followed = flows.len();
         flows.sort_by_key(|flow| std::cmp::Reverse((flow.bytes, flow.id)));
-        if selection.top > 0 {
-            flows.truncate(selection.top);
-        }
-        Ok(Self {
+        let mut snapshot = Self {
             version: VERSION,
             commit: COMMIT,
             device: device.name.clone(),
@@ -144,7 +141,16 @@ impl Snapshot {
             followed,
             flows,
             groups,
-        })
+        };
+        snapshot.show(selection);
+        Ok(snapshot)
+    }
+
+    /// Leaves out flows beyond so many as are to be shown.
+    pub(super) fn show(&mut self, selection: Selection) {
+        if selection.top > 0 {
+            self.flows.truncate(selection.top);
+        }
     }
 
     pub(super) fn count(&self, counter: Counter) -> Count {

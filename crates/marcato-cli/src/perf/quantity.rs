@@ -11,7 +11,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit))
 }
 
-/// Parses a span: `100ms`, `1.5s`, `500us`, `2m`.
+/// Parses a span: `100ms`, `1.5s`, `500us`, `2m`, `12h`, `1d`.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no span: write 500us, 100ms, 1.5s or 2m");
     let (number, unit) = split(text).ok_or_else(wrong)?;
@@ -20,6 +20,8 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
         "ms" => number / 1e3,
         "s" => number,
         "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "d" => number * 86_400.0,
         _ => return Err(wrong()),
     };
     if seconds > 86_400.0 {
@@ -132,6 +134,8 @@ mod tests {
     fn quantities_are_read_as_people_write_them() {
         assert_eq!(span("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(span("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!((span("12h"), span("1d")), (span("720m"), span("24h")));
+        assert!(span("25h").unwrap_err().contains("longer than a day"));
         assert_eq!(
             (span("500us"), span("2m")),
             (Ok(Duration::from_micros(500)), Ok(Duration::from_secs(120)))
@@ -160,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_wrong_quantity_is_refused_with_an_example() {
-        for wrong in ["", "100", "ms", "-1s", "1.2.3s", "1h", "1e9s", "9999999s", "1 s"] {
+        for wrong in ["", "100", "ms", "-1s", "1.2.3s", "1w", "1e9s", "9999999s", "1 s"] {
             assert!(span(wrong).is_err(), "{wrong}");
         }
         for wrong in ["", "10", "kB", "-1kB", "10kb", "10GB", "9999999999MB"] {
