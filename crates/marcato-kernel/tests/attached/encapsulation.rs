@@ -211,3 +211,40 @@ fn drops_are_booked_on_a_device_of_plain_ip() {
     }
     assert_eq!(attachment.counter(Counter::UnknownSignals).unwrap().packets, 0);
 }
+
+// HTB takes the place of `mq` and of the queue of each transmit queue below it.
+#[test]
+fn drops_are_booked_on_a_device_of_several_transmit_queues() {
+    const QUEUES: usize = 4;
+    let Some(net) = Net::new("queues") else { return };
+    let [router, server, _] = &net.names;
+    run(
+        "ip",
+        &format!(
+            "link add many netns {router} numtxqueues {QUEUES} numrxqueues {QUEUES} type veth peer name eth1 netns {server} numtxqueues {QUEUES} numrxqueues {QUEUES}"
+        ),
+    )
+    .unwrap();
+    for (end, device) in [(router, "many"), (server, "eth1")] {
+        run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
+        run("ip", &format!("-n {end} link set {device} up")).unwrap();
+    }
+    net.tc("qdisc replace dev many root handle 7: mq");
+    let device = net.on(0, || Device::find("many").unwrap());
+    assert_eq!(device.queues as usize, QUEUES);
+    net.shape_device("many", &SHAPER);
+    let attachment = net.on(0, || {
+        Attachment::attach(net.pins.path(), &device, &configuration(&device, SHAPER.priority()), 1024)
+            .unwrap()
+    });
+    // Flows that hash to any of the transmit queues.
+    for number in 0..2 * QUEUES {
+        let flow = flow(number, 4);
+        let before = net.leaf("many", "c4:10").drops;
+        send(&net, "many", &frame(&flow, &[], false), 200);
+        let dropped = net.leaf("many", "c4:10").drops - before;
+        assert!(dropped > 20, "{dropped} drops of flow {number}");
+        assert_eq!(signals(&attachment, &flow), [dropped, 0], "flow {number}");
+    }
+    assert_eq!(attachment.counter(Counter::UnknownSignals).unwrap().packets, 0);
+}
