@@ -504,6 +504,26 @@ async fn connections_of_a_client_share_its_sockets() {
     }
 }
 
+/// At the server, only the address of the client's socket tells lanes apart.
+#[tokio::test]
+async fn lanes_that_wait_to_be_opened_share_no_socket() {
+    let config = Config::new(Engine::Quic);
+    let server = server_at(&config, &[localhost(); 3].map(Into::into)).await;
+    let client = Client::bind(&config, &[localhost().into(), localhost().into()]).unwrap();
+    for _ in 0..5 {
+        let connected = within(client.connect(&server.remote())).await.unwrap();
+        // The handshake is not confirmed yet, so both wait. One of the client's sockets is free.
+        for addr in &server.endpoint.local_addrs()[1..] {
+            connected.add_lane(LaneConfig::new(*addr)).unwrap();
+        }
+        until_there_are(3, &connected).await;
+        let sockets: BTreeSet<_> = connected.stats().lanes.iter().map(|lane| lane.local.unwrap()).collect();
+        assert_eq!(sockets.len(), 3, "{sockets:?}");
+        let accepted = within(server.endpoint.accept()).await.unwrap();
+        close(connected, accepted).await;
+    }
+}
+
 #[tokio::test]
 async fn a_client_without_a_fitting_socket_says_so() {
     let config = Config::new(Engine::Quic);
