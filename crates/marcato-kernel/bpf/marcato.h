@@ -42,9 +42,7 @@ struct share {
 	/* In units of 1/ONE. */
 	__u16 part;
 	/* Votes so far, counted up to 2^AGE_SHIFT. */
-	__u8 votes;
-	/* A response was so clear that fewer than LEAST_VOTES give a verdict. */
-	__u8 assured;
+	__u16 votes;
 };
 
 /* State of the judge for one flow. */
@@ -69,7 +67,8 @@ struct marcato {
 	/* A wait for the flight to fall after a signal: its logarithm and the rate's in the cycle at the signal. */
 	__s16 wait_flight;
 	__s16 wait_rate;
-	/* Cycles to end before the wait is over, of which one with a known flight counts as KNOWN; 0 if there is none. */
+	/* Cycles to end before the wait is over, of which one with a flight that is known and grows no more counts
+	 * as KNOWN; 0 if there is none. */
 	__u8 wait_cycles;
 	__u8 wait_signal;
 	/* The flow had its vote on the signal; a cycle was reduced. */
@@ -94,6 +93,13 @@ INLINE void share_vote(struct share *share, bool hit)
 		share->votes += 1;
 	__u32 shift = log2_whole(share->votes), target = hit ? ONE : 0;
 	share->part = share->part - (share->part >> shift) + (target >> shift);
+}
+
+/* Lets the votes so far count as enough for a verdict. */
+INLINE void share_assure(struct share *share)
+{
+	if (share->votes < LEAST_VOTES)
+		share->votes = LEAST_VOTES;
 }
 
 /* Takes a second difference in 2^-8 of an octave into account. */
@@ -194,7 +200,8 @@ GLOBAL int marcato_confirm(struct marcato *judge)
 {
 	if (!judge || judge->wait_cycles == 0)
 		return 0;
-	__u8 passed = judge->flights[0] > 0 ? KNOWN : 1;
+	/* While the flight grows, the sender cannot know of the loss yet. */
+	__u8 passed = judge->flights[0] > 0 && judge->flights[0] - judge->wait_flight < TENTH ? KNOWN : 1;
 	judge->wait_cycles = judge->wait_cycles > passed ? judge->wait_cycles - passed : 0;
 	if (judge->wait_rate - judge->rates[0] >= TENTH)
 		judge->wait_reduced = 1;
@@ -202,7 +209,7 @@ GLOBAL int marcato_confirm(struct marcato *judge)
 	if (judge->wait_reduced && has_lower_flight(judge, judge->wait_flight)) {
 		if (!judge->wait_voted)
 			share_vote(share, true);
-		share->assured = 1;
+		share_assure(share);
 		judge->wait_cycles = 0;
 	} else if (judge->wait_cycles == 0 && !judge->wait_voted) {
 		share_vote(share, false);
@@ -374,7 +381,7 @@ GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config,
 	}
 	if (reduced && has_lower_flight(judge, before)) {
 		share_vote(share, true);
-		share->assured = 1;
+		share_assure(share);
 		return ANSWERED + reduced;
 	}
 	if (kind == LOSS && is_acknowledged(judge)) {
@@ -426,7 +433,7 @@ INLINE __u8 marcato_verdict(const struct marcato *judge, __u32 kind, __u8 before
 {
 	const struct share *share = &judge->shares[kind & 1];
 	__u32 part = share->part > judge->control.part ? share->part - judge->control.part : 0;
-	if (share->votes < LEAST_VOTES && !share->assured)
+	if (share->votes < LEAST_VOTES)
 		return UNCLASSIFIED;
 	if (part >= RISE)
 		return RESPONSIVE;

@@ -212,7 +212,7 @@ fn assessment(from: &mut Reader<'_>, put: &mut Vec<(&'static str, u32)>) {
     let signal_windows: [[u32; 3]; 2] = std::array::from_fn(|_| [from.u32(), from.u32(), from.u32()]);
     let mut judge = Vec::new();
     for _ in 0..3 {
-        judge.extend([("share part", from.u16()), ("share votes", from.u8()), ("share assured", from.u8())]);
+        judge.extend([("share part", from.u16()), ("share votes", from.u16())]);
     }
     let noise_mean = from.u16();
     let rates: [u32; 8] = std::array::from_fn(|_| from.i16());

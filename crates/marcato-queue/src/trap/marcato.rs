@@ -22,7 +22,7 @@
 //!
 //! - a reduction within the variation is a response if the flight of the last two cycles is lower,
 //!   by a fifth, than in the cycle at the signal;
-//! - one such response is enough for a verdict, and two refusals then end it;
+//! - such a response counts for three votes, so that one is enough for a verdict;
 //! - losses may be repaired for many cycles, in which acknowledgements do not tell the flight: the
 //!   judge then **waits** for it. If it does not fall, that is a refusal;
 //! - falls of the flight without a signal are subtracted as those of the rate are.
@@ -116,13 +116,11 @@ struct Share {
     part: u16,
     /// Votes so far, counted up to 2^[`AGE_SHIFT`].
     votes: u8,
-    /// Set once a response was so clear that fewer than [`LEAST_VOTES`] give a verdict.
-    assured: bool,
 }
 
 impl Share {
     const fn new() -> Self {
-        Self { part: 0, votes: 0, assured: false }
+        Self { part: 0, votes: 0 }
     }
 
     /// Takes a vote into account: by all of it, a half, another half, four quarters, and eighths
@@ -132,6 +130,11 @@ impl Share {
         let shift = self.votes.ilog2();
         let target = if hit { ONE } else { 0 };
         self.part = self.part - (self.part >> shift) + (target >> shift);
+    }
+
+    /// Lets the votes so far count as enough for a verdict.
+    fn assure(&mut self) {
+        self.votes = self.votes.max(LEAST_VOTES);
     }
 }
 
@@ -211,7 +214,8 @@ struct Wait {
     /// Logarithms of the flight and of the rate in the cycle at the signal.
     flight: i16,
     rate: i16,
-    /// Cycles to end before the wait is over, of which one with a known flight counts as [`KNOWN`]; 0 if there is
+    /// Cycles to end before the wait is over, of which one with a flight that is known and grows no more
+    /// counts as [`KNOWN`]; 0 if there is
     /// none.
     cycles: u8,
     signal: Signal,
@@ -239,7 +243,6 @@ impl Marcato {
         for share in self.shares.iter().chain([&self.control]) {
             put("share part", share.part.into());
             put("share votes", share.votes.into());
-            put("share assured", share.assured.into());
         }
         put("control_in", self.control_in.into());
         put("known", self.known.into());
@@ -318,7 +321,7 @@ impl Marcato {
             && self.has_lower_flight(before)
         {
             self.shares[share].vote(true);
-            self.shares[share].assured = true;
+            self.shares[share].assure();
             return Ruling::Answered(after);
         }
         if signal == Signal::Loss && self.is_acknowledged() {
@@ -372,7 +375,7 @@ impl Marcato {
     pub(super) const fn verdict(&self, signal: Signal, before: Verdict) -> Verdict {
         let share = self.shares[signal as usize];
         let part = share.part.saturating_sub(self.control.part);
-        if share.votes < LEAST_VOTES && !share.assured {
+        if share.votes < LEAST_VOTES {
             Verdict::Unclassified
         } else if part >= RISE {
             Verdict::Responsive
@@ -455,7 +458,10 @@ impl Marcato {
         if self.wait.cycles == 0 {
             return;
         }
-        let passed = if self.flights[0] > 0 { KNOWN } else { 1 };
+        // While the flight grows, the sender cannot know of the loss yet.
+        let now = self.flights[0];
+        let is_settled = now > 0 && i32::from(now) - i32::from(self.wait.flight) < TENTH;
+        let passed = if is_settled { KNOWN } else { 1 };
         self.wait.cycles = self.wait.cycles.saturating_sub(passed);
         self.wait.reduced |= i32::from(self.wait.rate) - i32::from(self.rates[0]) >= TENTH;
         let is_lower = self.wait.reduced && self.has_lower_flight(self.wait.flight);
@@ -464,7 +470,7 @@ impl Marcato {
             if !self.wait.voted {
                 share.vote(true);
             }
-            share.assured = true;
+            share.assure();
             self.wait.cycles = 0;
         } else if self.wait.cycles == 0 && !self.wait.voted {
             share.vote(false);
@@ -761,12 +767,12 @@ mod tests {
         const FELL: i16 = FLIGHT_FELL as i16;
         let ruled = |fall: i16, kilobytes: u32| {
             let (mut judge, windows) = uneven(BEFORE - fall, BEFORE, kilobytes);
-            (rule(&mut judge, &windows), judge.shares[0].assured, judge.wait.cycles)
+            (rule(&mut judge, &windows), judge.shares[0].votes, judge.wait.cycles)
         };
-        assert_eq!(ruled(FELL, 90), (Ruling::Answered(3), true, 0));
-        assert_eq!(ruled(FELL - 1, 90), (Ruling::Withheld, false, WAIT - KNOWN), "it may still fall");
+        assert_eq!(ruled(FELL, 90), (Ruling::Answered(3), LEAST_VOTES, 0));
+        assert_eq!(ruled(FELL - 1, 90), (Ruling::Withheld, 0, WAIT - KNOWN), "it may still fall");
         // A lower flight alone may be others' doing.
-        assert_eq!(ruled(FELL, 91), (Ruling::Refused, false, 0));
+        assert_eq!(ruled(FELL, 91), (Ruling::Refused, 1, 0));
         let (mut judge, windows) = uneven(LEAST_FLIGHT - 1 - FELL, LEAST_FLIGHT - 1, 50);
         assert_eq!(rule(&mut judge, &windows), Ruling::Refused, "a packet less is nothing");
     }
@@ -774,7 +780,7 @@ mod tests {
     #[test]
     fn a_flight_that_does_not_fall_in_eight_cycles_is_a_refusal() {
         // Losses are repaired: acknowledgements do not tell the flight. One cycle has passed with that.
-        for (flight, cycles) in [(0, WAIT - 1), (1 << 16, WAIT / KNOWN)] {
+        for (flight, cycles) in [(0, WAIT - 1), (46_341, WAIT / KNOWN)] {
             let (mut judge, windows) = uneven(0, 4000, 50);
             assert_eq!(rule(&mut judge, &windows), Ruling::Withheld);
             for cycle in 0..cycles {
@@ -809,18 +815,12 @@ mod tests {
         let (mut judge, windows) = uneven(0, 4000, 50);
         rule(&mut judge, &windows);
         // Logarithms 3840, for 4000.
-        for assured in [false, true] {
+        for votes in [0, LEAST_VOTES] {
             judge.record(bytes(100_000), 1 << 15);
             judge.confirm();
-            assert_eq!(judge.shares[0].assured, assured);
+            assert_eq!(judge.shares[0].votes, votes);
         }
         assert_eq!((judge.shares[0].part, judge.wait.cycles), (ONE, 0));
-        let verdicts = [false; 3].map(|hit| {
-            let verdict = judge.verdict(Signal::Loss, Verdict::Responsive);
-            judge.shares[0].vote(hit);
-            verdict
-        });
-        assert_eq!(verdicts, [Verdict::Responsive, Verdict::Responsive, Verdict::Unresponsive]);
         // Another queue holds more or less.
         rule(&mut judge, &windows);
         judge.changed_queue();
@@ -850,7 +850,7 @@ mod tests {
     fn the_verdict_changes_at_five_and_three_eighths() {
         let verdict = |part, votes, control| {
             let mut judge = judge(0, 20);
-            judge.shares[0] = Share { part, votes, assured: false };
+            judge.shares[0] = Share { part, votes };
             judge.control.part = control;
             judge.verdict(Signal::Loss, Verdict::Responsive)
         };
@@ -861,7 +861,7 @@ mod tests {
         assert_eq!(verdict(FALL + 1, 3, 0), Verdict::Responsive);
         assert_eq!(verdict(ONE, 3, ONE - FALL), Verdict::Unresponsive);
         let mut judge = judge(0, 20);
-        judge.shares[0] = Share { part: RISE - 1, votes: 3, assured: false };
+        judge.shares[0] = Share { part: RISE - 1, votes: 3 };
         assert_eq!(judge.verdict(Signal::Loss, Verdict::Unresponsive), Verdict::Unresponsive);
     }
 
