@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::CrqError;
 use crate::perf::quantity;
 
-/// Smallest and largest number of flows. The states of the most take 57 MB of the kernel's memory.
+/// Smallest and largest number of flows. The states of the most take 61 MB of the kernel's memory.
 pub(crate) const LEAST_FLOWS: u32 = 16;
 pub(crate) const MOST_FLOWS: u32 = 1 << 17;
 /// Defaults that are no zero.

@@ -34,7 +34,7 @@ const FLOWS: u32 = 1024;
 
 /// Discipline of both queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     DropTail,
     Codel,
     CodelEcn,
@@ -43,7 +43,7 @@ enum Kind {
 impl Kind {
     const ALL: [Self; 3] = [Self::DropTail, Self::Codel, Self::CodelEcn];
 
-    const fn id(self) -> &'static str {
+    pub(super) const fn id(self) -> &'static str {
         match self {
             Self::DropTail => "dt",
             Self::Codel => "drop",
@@ -59,13 +59,13 @@ impl Kind {
         }
     }
 
-    const fn shaper(self) -> Shaper {
+    pub(super) const fn shaper(self, rate: Rate, round_trip: Duration) -> Shaper {
         let kind = match self {
             Self::DropTail => QueueKind::DropTail,
             Self::Codel => QueueKind::Codel,
             Self::CodelEcn => QueueKind::CodelEcn,
         };
-        Shaper { rate: RATE, share: 50, standard: kind, responsive: kind, round_trip: SIZED_FOR }
+        Shaper { rate, share: 50, standard: kind, responsive: kind, round_trip }
     }
 
     const fn admission(self) -> Admission {
@@ -134,9 +134,9 @@ impl Transfer {
     /// Sets queues up on the router's device, and puts the programs there.
     fn prepare(&self, lab: &Lab) -> Result<Option<Attachment>, SimulationError> {
         let (kind, with_crq) = (self.kind, self.with_crq);
-        at_router(lab, move |name| {
+        at_router(lab, DOWN, move |name| {
             let device = Device::find(name).map_err(lab::failed)?;
-            let shaper = kind.shaper();
+            let shaper = kind.shaper(RATE, SIZED_FOR);
             shaper
                 .commands(&device)
                 .iter()
@@ -174,12 +174,13 @@ impl Transfer {
     }
 }
 
-/// Runs a function in the network namespace of the router, with the name of the device to shape.
-fn at_router<T: Send + 'static>(
+/// Runs a function in the network namespace of the router, with the name of its device at a link.
+pub(super) fn at_router<T: Send + 'static>(
     lab: &Lab,
+    link: usize,
     job: impl FnOnce(&str) -> Result<T, SimulationError> + Send + 'static,
 ) -> Result<T, SimulationError> {
-    let (host, device) = lab.device(DOWN, false).ok_or(SimulationError::Missing("link"))?;
+    let (host, device) = lab.device(link, false).ok_or(SimulationError::Missing("link"))?;
     let device = device.to_owned();
     lab.run(host, move || job(&device)).map_err(lab::failed)?
 }
@@ -253,7 +254,7 @@ impl Cell {
 }
 
 /// Disciplines that this kernel has.
-fn kinds() -> Result<Vec<Kind>, SimulationError> {
+pub(super) fn kinds() -> Result<Vec<Kind>, SimulationError> {
     let probe = Transfer {
         kind: Kind::DropTail,
         by: Control::Cubic,
@@ -264,7 +265,7 @@ fn kinds() -> Result<Vec<Kind>, SimulationError> {
     };
     let experiment = lab::experiment(&probe.scenario(1))?;
     let lab = Lab::open(&experiment, &Default::default(), Default::default()).map_err(lab::failed)?;
-    at_router(&lab, |name| {
+    at_router(&lab, DOWN, |name| {
         let has = |kind: &Kind| match kind {
             Kind::DropTail => Ok(true),
             Kind::Codel | Kind::CodelEcn => {
@@ -308,7 +309,7 @@ fn run(options: &RunOptions, progress: &mut dyn Progress) -> Result<(Vec<Cell>, 
 }
 
 /// Returns what this system lacks for the programs.
-fn missing() -> Vec<String> {
+pub(super) fn missing() -> Vec<String> {
     // Programs that are held need no pins, and so no file system for them.
     let all = Missing::all(Path::new("/")).into_iter();
     all.filter(|it| !matches!(it, Missing::PinDirectory(_))).map(|it| it.to_string()).collect()

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `figure4`, `figure5` | the paper's figures |
 //! | `abuse`, `flood`, `call`, `guest`, `turncoat`, `sweep`, `place`, `layers`, `short` | questions beyond the paper |
-//! | `lab`, `kernel` | the questions in a lab, and by the kernel's programs |
+//! | `lab`, `kernel`, `matrix` | the questions in a lab, and by the kernel's programs |
 //! | `setup`, `scene` | one run, and the settings that questions share |
 //! | `watched` | a queue that classifies and changes nothing: all three sets of rules over the same packets |
 //! | `testbed` | the model of the authors' testbed |
@@ -25,6 +25,8 @@ mod kernel;
 #[cfg(target_os = "linux")]
 mod lab;
 mod layers;
+#[cfg(all(test, target_os = "linux"))]
+mod matrix;
 mod place;
 pub mod published;
 mod quic;
