@@ -21,6 +21,15 @@ use crate::sys;
 const FRESH: Duration = Duration::from_millis(10);
 /// Segments above which a chunk is that of a fast connection.
 const SLOW_SEGMENTS: u64 = 4;
+/// Segments that leave a paced socket at once, at least (Linux, `bbr_min_tso_segs`), and time whose bytes do at
+/// higher rates (`sk_pacing_shift`).
+const BURST_SEGMENTS: u64 = 2;
+const BURST: Duration = Duration::from_millis(1);
+/// Most bytes that leave at once (Linux, `gso_max_size`).
+const BURST_MOST: Bytes = Bytes::new(64 << 10);
+/// Largest multiple of the delivery rate at which BBR paces: 2/ln 2, in its startup, and a little for what the
+/// delivery rate lags behind.
+const PACING_GAIN: u64 = 3;
 /// Payload of an Ethernet segment with timestamps, where the system measures nothing.
 const ETHERNET: Bytes = Bytes::new(1448);
 
@@ -103,6 +112,8 @@ pub struct LeanSocket {
     quiet: bool,
     measured_at: Option<Time>,
     low_water: u32,
+    /// Set if the congestion controller measures rates; `None` until it has been asked for.
+    measures_rates: Option<bool>,
     coupled: KernelCoupling,
 }
 
@@ -141,6 +152,7 @@ impl LeanSocket {
             quiet: false,
             measured_at: None,
             low_water: 0,
+            measures_rates: None,
             coupled: KernelCoupling::new(coupling),
         }
     }
@@ -319,13 +331,15 @@ impl LeanSocket {
         self.measured_at = Some(now);
         self.quiet = quiet;
         let socket = SockRef::from(&*self.stream);
+        let info = sys::tcp_info(&socket).ok();
         // Without measurements by the system, chunks are Ethernet segments.
-        let (mss, rate) =
-            sys::tcp_info(&socket).map_or((ETHERNET, Rate::ZERO), |info| (info.mss, info.delivery_rate));
+        let (mss, rate) = info.map_or((ETHERNET, Rate::ZERO), |info| (info.mss, info.delivery_rate));
         self.rate = rate;
         let wire = self.rule.on_wire(mss, rate, quiet);
         self.chunk = Chunk { wire, slow: wire <= mss * SLOW_SEGMENTS };
-        let low_water = low_water(self.chunk);
+        let measures_rates = *self.measures_rates.get_or_insert_with(|| measures_rates(&socket));
+        let pacing = info.and_then(|info| info.pacing_rate).filter(|_| measures_rates);
+        let low_water = low_water(self.chunk, pacing.map_or(Bytes::ZERO, |pacing| burst(pacing, rate, mss)));
         if low_water != self.low_water {
             self.low_water = low_water;
             #[cfg(target_os = "linux")]
@@ -351,9 +365,31 @@ impl LeanSocket {
     }
 }
 
-/// Returns the low-water mark for unsent bytes.
-fn low_water(chunk: Chunk) -> u32 {
+/// Returns the low-water mark for unsent bytes, above those that are always left to the kernel.
+fn low_water(chunk: Chunk, reserve: Bytes) -> u32 {
     // A socket counts as writable while twice the unsent bytes are less than the mark. A mark of
     // one byte therefore means: nothing unsent.
-    if chunk.slow { 1 } else { u32::try_from(chunk.wire.get().saturating_mul(2)).unwrap_or(u32::MAX) }
+    let unsent = if chunk.slow { reserve } else { chunk.wire + reserve };
+    let mark = unsent.get().saturating_mul(2).saturating_add(u64::from(chunk.slow));
+    u32::try_from(mark).unwrap_or(u32::MAX)
+}
+
+/// Returns the bytes, in whole segments, that leave at once at this pacing rate. Before a connection has
+/// measured its delivery rate, its pacing rate is a guess.
+fn burst(pacing: Rate, delivery: Rate, mss: Bytes) -> Bytes {
+    let fastest = delivery.bytes_in(BURST) * PACING_GAIN;
+    let segments = pacing.bytes_in(BURST).min(fastest).min(BURST_MOST).get().div_ceil(mss.get().max(1));
+    mss * segments.max(BURST_SEGMENTS)
+}
+
+/// Returns whether the congestion controller of a socket measures rates, as all versions of BBR do.
+///
+/// Such a controller takes a write that finds nothing unsent for a pause of the application, and ignores the
+/// rates before it (Linux, `tcp_rate_check_app_limited`). Fed one chunk at a time, it would never learn that the
+/// path is full: it would stay in its startup, with twice the bandwidth-delay product in the queue.
+fn measures_rates(socket: &SockRef<'_>) -> bool {
+    #[cfg(target_os = "linux")]
+    return socket.tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr"));
+    #[cfg(not(target_os = "linux"))]
+    return false;
 }

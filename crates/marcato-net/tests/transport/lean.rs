@@ -4,9 +4,10 @@
 
 use crate::common::{localhost, with_a_bare_peer, within};
 use bytes::{Buf as _, BytesMut};
-use marcato_net::{ChunkRule, Config, Coupling, Engine, LeanSocket, Message, Probe, Supply};
+use marcato_net::{ChunkRule, Config, Coupling, Engine, LeanSocket, Message, Probe, Supply, TcpCongestion};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use marcato_wire::{Decoded, Frame};
+use socket2::SockRef;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,6 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 const CHUNK: Bytes = Bytes::new(64 << 10);
 /// Largest chunk while none comes.
 const QUIET: Bytes = Bytes::new(256 << 10);
+/// Most bytes that the kernel sends at once.
+const BURST: Bytes = Bytes::new(64 << 10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
@@ -22,19 +25,32 @@ async fn an_urgent_message_waits_only_for_what_has_left_and_one_chunk() {
     config.tcp.chunk.quiet_after = Duration::from_secs(3600);
     // However slow the machine is, only the upper bound limits a chunk.
     config.tcp.chunk.span = Duration::from_secs(1);
+    config.tcp.congestion = Some(TcpCongestion::Cubic);
     for urgent in [Priority::P0, Priority::P1] {
-        waits_for_one_chunk(&config, CHUNK, Some(urgent)).await;
+        waits_for_one_chunk(&config, (CHUNK, Bytes::ZERO), Some(urgent)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn below_bbr_it_also_waits_for_what_leaves_at_once() {
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.chunk.quiet_after = Duration::from_secs(3600);
+    config.tcp.chunk.span = Duration::from_secs(1);
+    config.tcp.congestion = Some(TcpCongestion::Bbr);
+    waits_for_one_chunk(&config, (CHUNK, BURST), Some(Priority::P0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_urgent_message_waits_for_one_larger_chunk() {
-    waits_for_one_chunk(&Config::new(Engine::Tcp), QUIET, None).await;
+    let mut config = Config::new(Engine::Tcp);
+    config.tcp.congestion = Some(TcpCongestion::Cubic);
+    waits_for_one_chunk(&config, (QUIET, Bytes::ZERO), None).await;
 }
 
 /// Checks the data that the kernel holds, and the data ahead of an urgent message, in chunks of
-/// this length. A message of the level `before` came earlier, if there is one.
-async fn waits_for_one_chunk(config: &Config, chunk: Bytes, before: Option<Priority>) {
+/// this length, of which so many bytes more are always left to the kernel. A message of the level `before` came
+/// earlier, if there is one.
+async fn waits_for_one_chunk(config: &Config, (chunk, burst): (Bytes, Bytes), before: Option<Priority>) {
     let (client, mut peer) = with_a_bare_peer(config).await;
     let mut bytes = Vec::new();
     if let Some(before) = before {
@@ -77,7 +93,7 @@ async fn waits_for_one_chunk(config: &Config, chunk: Bytes, before: Option<Prior
     })
     .await;
     // The kernel may accept one more chunk before it reports that it is full.
-    assert!(unsent <= chunk * 2, "the kernel holds {unsent} that it has not sent");
+    assert!(unsent <= chunk * 2 + burst, "the kernel holds {unsent} that it has not sent");
     let granted = stats.conducted.total().granted.bytes;
     assert!(granted < Bytes::new(40 << 20), "{granted} went into buffers");
 
@@ -131,6 +147,30 @@ async fn urgent_data_makes_the_next_chunk_small_at_once() {
             assert!(size <= most && size > most - CHUNK, "{size} of {most}");
         }
         now += Duration::from_micros(1);
+    }
+}
+
+/// A controller that measures rates takes a write that finds nothing unsent for a pause, and never leaves its startup.
+#[tokio::test]
+async fn bbr_always_has_two_segments_to_send_and_others_none() {
+    let listener = TcpListener::bind(localhost()).await.unwrap();
+    // One segment a millisecond is what slow connections carry.
+    let rule = ChunkRule { span: Duration::ZERO, ..ChunkRule::default() };
+    for (name, segments) in [("bbr", 2), ("cubic", 0), ("reno", 0)] {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let socket = SockRef::from(&stream);
+        if socket.set_tcp_congestion(name.as_bytes()).is_err() {
+            marcato_testing::skip(env!("CARGO_PKG_NAME"), &format!("needs the congestion control `{name}`"));
+            continue;
+        }
+        let mss = socket.tcp_mss().unwrap();
+        let mut lean = LeanSocket::plain(stream, rule, Coupling::Off);
+        let levels = PrioritySet::one(Priority::P2);
+        let supply = Supply { used: levels, waiting: levels, quiet: false, probe: Probe::Always };
+        assert!(lean.turn(Time::ZERO, supply).unwrap().is_ok());
+        // Writable while twice the unsent bytes are fewer.
+        let mark = SockRef::from(&**lean.stream()).tcp_notsent_lowat().unwrap();
+        assert_eq!(mark, 2 * segments * mss + 1, "{name}, segments of {mss}");
     }
 }
 
