@@ -71,6 +71,16 @@ impl Feeder {
         Self::new(Mode::Lean { chunk, lowat: chunk })
     }
 
+    /// Creates a lean feeder that keeps `reserve` bytes unsent below its chunk.
+    ///
+    /// A congestion control that measures rates (BBR) takes a write that finds nothing unsent for a pause of the
+    /// application, and learns nothing from the data before it. With a lean feeder that is every write: the
+    /// controller never learns that the path is full, stays in its startup, and keeps twice the
+    /// bandwidth-delay product in the queue.
+    pub fn lean_above(chunk: Bytes, reserve: Bytes) -> Self {
+        Self::new(Mode::Lean { chunk, lowat: chunk.max(reserve + Bytes::new(1)) })
+    }
+
     /// Creates a greedy feeder.
     pub const fn greedy(chunk: Bytes) -> Self {
         Self::new(Mode::Greedy { chunk })
@@ -79,6 +89,14 @@ impl Feeder {
     /// Fill strategy of this feeder.
     pub const fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// Low-water mark of unsent bytes; `None` for a greedy feeder.
+    pub const fn low_water(&self) -> Option<Bytes> {
+        match self.mode {
+            Mode::Lean { lowat, .. } => Some(lowat),
+            Mode::Greedy { .. } => None,
+        }
     }
 
     /// Makes one decision: feeds at most one chunk. The authors' socket does this immediately, once

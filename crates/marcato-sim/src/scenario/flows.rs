@@ -14,7 +14,7 @@ use super::messenger::Messenger;
 use super::outcome::{Alone, Completion, FlowOutcome, LowLayerOutcome, Timed, Times};
 use super::plugins::Plugins;
 use super::quic::Look;
-use super::{convert, quic, workload};
+use super::{convert, messenger, quic, workload};
 use crate::{
     App, Collector, Distribution, FlowArrivals, FlowError, FlowId, FlowProcess, FlowStreams, LinkId, NodeId,
     PacketSizes, ProcessId, RequestResponse, Requester, Route, RouteId, Side, Socket, Tag, TcpFlow, UdpFlow,
@@ -343,7 +343,8 @@ impl Instance<'_> {
                 if messages.feeder == Feeder::Conductor {
                     // A lean feeder leaves a chunk unsent. Without a watermark, the socket would ask for the
                     // next one only at the next acknowledgement.
-                    flow.client_config.tcp.notsent_lowat.get_or_insert(messages.messaging.chunk);
+                    let lowat = &mut flow.client_config.tcp.notsent_lowat;
+                    *lowat = lowat.or(messenger::lean(&messages).low_water());
                 }
                 What::Messages(net.tcp(flow).map_err(refused)?)
             }

@@ -1,6 +1,7 @@
 //! Application that sends the messages of sources over TCP, through a Conductor or without one.
 
 use marcato_scenario::flow::{Feeder as FeederName, Messages};
+use marcato_scenario::tcp::Congestion;
 use marcato_scenario::traffic::{Release, Source};
 use marcato_sched::conductor::{Conductor, DebtError, Message};
 use marcato_sched::coupled::CoupledConfig;
@@ -62,6 +63,20 @@ enum Order {
     Turns(Turns),
 }
 
+/// Segments that are left unsent below a controller that measures rates. Paced, two leave at once.
+const RESERVED_SEGMENTS: u64 = 2;
+
+/// Feeder that keeps little unsent, and as much as the congestion control needs.
+pub(super) fn lean(messages: &Messages) -> Feeder {
+    let chunk = messages.messaging.chunk;
+    match messages.tcp.from.congestion {
+        Congestion::Bbr => {
+            Feeder::lean_above(chunk, Bytes::new(messages.tcp.from.mss.into()) * RESERVED_SEGMENTS)
+        }
+        _ => Feeder::lean(chunk),
+    }
+}
+
 /// Application that sends messages of sources, single messages, and bulk data that fills the
 /// remaining room.
 pub(super) struct Messenger {
@@ -91,7 +106,7 @@ impl Messenger {
             Ok(Order::Conducted(conducting))
         };
         let order = match messages.feeder {
-            FeederName::Conductor => conducted(Feeder::lean(messages.messaging.chunk))?,
+            FeederName::Conductor => conducted(lean(messages))?,
             FeederName::Greedy => conducted(Feeder::greedy(messages.messaging.chunk))?,
             FeederName::Fifo => Order::Turns(Turns::fifo()),
             FeederName::Writers => Order::Turns(Turns::new(std::array::from_fn(|priority| priority))),

@@ -142,3 +142,12 @@ fn coupled_flows_together_take_nobody_for_a_competitor() {
         assert!(sum > 11.4 && least > 0.6 * sum / f64::from(count), "{count}: {goodput:?}");
     }
 }
+
+#[test]
+fn bbr_below_a_lean_feeder_learns_that_the_path_is_full() {
+    // In its startup, it keeps twice the bandwidth-delay product in the queue: a median of 3.6.
+    let run = run("off", "", "congestion = 'bbr'\nchunk = '1448 B'", "");
+    let median = median(&run, 100);
+    assert!(median < 1.3, "{median}");
+    assert!(run.flows[0].goodput > 11.2, "{}", run.flows[0].goodput);
+}
