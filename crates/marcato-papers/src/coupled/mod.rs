@@ -7,11 +7,11 @@ mod alone;
 mod cell;
 mod cellular;
 #[cfg(target_os = "linux")]
-mod kernel;
 #[cfg(target_os = "linux")]
 mod lab;
 mod page;
 mod share;
+mod sockets;
 mod traffic;
 mod wild;
 
