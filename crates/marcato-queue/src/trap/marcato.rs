@@ -811,6 +811,17 @@ mod tests {
     }
 
     #[test]
+    fn without_a_lower_rate_a_lower_flight_is_a_refusal() {
+        let (mut judge, windows) = uneven(0, 4000, 100);
+        assert_eq!(rule(&mut judge, &windows), Ruling::Withheld);
+        for _ in 0..WAIT / KNOWN {
+            judge.record(bytes(100_000), 1 << 15);
+            judge.confirm();
+        }
+        assert_eq!((judge.shares[0].votes, judge.shares[0].part), (1, 0));
+    }
+
+    #[test]
     fn a_flight_that_falls_after_the_repair_is_a_sure_response() {
         let (mut judge, windows) = uneven(0, 4000, 50);
         rule(&mut judge, &windows);
