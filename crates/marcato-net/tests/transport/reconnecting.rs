@@ -263,6 +263,10 @@ async fn received_messages_of_few_lost_connections_are_kept(engine: Engine) {
         within(sent.acknowledged()).await.unwrap();
         connection.abort();
         until_lost(&mut events).await;
+        if number >= 4 {
+            let discarded = next(&mut events).await;
+            assert!(matches!(discarded, ReconnectingEvent::Discarded(1)), "{discarded:?}");
+        }
     }
     for number in 2..6 {
         assert_eq!(number_of(&within(client.recv()).await.unwrap().bytes), number);

@@ -530,3 +530,27 @@ fn without_layers_a_low_lane_is_one_like_any_other() {
         "{lanes:?}"
     );
 }
+
+/// The least round trip belongs to the path, which is another one then.
+#[test]
+fn a_lane_that_has_moved_is_measured_anew() {
+    let mut pair = pair(&[40], &SessionConfig::default());
+    let exchange = |pair: &mut Pair| {
+        let sent = pair.send(Server, message(Priority::P2, 20_000));
+        pair.run_until(|pair| pair.delivered(Server, sent).is_some());
+        pair.session(Server).lanes.iter().next().unwrap().rtt.least.unwrap()
+    };
+    let before = exchange(&mut pair);
+    assert!(before < ms(45), "{before:?}");
+    for who in [Client, Server] {
+        pair.line(0, who).delay = ms(60);
+    }
+    assert_eq!(exchange(&mut pair), before);
+    pair.client_port = Some(2000);
+    pair.send(Client, message(Priority::P2, 1000));
+    pair.run_until(|pair| pair.events(Server).any(|event| *event == Event::LaneMoved(lane(0))));
+    pair.pass(Duration::from_secs(1));
+    let after = exchange(&mut pair);
+    // It is the least of smoothed ones, which were on their way from 40 ms to 120.
+    assert!(after > ms(60), "{after:?}");
+}

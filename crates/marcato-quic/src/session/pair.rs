@@ -98,6 +98,8 @@ pub(super) struct Pair {
     draws: Stream,
     /// Datagrams that the client's socket of a lane still accepts; unlimited if it has no entry.
     room: BTreeMap<u8, usize>,
+    /// Port from which the client's datagrams come; `None` for that of its address.
+    pub(super) client_port: Option<u16>,
     /// Datagrams in flight, by time of arrival and order of sending.
     in_flight: BTreeMap<(Time, usize), InFlight>,
     /// Every datagram so far.
@@ -182,6 +184,7 @@ impl Pair {
             lines: round_trips.iter().map(line).collect(),
             draws: seed.stream("session/pair"),
             room: BTreeMap::new(),
+            client_port: None,
             in_flight: BTreeMap::new(),
             passed: Vec::new(),
         }
@@ -397,7 +400,10 @@ impl Pair {
         self.now = self.now.max(next);
         while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let InFlight { to, lane, data } = entry.remove();
-            let from = address(to.other(), lane);
+            let mut from = address(to.other(), lane);
+            if let Some(port) = self.client_port.filter(|_| to == Who::Server) {
+                from.set_port(port);
+            }
             let endpoint = &mut self.ends[to as usize].endpoint;
             endpoint.handle_datagram(self.now, SocketId(lane), from, Ecn::NotEct, data);
         }
