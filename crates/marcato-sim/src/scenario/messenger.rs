@@ -66,11 +66,12 @@ enum Order {
 /// Segments that are left unsent below a controller that measures rates. Paced, two leave at once.
 const RESERVED_SEGMENTS: u64 = 2;
 
-/// Feeder that keeps little unsent, and as much as the congestion control needs.
+/// Feeder that keeps little unsent, and as much as the congestion control needs. A flow that sets its own
+/// watermark has the feeder of CATS, whatever that does to BBR.
 pub(super) fn lean(messages: &Messages) -> Feeder {
     let chunk = messages.messaging.chunk;
     match messages.tcp.from.congestion {
-        Congestion::Bbr => {
+        Congestion::Bbr if messages.tcp.from.notsent_lowat.is_none() => {
             Feeder::lean_above(chunk, Bytes::new(messages.tcp.from.mss.into()) * RESERVED_SEGMENTS)
         }
         _ => Feeder::lean(chunk),

@@ -185,7 +185,7 @@ fn behind_a_lean_feeder_bbr_stays_in_startup() {
         chunk = "1000 B"
         bulk = "p4"
         sources = [{{ period = "20 ms", size = "200 B", priority = "p0" }}]
-        tcp = {{ mss = "1000 B", send-buffer = "131072 B", receive-buffer = "131072 B", {LINUX} }}
+        tcp = {{ mss = "1000 B", notsent-lowat = "1000 B", send-buffer = "131072 B", receive-buffer = "131072 B", {LINUX} }}
         "#
     ));
     let mut delays: Vec<f64> = outcome.flows[0].times[0].samples().collect();
