@@ -29,7 +29,7 @@ send() { for n in $(seq "$1"); do echo > /dev/udp/10.9.6.2/9; done; }
 /// Waits until `monitor` has printed a line of JSON: from then on it sees every packet.
 const WATCHES: &str = "until [ -s $lines ]; do :; done";
 /// Settings whose queues every kernel has.
-const DROPTAIL: &str = "--rate 20mbit --standard droptail --responsive droptail";
+const DROPTAIL: &str = "--rate 20mbit --standard droptail --responsive droptail --young 0";
 
 /// Runs a script of bash in the namespace, up to the first command that fails. `crq` is the command; one
 /// in the background is `$marcato crq`, so that `$!` is its process.
@@ -118,6 +118,51 @@ fn a_device_gets_crq_and_new_settings_and_is_as_before() {
 }
 
 #[test]
+fn young_flows_have_a_queue_that_set_takes_and_gives_back() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(
+        "crq attach wan --rate 20mbit --standard droptail --responsive droptail
+         send 5
+         crq status wan --format json
+         tc class show dev wan
+         crq set wan --young 0
+         echo taken
+         tc class show dev wan
+         send 5
+         crq status wan --format json
+         crq set wan --young 60 --young-allowance 64KiB
+         echo given
+         tc class show dev wan
+         crq status wan",
+    );
+    let [before, after] = &documents(&output)[..] else { panic!("{output}") };
+    let packets = |status: &Value| {
+        ["young", "standard"].map(|queue| status["counters"][queue]["packets"].as_u64().unwrap())
+    };
+    assert_eq!((packets(before), packets(after)), ([5, 0], [5, 5]), "{output}");
+    let names = |status: &Value| -> Vec<String> {
+        let queues = status["queues"].as_array().unwrap().iter();
+        queues.map(|queue| queue["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(names(before).contains(&"young".to_owned()), "{output}");
+    assert!(!names(after).contains(&"young".to_owned()), "{output}");
+    let (first, rest) = output.split_once("taken\n").unwrap();
+    let (taken, given) = rest.split_once("given\n").unwrap();
+    // A quarter of the rate is left for the others together.
+    for line in [
+        "c4:30 parent c4:1 leaf c430: prio 0 rate 15Mbit",
+        "c4:10 parent c4:1 leaf c410: prio 1 rate 2500Kbit",
+    ] {
+        assert!(first.contains(line), "{line}\n{output}");
+    }
+    assert!(!taken.contains("c4:30") && taken.contains("rate 10Mbit ceil 20Mbit"), "{output}");
+    assert!(given.contains("c4:30 parent c4:1 leaf c430: prio 0 rate 12Mbit"), "{output}");
+    assert!(given.contains("young flows first with 60 %"), "{output}");
+}
+
+#[test]
 fn a_dry_run_prints_every_change_and_makes_none() {
     if is_impossible() {
         return;
@@ -137,7 +182,7 @@ standard = \"droptail\"' > /tmp/crq-dry.toml
     for line in [
         "tc qdisc replace dev wan parent c4:10 handle c410: bfifo limit 625000",
         "attach crq_egress to packets that leave wan",
-        "configure them: 50Mbit/s, standard queue droptail, responsive queue codel with 50 %, preset marcato, admitted by response to loss",
+        "configure them: 50Mbit/s, young flows first with 75 %, standard queue droptail, responsive queue codel with 50 %, preset marcato, admitted by response to loss",
         "configure them: watched only, preset marcato",
         "qdisc noqueue 0: root refcnt 2 ",
         "tc class replace dev wan parent c4:1 classid c4:10 htb rate 5000000bit ceil 10000000bit burst 3028 cburst 3028 quantum 1514",
@@ -564,7 +609,7 @@ fn metrics_have_queues_and_verdicts_and_no_address() {
     for line in [
         "HTTP/1.1 200 OK\r",
         "# TYPE marcato_crq_queue_packets_total counter",
-        "marcato_crq_settings_info{device=\"wan\",state=\"attached\",rate_bps=\"20000000\",share=\"50\",standard=\"droptail\",responsive=\"droptail\",preset=\"marcato\",admit=\"loss\",flows=\"16384\",reverse=\"\",version=\"VERSION\"} 1",
+        "marcato_crq_settings_info{device=\"wan\",state=\"attached\",rate_bps=\"20000000\",share=\"50\",young=\"0\",standard=\"droptail\",responsive=\"droptail\",preset=\"marcato\",admit=\"loss\",flows=\"16384\",reverse=\"\",version=\"VERSION\"} 1",
         "marcato_crq_queue_packets_total{device=\"wan\",queue=\"standard\",kind=\"bfifo\"} 6",
         "marcato_crq_verdict_packets_total{device=\"wan\",signal=\"loss\",verdict=\"none\"} 0",
         "marcato_crq_events_total{device=\"wan\",event=\"unassessed\"} 6",

@@ -6,6 +6,7 @@
 #define MARCATO_CLASSIFIER_H
 
 #include "flow.h"
+#include "young.h"
 
 /* `skb->tc_index` of a packet that left through this classifier: who, whether it came marked, and the cycle. */
 #define TAG_OURS 0xc000
@@ -36,24 +37,35 @@ INLINE const struct crq_config *configured(void)
 	return bpf_map_lookup_elem(&configuration, &only);
 }
 
+/* Queue of a packet that its flow's verdicts alone send to `queue`. */
+INLINE __u8 queue_of(__u8 queue, __u8 covered, const struct packet *packet)
+{
+	if (covered == COVERED)
+		return YOUNG_QUEUE;
+	if (covered == OUTGROWN && queue == STANDARD_QUEUE)
+		count_packets(COUNT_OUTGROWN, packet->segments, packet->len);
+	return queue;
+}
+
 /* Assesses a packet of the flow's own direction at `now`, and returns its queue. `tag` becomes the packet's tag, or 0. */
 INLINE __u8 assess(const struct crq_config *config, __u64 now, const struct packet *packet, __u16 *tag)
 {
 	*tag = 0;
+	__u8 covered = young_covers(config, now, packet);
 	struct flow *flow = flow_of(&config->trap, packet);
 	if (!flow) {
 		count_packets(COUNT_UNASSESSED, packet->segments, packet->len);
-		return STANDARD_QUEUE;
+		return queue_of(STANDARD_QUEUE, covered, packet);
 	}
 	if (!flow_enter(flow)) {
 		count_packets(COUNT_CONTENDED, packet->segments, packet->len);
-		return flow->queue == RESPONSIVE_QUEUE ? RESPONSIVE_QUEUE : STANDARD_QUEUE;
+		return queue_of(flow->queue == RESPONSIVE_QUEUE ? RESPONSIVE_QUEUE : STANDARD_QUEUE, covered, packet);
 	}
 	flow_recognise(flow, packet);
 	flow_take_signals(flow, &config->trap);
 	struct assessment *assessment = &flow->trap.assessment;
 	trap_forward(&flow->trap, &config->trap, now, packet);
-	__u8 queue = queue_for(config, assessment);
+	__u8 queue = queue_of(queue_for(config, assessment), covered, packet);
 	*tag = TAG_OURS | (packet->ecn == ECN_CE ? TAG_CAME_MARKED : 0) | assessment_cycle_id(assessment);
 	if (flow->queue != NO_QUEUE && flow->queue != queue) {
 		/* CRQ section III-B3: observed signals are reset when a flow changes the queue. */
@@ -114,8 +126,8 @@ INLINE void classify(struct __sk_buff *skb, const struct crq_config *config, __u
 	/* Without an assessment only an old tag of ours is removed: others may use the field. */
 	if (tag || (skb->tc_index & TAG_OURS_MASK) == TAG_OURS)
 		skb->tc_index = tag;
-	if (config->priority[queue & 1])
-		skb->priority = config->priority[queue & 1];
+	if (queue < QUEUES && config->priority[queue])
+		skb->priority = config->priority[queue];
 }
 
 /* A packet of the other direction, which enters at `now`, or leaves by another device. */

@@ -35,7 +35,7 @@ enum { QUIC_FIRST_BIT, QUIC_VERSION, QUIC_HANDSHAKE };
 
 enum { LOSS, ECN, SIGNALS };
 enum { UNCLASSIFIED, RESPONSIVE, UNRESPONSIVE, VERDICTS };
-enum { STANDARD_QUEUE, RESPONSIVE_QUEUE, QUEUES };
+enum { STANDARD_QUEUE, RESPONSIVE_QUEUE, YOUNG_QUEUE, QUEUES };
 /* Verdicts that admit a flow to the responsive queue. `Admission` in marcato-queue/src/crq/config.rs. */
 enum { ADMIT_LOSS, ADMIT_ECN, ADMIT_ANY };
 
@@ -55,6 +55,11 @@ struct crq_config {
 	 * device itself. */
 	__u32 reverse_link_header;
 	__u32 reverse;
+	/* Bytes that a flow may send as a young one, 0 without a place for these, and bytes that it regains in a step. */
+	__u32 allowance;
+	__u32 regain;
+	/* Secret of the hash by which flows share accounts. */
+	__u32 secret;
 	/* Code of CoDel in the kernel, first address and the one after the last, for kernels that give no reason when CoDel
 	 * drops: of sch_codel and of sch_fq_codel. Zeros where it is not known. */
 	__u64 codel[CODELS][2];

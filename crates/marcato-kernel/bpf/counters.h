@@ -8,6 +8,7 @@ enum {
 	/* Packets by the queue that they were sent to. */
 	COUNT_STANDARD,
 	COUNT_RESPONSIVE,
+	COUNT_YOUNG,
 	/* Packets of flows by verdict: unclassified, responsive, unresponsive; on loss, then on marks. */
 	COUNT_BY_LOSS,
 	COUNT_BY_ECN = COUNT_BY_LOSS + VERDICTS,
@@ -28,6 +29,8 @@ enum {
 	COUNT_UNKNOWN_SIGNALS,
 	/* Changes of queue. */
 	COUNT_CHANGES,
+	/* Packets in the standard queue that would have been young, but for an allowance that is used up. */
+	COUNT_OUTGROWN,
 	COUNTERS
 };
 

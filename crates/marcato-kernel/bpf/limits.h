@@ -8,6 +8,9 @@
 /* UDP flows that have sent a long header of QUIC, but not yet a short one after both ends' long headers. */
 #define MAX_GREETINGS 4096
 
+/* Accounts of young flows: a power of two. */
+#define MAX_ACCOUNTS 16384
+
 /* VLAN tags before the IP header: one of a provider and one of a customer. */
 #define MAX_VLAN_TAGS 2
 /* IPv6 extension headers that are skipped. */

@@ -46,7 +46,12 @@ struct packet {
 	__u8 greets;
 	/* Packets on the wire that it becomes, if segmentation or receive offload made it; 1 otherwise. */
 	__u32 segments;
+	/* DSCP LE: the packet asks for lower effort. RFC 8622. */
+	__u8 lower;
+	__u8 unused[3];
 };
+
+#define DSCP_LE 1
 
 /* Sequence numbers that the segment takes: SYN and FIN take one each. RFC 9293 section 3.4. */
 INLINE __u32 packet_sequence_len(const struct packet *packet)
@@ -294,6 +299,7 @@ INLINE bool ipv4_read(const struct source *from, __u32 at, struct packet *packet
 		return false;
 	packet->len = total;
 	packet->ecn = header[1] & 3;
+	packet->lower = header[1] >> 2 == DSCP_LE;
 	packet->key.family = 4;
 	packet->key.protocol = header[9];
 	__builtin_memcpy(&packet->key.source[3], &header[12], 4);
@@ -359,6 +365,7 @@ INLINE bool ipv6_read(const struct source *from, __u32 at, struct packet *packet
 		return false;
 	packet->len = total;
 	packet->ecn = header[1] >> 4 & 3;
+	packet->lower = ((header[0] & 0x0f) << 2 | header[1] >> 6) == DSCP_LE;
 	packet->key.family = 6;
 	packet->key.protocol = next;
 	__builtin_memcpy(packet->key.source, &header[8], 16);

@@ -16,6 +16,8 @@ pub enum Counter {
     Standard,
     /// Packets sent to the responsive queue.
     Responsive,
+    /// Packets sent to the place for young flows.
+    Young,
     /// Packets of flows without a verdict on loss.
     LossUnclassified,
     /// Packets of flows that answer loss.
@@ -46,6 +48,9 @@ pub enum Counter {
     UnknownSignals,
     /// Changes of queue.
     Changes,
+    /// Packets sent to the standard queue that would have been young, but for an allowance that is
+    /// used up.
+    Outgrown,
 }
 
 impl Counter {
@@ -54,6 +59,7 @@ impl Counter {
         match self {
             Self::Standard => "standard",
             Self::Responsive => "responsive",
+            Self::Young => "young",
             Self::LossUnclassified => "loss_unclassified",
             Self::LossResponsive => "loss_responsive",
             Self::LossUnresponsive => "loss_unresponsive",
@@ -69,13 +75,15 @@ impl Counter {
             Self::Marks => "marks",
             Self::UnknownSignals => "unknown_signals",
             Self::Changes => "changes",
+            Self::Outgrown => "outgrown",
         }
     }
 
     /// All counters, in the programs' order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Standard,
         Self::Responsive,
+        Self::Young,
         Self::LossUnclassified,
         Self::LossResponsive,
         Self::LossUnresponsive,
@@ -91,5 +99,6 @@ impl Counter {
         Self::Marks,
         Self::UnknownSignals,
         Self::Changes,
+        Self::Outgrown,
     ];
 }

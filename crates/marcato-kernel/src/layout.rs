@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use marcato_queue::trap::{Booking, Counting, Cycles, Evidence, Floor, Judge, TrapConfig, WindowUnit};
 use marcato_queue::{Admission, QuicRule};
+use marcato_units::{Bytes, Layer, Rate};
 use marcato_wire::{FlowTuple, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
 use crate::codel::CodelText;
@@ -20,6 +21,8 @@ pub struct Configuration {
     /// Priorities that name the HTB classes of the standard and the responsive queue; 0 leaves a
     /// packet's priority as it is.
     pub priority: [u32; 2],
+    /// Place for flows that are young or sparse, if there is one.
+    pub young: Option<YoungPlace>,
     /// Inode number of the device's network namespace.
     pub netns: u32,
     /// Number of the device.
@@ -41,11 +44,37 @@ pub struct Reverse {
     pub ethernet: bool,
 }
 
+/// Place for flows that are young or sparse, in the programs' units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct YoungPlace {
+    /// Priority that names the place's HTB class; 0 leaves a packet's priority as it is.
+    pub priority: u32,
+    /// Bytes that a flow may send at once, 1 B to 1 GiB.
+    pub allowance: Bytes,
+    /// Rate at which a flow regains its allowance, at least 8 kbit/s.
+    pub regain: Rate,
+    /// Secret of the hash by which flows share accounts.
+    pub secret: u32,
+}
+
+impl YoungPlace {
+    /// Largest number of bytes that the programs count.
+    const MOST_BYTES: u64 = 1 << 30;
+
+    /// Words of the place in the configuration: allowance, regained bytes in a step of 2^20 ns, secret.
+    fn words(&self) -> [u32; 3] {
+        let allowance = self.allowance.get().clamp(1, Self::MOST_BYTES);
+        let regain = (u128::from(self.regain.as_bps()) << 20) / 8_000_000_000;
+        let small = |bytes: u128| u32::try_from(bytes).unwrap_or(u32::MAX);
+        [small(allowance.into()), small(regain.clamp(1, Self::MOST_BYTES.into())), self.secret]
+    }
+}
+
 impl Configuration {
     /// Number of bytes in the kernel's map.
-    pub(crate) const LEN: usize = 80;
+    pub(crate) const LEN: usize = 96;
     /// Place of the number of the reverse device among them.
-    const REVERSE: usize = 44;
+    const REVERSE: usize = 48;
 
     /// Configuration that judges by `trap` and changes nothing: for a device with Ethernet headers.
     pub const fn watching(trap: TrapConfig) -> Self {
@@ -54,6 +83,7 @@ impl Configuration {
             quic: QuicRule::Handshake,
             admission: Admission::Loss,
             priority: [0; 2],
+            young: None,
             netns: 0,
             ifindex: 0,
             ethernet: true,
@@ -114,7 +144,8 @@ impl Configuration {
         ]);
         // A floor beyond 4 GB admits no window, as the largest one that the kernel counts is below.
         out.put(u32::try_from(floor_bytes.get()).unwrap_or(u32::MAX).to_ne_bytes());
-        for priority in self.priority {
+        let young_priority = self.young.map_or(0, |young| young.priority);
+        for priority in self.priority.into_iter().chain([young_priority]) {
             out.put(priority.to_ne_bytes());
         }
         out.put(self.netns.to_ne_bytes());
@@ -129,6 +160,9 @@ impl Configuration {
         out.put(admission.to_ne_bytes());
         out.put(header(self.reverse.map_or(self.ethernet, |reverse| reverse.ethernet)).to_ne_bytes());
         out.put(self.reverse.map_or(0, |reverse| reverse.ifindex).to_ne_bytes());
+        for word in self.young.map_or([0; 3], |young| young.words()) {
+            out.put(word.to_ne_bytes());
+        }
         for address in codel.into_iter().flatten() {
             out.put(address.to_ne_bytes());
         }
@@ -212,13 +246,15 @@ pub struct ReadPacket {
     pub len: u32,
     /// Two bits of ECN.
     pub ecn: u8,
+    /// Class that its code point asks for.
+    pub layer: Layer,
     /// Clear-text fields of the transport header.
     pub transport: Transport,
 }
 
 impl ReadPacket {
     /// Number of bytes in the kernel's map.
-    pub(crate) const LEN: usize = 76;
+    pub(crate) const LEN: usize = 80;
 
     pub(crate) fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
         let word = |index: usize| {
@@ -244,7 +280,9 @@ impl ReadPacket {
             2 => Transport::Udp { payload, quic },
             _ => Transport::Opaque,
         };
-        Self { flow: FlowId(flow), len, ecn, transport }
+        // The number of segments stands before it.
+        let layer = if bytes[FlowId::LEN + 36] == 0 { Layer::High } else { Layer::Low };
+        Self { flow: FlowId(flow), len, ecn, layer, transport }
     }
 }
 

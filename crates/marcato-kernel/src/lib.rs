@@ -69,7 +69,7 @@ pub use counters::{Counter, Tally};
 pub use device::Device;
 #[cfg(target_os = "linux")]
 pub use error::{AttachError, DeviceError, LoadError, TcError};
-pub use layout::{Configuration, FlowId, ReadPacket, Reverse};
+pub use layout::{Configuration, FlowId, ReadPacket, Reverse, YoungPlace};
 #[cfg(target_os = "linux")]
 pub use pinned::{Pinned, Whereabouts};
 #[cfg(target_os = "linux")]
@@ -79,7 +79,7 @@ pub use queues::Queue;
 #[cfg(target_os = "linux")]
 pub use requirements::Missing;
 #[cfg(target_os = "linux")]
-pub use shaper::{QueueKind, Shaper, TcCommand};
+pub use shaper::{QueueKind, Shaper, TcCommand, YoungQueue};
 pub use state::FlowState;
 
 /// Object with the eBPF programs; empty if there was no compiler when this crate was built.

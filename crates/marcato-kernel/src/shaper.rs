@@ -1,4 +1,4 @@
-//! Two queues of a device behind one HTB, which share its rate: CRQ §III-B.
+//! Queues of a device behind one HTB, which share its rate: CRQ §III-B, and a place for young flows.
 
 use std::fmt;
 
@@ -13,6 +13,8 @@ const MAJOR: u16 = 0x00c4;
 const ALL: u16 = 0x1;
 const STANDARD: u16 = 0x10;
 const RESPONSIVE: u16 = 0x20;
+/// Minor number of the class of young flows, if they have a place.
+const YOUNG: u16 = 0x30;
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u64 = 14;
@@ -64,6 +66,18 @@ pub struct Shaper {
     pub responsive: QueueKind,
     /// Round trip by which drop-tail queues are sized.
     pub round_trip: Duration,
+    /// Place for flows that are young or sparse. `None`: every flow begins in the standard queue.
+    pub young: Option<YoungQueue>,
+}
+
+/// Queue for flows that are young or sparse. It is served first, up to its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct YoungQueue {
+    /// Percentage of the rate that the queue has before the others, 1 to 90. The others share the
+    /// rest, and take what this queue leaves.
+    pub share: u8,
+    /// Discipline.
+    pub kind: QueueKind,
 }
 
 /// Command of iproute2's `tc`.
@@ -88,6 +102,11 @@ impl Shaper {
         [class(STANDARD), class(RESPONSIVE)]
     }
 
+    /// Value of `skb->priority` that names the class of young flows.
+    pub const fn young_priority(&self) -> u32 {
+        class(YOUNG)
+    }
+
     /// Commands that set the queues up on a device, in place of its root queue.
     ///
     /// The classes have a parent, so that each borrows what the other leaves. Packets that no
@@ -97,29 +116,49 @@ impl Shaper {
         let Device { name, .. } = device;
         let packet = device.mtu.get().saturating_add(LINK_HEADER);
         let bps = self.rate.as_bps();
-        let part = |percent: u64| (bps / 100).saturating_mul(percent).max(8);
-        let responsive = part(u64::from(self.share.clamp(1, 99)));
-        let standard = part(100 - u64::from(self.share.clamp(1, 99)));
+        let part = |of: u64, percent: u64| (of / 100).saturating_mul(percent).max(8);
+        let young = self.young.map_or(0, |young| part(bps, u64::from(young.share.clamp(1, 90))));
+        let shares = |of: u64| {
+            let share = u64::from(self.share.clamp(1, 99));
+            [part(of, 100 - share), part(of, share)]
+        };
+        let [standard, responsive] = shares(bps - young);
         // Two milliseconds of the link at least, and two packets: a timer of the kernel may be late.
         let burst = (bps / 8 / 500).max(2 * packet);
-        let class = |parent: &str, minor: u16, rate: u64| {
-            // A millisecond of the class. With less than a packet, HTB would take turns by packets and not by bytes.
-            let quantum = (rate / 8 / 1000).clamp(packet, MOST_QUANTUM.max(packet));
+        // A millisecond of the class. With less than a packet, HTB would take turns by packets and not by bytes.
+        let quantum = |rate: u64| (rate / 8 / 1000).clamp(packet, MOST_QUANTUM.max(packet));
+        // What young flows leave is divided by quanta alone: these have to be in the ratio of the shares.
+        let quanta = match self.young {
+            None => [quantum(standard), quantum(responsive)],
+            Some(_) => {
+                let whole = shares(bps);
+                let least = whole[0].min(whole[1]);
+                let unit = quantum(least);
+                whole.map(|rate| {
+                    let quantum = u128::from(unit) * u128::from(rate) / u128::from(least);
+                    u64::try_from(quantum).unwrap_or(u64::MAX).clamp(packet, MOST_QUANTUM.max(packet))
+                })
+            }
+        };
+        let prio = |prio: u8| self.young.map_or(String::new(), |_| format!(" prio {prio}"));
+        let class = |parent: &str, minor: u16, rate: u64, quantum: u64, prio: &str| {
             TcCommand::new(&format!(
-                "class replace dev {name} parent {parent} classid {MAJOR:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}"
+                "class replace dev {name} parent {parent} classid {MAJOR:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}{prio}"
             ))
         };
         let root = format!("{MAJOR:x}:");
         let all = format!("{MAJOR:x}:{ALL:x}");
         let queue = |minor: u16, kind| self.queue(name, minor, kind);
-        vec![
+        let mut commands = vec![
             TcCommand::new(&format!("qdisc replace dev {name} root handle {root} htb default {STANDARD:x}")),
-            class(&root, ALL, bps),
-            class(&all, STANDARD, standard),
-            class(&all, RESPONSIVE, responsive),
-            queue(STANDARD, self.standard),
-            queue(RESPONSIVE, self.responsive),
-        ]
+            class(&root, ALL, bps, quantum(bps), ""),
+            class(&all, STANDARD, standard, quanta[0], &prio(1)),
+            class(&all, RESPONSIVE, responsive, quanta[1], &prio(1)),
+        ];
+        commands.extend(self.young.map(|_| class(&all, YOUNG, young, quantum(young), &prio(0))));
+        commands.extend([queue(STANDARD, self.standard), queue(RESPONSIVE, self.responsive)]);
+        commands.extend(self.young.map(|young| queue(YOUNG, young.kind)));
+        commands
     }
 
     fn queue(&self, device: &str, minor: u16, kind: QueueKind) -> TcCommand {
@@ -146,6 +185,14 @@ impl Shaper {
         self.commands(device).split_off(1)
     }
 
+    /// Commands that remove what `before` has and these queues have not. They come last, when no program names it any
+    /// more.
+    pub fn removals(&self, device: &Device, before: &Self) -> Vec<TcCommand> {
+        let gone = format!("class del dev {} classid {MAJOR:x}:{YOUNG:x}", device.name);
+        let is_gone = before.young.is_some() && self.young.is_none();
+        is_gone.then(|| TcCommand::new(&gone)).into_iter().collect()
+    }
+
     /// Time that the link takes for the largest packet that offloads make for a device; `None` if they make none.
     pub fn largest_takes(&self, device: &Device) -> Option<Duration> {
         (device.largest > device.mtu).then(|| self.rate.transmission_time(device.largest))
@@ -153,7 +200,7 @@ impl Shaper {
 
     /// Queue that belongs to the class of this name, if the class is one of these.
     pub fn class_of(name: &str) -> Option<Class> {
-        [(STANDARD, Class::Standard), (RESPONSIVE, Class::Responsive)]
+        [(STANDARD, Class::Standard), (RESPONSIVE, Class::Responsive), (YOUNG, Class::Young)]
             .into_iter()
             .find(|(minor, _)| name == format!("{MAJOR:x}:{minor:x}"))
             .map(|(_, class)| class)
@@ -186,6 +233,7 @@ mod tests {
         standard: QueueKind::DropTail,
         responsive: QueueKind::CodelEcn,
         round_trip: Duration::from_millis(100),
+        young: None,
     };
 
     fn wan() -> Device {
@@ -219,8 +267,8 @@ mod tests {
         assert_eq!(SHAPER.priority(), [0x00c4_0010, 0x00c4_0020]);
         assert_eq!(Shaper::undo("wan").to_string(), "tc qdisc del dev wan root handle c4:");
         assert_eq!(
-            ["c4:10", "c4:20", "c4:1", "1:10"].map(Shaper::class_of),
-            [Some(Class::Standard), Some(Class::Responsive), None, None]
+            ["c4:10", "c4:20", "c4:30", "c4:1", "1:10"].map(Shaper::class_of),
+            [Some(Class::Standard), Some(Class::Responsive), Some(Class::Young), None, None]
         );
         assert_eq!(["c4:", "c410:", "0:", "c4"].map(Shaper::is_root), [true, false, false, false]);
     }
@@ -238,6 +286,37 @@ mod tests {
         assert_eq!(same[4], "tc qdisc replace dev wan parent c4:20 handle c421: codel limit 416 noecn");
         let other = texts(Shaper { standard: QueueKind::FqCodel, ..SHAPER });
         assert_eq!(other[3], "tc qdisc replace dev wan parent c4:10 handle c412: fq_codel noecn");
+    }
+
+    const YOUNG_FIRST: Shaper =
+        Shaper { young: Some(YoungQueue { share: 75, kind: QueueKind::FqCodel }), ..SHAPER };
+
+    #[test]
+    fn young_flows_go_first_and_the_others_keep_a_part() {
+        let commands: Vec<String> = YOUNG_FIRST.commands(&wan()).iter().map(ToString::to_string).collect();
+        let class = |minor: &str, rate: &str, quantum: u32, prio: u32| {
+            format!(
+                "tc class replace dev wan parent c4:1 classid c4:{minor} htb rate {rate}bit ceil 50000000bit burst 12500 cburst 12500 quantum {quantum} prio {prio}"
+            )
+        };
+        // A quarter is shared as 40 to 60, and so is what young flows leave, by quanta.
+        assert_eq!(commands[2], class("10", "5000000", 2500, 1));
+        assert_eq!(commands[3], class("20", "7500000", 3750, 1));
+        assert_eq!(commands[4], class("30", "37500000", 4687, 0));
+        assert_eq!(commands[7], "tc qdisc replace dev wan parent c4:30 handle c432: fq_codel noecn");
+        assert_eq!((commands.len(), YOUNG_FIRST.young_priority()), (8, 0x00c4_0030));
+    }
+
+    #[test]
+    fn the_place_for_young_flows_comes_and_goes_with_its_class() {
+        let texts =
+            |commands: Vec<TcCommand>| -> Vec<String> { commands.iter().map(ToString::to_string).collect() };
+        let come = texts(YOUNG_FIRST.changes(&wan()));
+        assert!(come.iter().any(|command| command.contains("classid c4:30 ")), "{come:?}");
+        assert!(texts(SHAPER.changes(&wan())).iter().all(|command| !command.contains("c4:30")));
+        assert_eq!(YOUNG_FIRST.removals(&wan(), &SHAPER), []);
+        assert_eq!(YOUNG_FIRST.removals(&wan(), &YOUNG_FIRST), []);
+        assert_eq!(texts(SHAPER.removals(&wan(), &YOUNG_FIRST)), ["tc class del dev wan classid c4:30"]);
     }
 
     #[test]

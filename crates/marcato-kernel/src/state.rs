@@ -87,6 +87,7 @@ impl FlowState {
         let queue = match from.u8() {
             0 => Some(Class::Standard),
             1 => Some(Class::Responsive),
+            2 => Some(Class::Young),
             _ => None,
         };
         // Whether the flow is known, and padding.

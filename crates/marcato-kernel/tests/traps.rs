@@ -18,12 +18,14 @@ mod pair;
 use std::collections::BTreeMap;
 use std::fs;
 
-use marcato_kernel::{Configuration, Counter, FlowId, OBJECT, Pass, Programs};
+use marcato_kernel::{Configuration, Counter, FlowId, OBJECT, Pass, Programs, YoungPlace};
 use marcato_queue::trap::{Booking, Counting, Evidence, Response, Signal, TrapConfig, TrapKind};
-use marcato_queue::{Admission, QuicRule};
+use marcato_queue::{
+    Admission, Aqm, Buffer, Class, Crq, CrqConfig, Discipline, FlowKey, Packet, QuicRule, YoungConfig,
+};
 use marcato_testing::{Need, absent};
-use marcato_units::{Duration, Seed, Stream, Time};
-use marcato_wire::{FlowTuple, IpPacket, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
+use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Stream, Time};
+use marcato_wire::{Ecn, FlowTuple, IpPacket, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
 use build::{Frame, Wrapping, frame, tuple};
 use pair::Pair;
@@ -355,10 +357,90 @@ fn any_packet_is_read_alike() {
         assert_eq!(theirs.flow, FlowId::new(&ours.flow), "{bytes:02x?}");
         assert_eq!(u64::from(theirs.len), ours.len.get(), "{bytes:02x?}");
         assert_eq!(theirs.ecn, ours.ecn as u8, "{bytes:02x?}");
+        assert_eq!(theirs.layer, ours.layer(), "{bytes:02x?}");
         assert_eq!(theirs.transport, build::as_the_kernel_sees(ours.transport), "{bytes:02x?}");
     }
     eprintln!("{readable} of 60000 packets are readable: {transports:?} opaque, TCP, UDP");
     assert!(readable > 20_000 && transports.iter().all(|&count| count > 3000), "{transports:?}");
+}
+
+/// Packet of the kernel's frames in user space.
+struct Read(IpPacket);
+
+impl Packet for Read {
+    fn len(&self) -> Bytes {
+        self.0.len
+    }
+    fn flow(&self) -> FlowKey {
+        FlowKey::of(&self.0.flow, 0)
+    }
+    fn ecn(&self) -> Ecn {
+        self.0.ecn
+    }
+    fn mark_ce(&mut self) {}
+    fn layer(&self) -> Layer {
+        self.0.layer()
+    }
+    fn reverse(&self) -> FlowKey {
+        FlowKey::of(&self.0.flow.reversed(), 0)
+    }
+    fn transport(&self) -> Transport {
+        self.0.transport
+    }
+}
+
+/// Flows of every kind, with gaps in which some of them regain their allowance and some do not.
+#[test]
+fn young_packets_go_where_the_simulator_sends_them() {
+    let Some(mut programs) = load(64) else { return };
+    let (allowance, regain) = (Bytes::kb(20), Rate::from_kbps(100));
+    let place = YoungPlace { priority: 0, allowance, regain, secret: 7 };
+    programs.configure(&Configuration { young: Some(place), ..MARCATO }).unwrap();
+    let span = Duration::from_millis(100);
+    let mut young = YoungConfig::new(span, false);
+    (young.allowance, young.regain) = (allowance, regain);
+    (young.aqm, young.buffer) = (Aqm::DropTail, Buffer::Packets(10));
+    let config = CrqConfig { young: Some(young), ..CrqConfig::new(Rate::from_mbps(100), span, false) };
+    let mut queue = Crq::<Read>::new(config).unwrap();
+    let mut random = Seed::new(1).stream("young");
+    let mut now = Time::from_secs(5);
+    for number in 0..20_000u32 {
+        let most = if random.chance(0.002) { 3_000_000 } else { 10_000 };
+        now += Duration::from_micros(random.below(most));
+        let port = 1 + random.below(6) as u16;
+        let payload = 100 + below(&mut random, 1300);
+        let segment = TcpSegment { seq: number, flags: TcpFlags::ACK, payload, ..TcpSegment::default() };
+        let (protocol, version, transport) = match port {
+            1 | 2 => (FlowTuple::TCP, [4, 6][usize::from(port == 2)], Transport::Tcp(segment)),
+            3 => (FlowTuple::UDP, 4, Transport::Udp { payload, quic: None }),
+            4 => (50, 6, Transport::Opaque),
+            _ => (FlowTuple::TCP, [4, 6][usize::from(port == 6)], Transport::Tcp(segment)),
+        };
+        let mut bytes = frame(&Frame::new(&tuple(protocol, port, version), &transport));
+        // DSCP LE, of a flow over IPv4 and one over IPv6, at times.
+        match port {
+            5 if random.chance(0.5) => bytes[15] = 1 << 2,
+            6 if random.chance(0.5) => bytes[15] = 1 << 6,
+            _ => {}
+        }
+        programs.pass(Pass::Egress, now, &bytes).unwrap();
+        let packet = Read(IpPacket::parse_ethernet(&bytes).unwrap());
+        queue.enqueue(now, packet).lost();
+        queue.dequeue(now);
+        let of = |class| queue.class(class).unwrap().counters.enqueued.packets;
+        let ours = [of(Class::Young), of(Class::Standard), queue.stats().outgrown.packets];
+        let theirs = [Counter::Young, Counter::Standard, Counter::Outgrown];
+        let theirs = theirs.map(|counter| programs.counter(counter).unwrap().packets);
+        assert_eq!(ours, theirs, "packet {number}");
+    }
+    let [young, standard, outgrown] =
+        [Counter::Young, Counter::Standard, Counter::Outgrown].map(|it| programs.counter(it).unwrap());
+    assert_eq!(outgrown.bytes, queue.stats().outgrown.bytes.get());
+    eprintln!(
+        "{} young packets, {} of {} others outgrown",
+        young.packets, outgrown.packets, standard.packets
+    );
+    assert!(young.packets > 2000 && outgrown.packets > 2000 && standard.packets > outgrown.packets + 2000);
 }
 
 #[test]

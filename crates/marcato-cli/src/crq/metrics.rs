@@ -74,6 +74,7 @@ impl Families {
             Counter::FlowsAdded,
             Counter::MapFull,
             Counter::Changes,
+            Counter::Outgrown,
         ] {
             let labels = with(&[("event", counter.name())]);
             self.events.get_or_create(&labels).inc_by(snapshot.count(counter).packets);

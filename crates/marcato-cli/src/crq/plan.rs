@@ -128,6 +128,10 @@ impl Plan {
         };
         plan.steps.push(configure(settings));
         plan.undo.push(configure(before));
+        if let (Some(before), Some(after)) = (before.shaper(), settings.shaper()) {
+            plan.steps.extend(after.removals(device, &before).into_iter().map(Step::Tc));
+            plan.undo.extend(before.removals(device, &after).into_iter().map(Step::Tc));
+        }
         Ok(plan)
     }
 
@@ -310,6 +314,7 @@ mod tests {
             standard: QueueKind::Codel,
             responsive: QueueKind::Codel,
             round_trip: Duration::from_millis(100),
+            young: None,
         };
         assert_eq!(notes(&device(1, 65_536), &shaper(950), Some(1000)), Vec::<String>::new());
         assert_eq!(notes(&device(1, 65_536), &shaper(1000), None), Vec::<String>::new());

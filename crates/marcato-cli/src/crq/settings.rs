@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use marcato_kernel::{Configuration, Device, QueueKind, Reverse, Shaper};
-use marcato_queue::Admission;
+use marcato_kernel::{Configuration, Device, QueueKind, Reverse, Shaper, YoungPlace, YoungQueue};
+use marcato_queue::{Admission, YoungConfig};
 use marcato_scenario::traffic::Preset;
-use marcato_units::Rate;
+use marcato_units::{Bytes, Rate};
 use serde::{Deserialize, Serialize};
 
 use super::CrqError;
@@ -20,6 +20,9 @@ pub(crate) const LEAST_FLOWS: u32 = 16;
 pub(crate) const MOST_FLOWS: u32 = 1 << 17;
 /// Defaults that are no zero.
 const SHARE: u8 = 50;
+const YOUNG: u8 = 75;
+/// Largest share of young flows.
+const MOST_YOUNG: u8 = 90;
 const FLOWS: u32 = 16_384;
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -32,7 +35,7 @@ pub(crate) struct Settings {
     #[serde(default, with = "rates", skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<Rate>,
 
-    /// Discipline of the standard queue, in which every flow begins [default: codel]
+    /// Discipline of the standard queue, for flows that do not slow down [default: codel]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) standard: Option<QueueName>,
@@ -46,6 +49,26 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=99))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<u8>,
+
+    /// Share of the rate for young and sparse flows, which go first, in %, 0 to 90 [default: 75, 0 with the presets authors and paper]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=90))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) young: Option<u8>,
+
+    /// Discipline of the queue of young flows [default: fq-codel, droptail if the standard queue is droptail]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) young_queue: Option<QueueName>,
+
+    /// Bytes that a flow may send as a young one [default: 500kB]
+    #[arg(long, value_name = "SIZE", value_parser = allowance)]
+    #[serde(default, with = "sizes", skip_serializing_if = "Option::is_none")]
+    pub(crate) young_allowance: Option<Bytes>,
+
+    /// Rate at which a flow regains them: a flow that sends less is always young [default: 128kbit]
+    #[arg(long, value_name = "RATE", value_parser = regain)]
+    #[serde(default, with = "regains", skip_serializing_if = "Option::is_none")]
+    pub(crate) young_regain: Option<Rate>,
 
     /// Rules by which flows are judged [default: marcato]
     #[arg(long, value_enum)]
@@ -71,6 +94,24 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "DEV")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reverse: Option<String>,
+}
+
+/// Parses the allowance of young flows.
+fn allowance(text: &str) -> Result<Bytes, String> {
+    let possible = |bytes: &Bytes| (1..=1 << 30).contains(&bytes.get());
+    quantity::size(text)
+        .ok()
+        .filter(possible)
+        .ok_or_else(|| format!("`{text}` is no size of 1B to 1024MiB: write 500kB"))
+}
+
+/// Parses the rate at which a young flow regains its allowance.
+fn regain(text: &str) -> Result<Rate, String> {
+    let possible = |rate: &Rate| rate.as_bps() >= 8000;
+    quantity::rate(text)
+        .ok()
+        .filter(possible)
+        .ok_or_else(|| format!("`{text}` is no rate of 8 kbit/s or more: write 128kbit"))
 }
 
 /// Disciplines of a queue.
@@ -155,6 +196,7 @@ impl Settings {
             _ => Ok(()),
         };
         within("share", settings.share.map(u32::from), 1, 99)?;
+        within("young", settings.young.map(u32::from), 0, MOST_YOUNG.into())?;
         within("flows", settings.flows, LEAST_FLOWS, MOST_FLOWS)?;
         Ok(settings)
     }
@@ -166,6 +208,10 @@ impl Settings {
             standard: self.standard.or(others.standard),
             responsive: self.responsive.or(others.responsive),
             share: self.share.or(others.share),
+            young: self.young.or(others.young),
+            young_queue: self.young_queue.or(others.young_queue),
+            young_allowance: self.young_allowance.or(others.young_allowance),
+            young_regain: self.young_regain.or(others.young_regain),
             preset: self.preset.or(others.preset),
             admit: self.admit.or(others.admit),
             round_trip: self.round_trip.or(others.round_trip),
@@ -182,7 +228,20 @@ impl Settings {
             standard: self.standard.unwrap_or(QueueName::Codel).into(),
             responsive: self.responsive.unwrap_or(QueueName::Codel).into(),
             round_trip: self.round_trip.unwrap_or(ROUND_TRIP),
+            young: self.young(),
         })
+    }
+
+    /// Returns the queue of young flows, if there is to be one.
+    fn young(&self) -> Option<YoungQueue> {
+        let usual = if self.preset() == Preset::Marcato { YOUNG } else { 0 };
+        // A kernel for drop-tail queues may have nothing else.
+        let kind = match self.standard {
+            Some(QueueName::Droptail) => QueueName::Droptail,
+            _ => QueueName::FqCodel,
+        };
+        let share = self.young.unwrap_or(usual);
+        (share > 0).then(|| YoungQueue { share, kind: self.young_queue.unwrap_or(kind).into() })
     }
 
     pub(super) fn preset(&self) -> Preset {
@@ -205,10 +264,18 @@ impl Settings {
     /// direction leaves, if it does not enter by the first.
     pub(super) fn configuration(&self, device: &Device, reverse: Option<&Device>) -> Configuration {
         let preset = self.preset();
+        let shaper = self.shaper();
+        let young = shaper.filter(|shaper| shaper.young.is_some()).map(|shaper| YoungPlace {
+            priority: shaper.young_priority(),
+            allowance: self.young_allowance.unwrap_or(YoungConfig::ALLOWANCE),
+            regain: self.young_regain.unwrap_or(YoungConfig::REGAIN),
+            secret: secret(),
+        });
         Configuration {
+            young,
             quic: preset.quic(),
             admission: self.admission(),
-            priority: self.shaper().map_or([0; 2], |shaper| shaper.priority()),
+            priority: shaper.map_or([0; 2], |shaper| shaper.priority()),
             netns: device.netns,
             ifindex: device.ifindex,
             // An IFB says that its packets are Ethernet, and they are as they came from the other device.
@@ -230,6 +297,7 @@ impl Settings {
         vec![
             ("rate_bps", shaped(&|it| it.rate.as_bps().to_string())),
             ("share", shaped(&|it| it.share.to_string())),
+            ("young", shaped(&|it| it.young.map_or(0, |young| young.share).to_string())),
             ("standard", shaped(&|_| queue_name(self.standard))),
             ("responsive", shaped(&|_| queue_name(self.responsive))),
             ("preset", self.preset().name().to_owned()),
@@ -251,8 +319,11 @@ impl Settings {
         match self.shaper() {
             None => format!("watched only, {rules}"),
             Some(shaper) => {
+                let young = shaper
+                    .young
+                    .map_or(String::new(), |young| format!("young flows first with {} %, ", young.share));
                 format!(
-                    "{}, standard queue {}, responsive queue {} with {} %, {rules}, admitted by response to {admission}",
+                    "{}, {young}standard queue {}, responsive queue {} with {} %, {rules}, admitted by response to {admission}",
                     quantity::shown_rate(shaper.rate),
                     queue_name(self.standard),
                     queue_name(self.responsive),
@@ -267,6 +338,38 @@ impl Settings {
 fn queue_name(queue: Option<QueueName>) -> String {
     let value = queue.unwrap_or(QueueName::Codel).to_possible_value();
     value.map_or(String::new(), |it| it.get_name().to_owned())
+}
+
+/// Random number that strangers do not know: the standard library seeds its hash tables by the system.
+#[expect(clippy::cast_possible_truncation, reason = "any bits are as good")]
+fn secret() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(()) as u32
+}
+
+mod sizes {
+    use marcato_units::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "the form that serde asks for")]
+    pub(super) fn serialize<S: Serializer>(size: &Option<Bytes>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&size.map(|size| format!("{}B", size.get())).unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
+        super::allowance(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+    }
+}
+
+mod regains {
+    use marcato_units::Rate;
+    use serde::{Deserialize, Deserializer};
+
+    pub(super) use super::rates::serialize;
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+        super::regain(&String::deserialize(from)?).map(Some).map_err(serde::de::Error::custom)
+    }
 }
 
 mod rates {
@@ -311,10 +414,15 @@ mod tests {
     #[test]
     fn a_file_has_the_words_of_the_flags() {
         let text = "rate = \"1gbit\"\nstandard = \"droptail\"\nresponsive = \"codel-ecn\"\nshare = 60\n\
-                    preset = \"paper\"\nadmit = \"any\"\nround-trip = \"50ms\"\nflows = 1024\n";
+                    preset = \"paper\"\nadmit = \"any\"\nround-trip = \"50ms\"\nflows = 1024\n\
+                    young = 60\nyoung-queue = \"codel\"\nyoung-allowance = \"64KiB\"\nyoung-regain = \"1mbit\"\n";
         let settings = Settings::from_toml(text, "crq.toml").unwrap();
         let shaper = settings.shaper().unwrap();
         assert_eq!((shaper.rate, shaper.share), (Rate::from_mbps(1000), 60));
+        assert_eq!(shaper.young, Some(YoungQueue { share: 60, kind: QueueKind::Codel }));
+        let place = settings.configuration(&device(true, false), None).young.unwrap();
+        assert_eq!((place.priority, place.allowance), (0x00c4_0030, Bytes::new(65_536)));
+        assert_eq!(place.regain, Rate::from_mbps(1));
         assert_eq!((shaper.standard, shaper.responsive), (QueueKind::DropTail, QueueKind::CodelEcn));
         assert_eq!(
             (settings.preset(), settings.admission(), settings.flows()),
@@ -332,6 +440,9 @@ mod tests {
             ("standard = \"red\"", "codel-ecn"),
             ("share = 100", "share = 100 is not possible: write 1 to 99"),
             ("share = 300", "line 1"),
+            ("young = 91", "young = 91 is not possible: write 0 to 90"),
+            ("young-allowance = \"2000MiB\"", "write 500kB"),
+            ("young-regain = \"7kbit\"", "write 128kbit"),
             ("flows = 3", "write 16 to"),
             ("round-trip = 5", "line 1"),
         ] {
@@ -356,7 +467,8 @@ mod tests {
     #[test]
     fn without_a_rate_no_packet_changes_its_queue() {
         let device = device(true, false);
-        assert_eq!(Settings::default().configuration(&device, None).priority, [0; 2]);
+        let watching = Settings::default().configuration(&device, None);
+        assert_eq!((watching.priority, watching.young), ([0; 2], None));
         let shaped = Settings { rate: Some(Rate::from_mbps(1)), ..Settings::default() };
         assert_eq!(shaped.configuration(&device, None).priority, [0x00c4_0010, 0x00c4_0020]);
     }
@@ -376,5 +488,22 @@ mod tests {
         assert_eq!(header(&device(true, true), Some(&ppp)), (false, Some(false)));
         assert_eq!(header(&device(true, false), Some(&ppp)), (true, Some(false)));
         assert_eq!(header(&device(true, false), None), (true, None));
+    }
+
+    #[test]
+    fn young_flows_go_first_except_by_the_papers_rules() {
+        let young = |settings: Settings| {
+            Settings { rate: Some(Rate::from_mbps(1)), ..settings }.shaper().unwrap().young
+        };
+        let usual = |kind| Some(YoungQueue { share: 75, kind });
+        assert_eq!(young(Settings::default()), usual(QueueKind::FqCodel));
+        let droptail = Settings { standard: Some(QueueName::Droptail), ..Settings::default() };
+        assert_eq!(young(droptail), usual(QueueKind::DropTail));
+        assert_eq!(young(Settings { young: Some(0), ..Settings::default() }), None);
+        for preset in [PresetName::Authors, PresetName::Paper] {
+            let preset = Settings { preset: Some(preset), ..Settings::default() };
+            assert_eq!(young(preset.clone()), None);
+            assert!(young(Settings { young: Some(40), ..preset }).is_some());
+        }
     }
 }

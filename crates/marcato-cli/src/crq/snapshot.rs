@@ -165,6 +165,7 @@ impl QueueRow {
             match (queue.parent.as_deref(), Shaper::class_of(queue.parent.as_deref().unwrap_or_default())) {
                 (None, _) => "root",
                 (Some(_), Some(Class::Standard)) => "standard",
+                (Some(_), Some(Class::Young)) => "young",
                 (Some(_), Some(_)) => "responsive",
                 (Some(_), None) => return None,
             };

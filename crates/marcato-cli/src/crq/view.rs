@@ -127,13 +127,14 @@ impl std::fmt::Display for View<'_> {
         let count = |counter| now.count(counter).packets;
         writeln!(
             f,
-            "{} flows of at most {}; {} packets not assessed, {} unreadable, {} contended, {} without room; {} signals of unknown flows",
+            "{} flows of at most {}; {} packets not assessed, {} unreadable, {} contended, {} without room, {} no longer young; {} signals of unknown flows",
             now.followed,
             now.settings.flows(),
             count(Counter::Unassessed),
             count(Counter::Unreadable),
             count(Counter::Contended),
             count(Counter::MapFull),
+            count(Counter::Outgrown),
             count(Counter::UnknownSignals),
         )?;
         if now.flows.is_empty() { Ok(()) } else { write!(f, "\n{}", self.flows()) }

@@ -143,6 +143,7 @@ fn marks_are_booked_behind_tags() {
     let shaper = Shaper {
         rate: Rate::from_mbps(8),
         round_trip: Duration::from_secs(2),
+        young: None,
         standard: QueueKind::CodelEcn,
         ..SHAPER
     };

@@ -12,6 +12,7 @@
 mod encapsulation;
 mod net;
 mod reverse;
+mod young;
 
 use std::net::UdpSocket;
 
@@ -30,6 +31,7 @@ const SHAPER: Shaper = Shaper {
     standard: QueueKind::DropTail,
     responsive: QueueKind::DropTail,
     round_trip: Duration::from_millis(10),
+    young: None,
 };
 
 fn configuration(device: &Device, priority: [u32; 2]) -> Configuration {

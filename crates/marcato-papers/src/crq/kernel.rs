@@ -65,7 +65,8 @@ impl Kind {
             Self::Codel => QueueKind::Codel,
             Self::CodelEcn => QueueKind::CodelEcn,
         };
-        Shaper { rate, share: 50, standard: kind, responsive: kind, round_trip }
+        // As in the paper, every flow begins in the standard queue.
+        Shaper { rate, share: 50, standard: kind, responsive: kind, round_trip, young: None }
     }
 
     const fn admission(self) -> Admission {
