@@ -44,8 +44,9 @@ fn evasion(plan: &mut Plan) -> Vec<Case> {
     let from = Duration::from_millis(50);
     let regular = Some(Spin::Flips([25; 4]));
     let alone = |rate, pulse| vec![Unresponsive { rate, from, server: 0, spin: regular, pulse }];
-    let pulse =
-        |on, period| Some(Pulse { on: Duration::from_millis(on), period: Duration::from_millis(period) });
+    let pulse = |on, period| {
+        Some(Pulse { on: Duration::from_millis(on), period: Duration::from_millis(period), rest: None })
+    };
     let twice = Rate::from_mbps(120);
     let part = Unresponsive {
         rate: Rate::from_bps(OVERLOAD.as_bps() / 50),

@@ -23,10 +23,14 @@ pub(super) struct Pulse {
     pub(super) on: Duration,
     /// Time between the starts of two pulses.
     pub(super) period: Duration,
+    /// Rate between pulses; `None` for silence.
+    pub(super) rest: Option<Rate>,
 }
 
 /// Length of a flood's datagrams.
 const PAYLOAD: usize = 1200;
+/// Length of their packets.
+const LEN: Bytes = Bytes::new(PAYLOAD as u64 + 28);
 /// First bytes of a QUIC connection's first packet: a long header of an Initial, version 1, and a
 /// connection ID of 8 bytes. RFC 9000 §17.2.2.
 const INITIAL: [u8; 6] = [0xc3, 0, 0, 0, 1, 8];
@@ -51,9 +55,8 @@ pub(super) struct Flood {
 impl Flood {
     /// Creates a flood of this rate of IP packets.
     pub(super) fn new(rate: Rate, spin: Spin, start: Time) -> Self {
-        let len = Bytes::new(PAYLOAD as u64 + 28);
         Self {
-            gap: rate.transmission_time(len),
+            gap: rate.transmission_time(LEN),
             next: start,
             start,
             pulse: None,
@@ -108,12 +111,15 @@ impl Host for Flood {
         }
         payload.resize(PAYLOAD, 0);
         self.next += self.gap;
-        if let Some(Pulse { on, period }) = self.pulse {
-            // A datagram that is due in a pause waits for the next pulse.
+        if let Some(Pulse { on, period, rest }) = self.pulse {
             let since = self.next.since(self.start).as_nanos();
             let phase = since % period.as_nanos();
             if phase >= on.as_nanos() {
-                self.next += Duration::from_nanos(u64::try_from(period.as_nanos() - phase).unwrap_or(0));
+                self.next += match rest {
+                    Some(rest) => rest.transmission_time(LEN).saturating_sub(self.gap),
+                    // A datagram that is due in a pause waits for the next pulse.
+                    None => Duration::from_nanos(u64::try_from(period.as_nanos() - phase).unwrap_or(0)),
+                };
             }
         }
         // The datagram is marked as ECN-capable, as QUIC's are.

@@ -8,7 +8,7 @@
 //! | files | contents |
 //! |---|---|
 //! | `figure4`, `figure5` | the paper's figures |
-//! | `abuse`, `flood`, `call`, `guest`, `turncoat`, `sweep`, `place`, `layers`, `short` | questions beyond the paper |
+//! | `abuse`, `flood`, `call`, `guest`, `turncoat`, `sweep`, `place`, `layers`, `short`, `evasion` | questions beyond the paper |
 //! | `lab`, `kernel`, `matrix` | the questions in a lab, and by the kernel's programs |
 //! | `setup`, `scene` | one run, and the settings that questions share |
 //! | `watched` | a queue that classifies and changes nothing: all three sets of rules over the same packets |
@@ -16,6 +16,7 @@
 
 mod abuse;
 mod call;
+mod evasion;
 mod figure4;
 mod figure5;
 mod flood;
@@ -65,6 +66,7 @@ pub(crate) const CRQ: Paper<Scale> = Paper {
         place::flows,
         layers::layers,
         short::short,
+        evasion::evasion,
     ],
     scale: Scale::of,
     config,

@@ -680,7 +680,8 @@ fn run(setup: &Setup, seed: u64) -> Result<Outcome, SimulationError> {
         transfers.push(Transferred { fct, bytes, report, scores });
     }
     let floods = stage.floods.iter().map(|&(flow, from)| {
-        let bytes = stage.net.udp_stats(flow).map_or(Bytes::ZERO, |udp| udp.bytes);
+        let datagrams = || stage.net.route_stats(flow, from, RouteId::new(0)).map(|route| route.bytes);
+        let bytes = stage.net.udp_stats(flow).map(|udp| udp.bytes).or_else(datagrams).unwrap_or(Bytes::ZERO);
         let (report, scores) = stage.judged(flow.key(from));
         Transferred { fct: None, bytes, report, scores }
     });
