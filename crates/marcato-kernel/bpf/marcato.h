@@ -31,6 +31,7 @@
 #define VISIBLE (2 * FULL)
 /* In 2^-8 of an octave. */
 #define FLIGHT_FELL 82
+#define QUARTER 106
 #define TENTH 39
 #define LEAST_FLIGHT 3213
 #define GREW 150
@@ -369,11 +370,16 @@ GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config,
 	bool steady = is_steady(config, history, &signals);
 	struct share *share = &judge->shares[kind & 1];
 	__s32 before = flight_before(judge, last), now = judge->flights[0];
-	/* RFC 6675 section 5: losses while others are repaired are answered together. */
-	if (kind == LOSS && before == 0 && is_acknowledged(judge))
-		return WITHHELD;
 	__u32 reduced = marcato_reduced(judge, config, history, &signals);
 	__u32 after = marcato_answer(judge, config, history, &signals, steady);
+	/* RFC 6675 section 5: losses while others are repaired are answered together. A flow beside a flood repairs
+	 * most of the time: a rate that falls by a quarter counts all the same. */
+	if (kind == LOSS && before == 0 && is_acknowledged(judge)) {
+		if (!after || marcato_fall(judge, last, last - after) < QUARTER)
+			return WITHHELD;
+		share_vote(share, true);
+		return ANSWERED + after;
+	}
 	if (after) {
 		share_vote(share, true);
 		await_flight(judge, last, kind, true, reduced);

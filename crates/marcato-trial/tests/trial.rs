@@ -148,7 +148,8 @@ fn a_queue_judges_the_kernels_tcp_as_it_does_the_simulators() {
     for outcome in both {
         let [tcp, flood] = [0, 1].map(|flow| outcome.flows[flow].report.unwrap());
         assert!(tcp.scores.cycles > 10 && tcp.responsive().unwrap() > 0.3, "{tcp:?}");
-        assert_eq!((flood.responsive(), flood.changes), (None, 0), "{flood:?}");
+        // It leaves the place of young flows, and stays where it then is.
+        assert_eq!((flood.responsive(), flood.changes), (None, 1), "{flood:?}");
         // Bytes are counted by the verdict at their time, which the flow of TCP has for most of the run. Its part of the
         // link bounds the share.
         let part = outcome.flows[0].goodput / (outcome.flows[0].goodput + outcome.flows[1].goodput);

@@ -54,6 +54,7 @@
 //! | [`EVEN`] | 64 | 2^-12 of an octave, 1.1 % | a rate is even if its variation is below |
 //! | [`PER_MARK`] | 188 | bytes per mark | a reduction by this is enough: a quarter of what DCTCP in balance answers a mark by, half a segment |
 //! | [`FLIGHT_FELL`] | 82 | 2^-8 of an octave | a flight of 80 % is lower: CUBIC leaves 70 %, and the path before the queue keeps its part of the rest |
+//! | [`QUARTER`] | 106 | 2^-8 of an octave | 75 %: the fall of the rate that counts although losses are repaired; CUBIC falls to 70 % |
 //! | [`TENTH`] | 39 | 2^-8 of an octave | 90 %: the fall of the rate beside a lower flight; a flight that grows by as much is not answered yet |
 //! | [`GREW`] | 150 | 2^-8 of an octave | a flight that grew by half in two cycles is in slow start, and a quarter more is BBR's probe |
 //! | [`LEAST_FLIGHT`] | 3213 | 2^-8 of an octave | 6000 bytes: of less, one packet is more than a fifth |
@@ -104,6 +105,7 @@ const VISIBLE: u32 = 2 * FULL;
 /// In 2^-8 of an octave, as the logarithms below.
 const FLIGHT_FELL: i32 = 82;
 const TENTH: i32 = 39;
+const QUARTER: u32 = 106;
 const LEAST_FLIGHT: i16 = 3213;
 const GREW: i16 = 150;
 const WAIT: u8 = 32;
@@ -307,12 +309,20 @@ impl Marcato {
         let signals = self.signals(config, history, if signal == Signal::Ecn { count } else { 0 });
         let share = signal as usize;
         let before = self.flight_before(last);
-        // RFC 6675 §5: losses while others are repaired are answered together.
-        if signal == Signal::Loss && before == 0 && self.is_acknowledged() {
-            return Ruling::Withheld;
-        }
         let reduced = self.reduced(config, history, signals);
-        if let Some(after) = self.answer(config, history, signals) {
+        let answered = self.answer(config, history, signals);
+        // RFC 6675 §5: losses while others are repaired are answered together. A flow beside a flood repairs most of
+        // the time: a rate that falls by a quarter counts all the same.
+        if signal == Signal::Loss && before == 0 && self.is_acknowledged() {
+            return match answered.filter(|&after| self.fall(last, last - after) >= QUARTER) {
+                Some(after) => {
+                    self.shares[share].vote(true);
+                    Ruling::Answered(after)
+                }
+                None => Ruling::Withheld,
+            };
+        }
+        if let Some(after) = answered {
             self.shares[share].vote(true);
             self.await_flight(last, signal, true, reduced.is_some());
             return Ruling::Answered(after);
