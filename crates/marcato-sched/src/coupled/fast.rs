@@ -34,6 +34,11 @@ impl Fast {
         let (queued, bdp) = (round.queued(), round.bdp());
         let before = core::mem::replace(&mut self.rate, round.rate);
         if queued > alpha + mss * 3 / 2 {
+            // A batch that the path holds passes the bottleneck, and leaves nothing there. A smaller cap would split it,
+            // and an application that waits for its acknowledgement would gain nothing by that.
+            if round.dry {
+                return CapChange::Keep;
+            }
             self.extra = 0;
             return CapChange::Cut(if round.bound { cap - (queued - alpha) } else { bdp + alpha });
         }
@@ -68,6 +73,17 @@ mod tests {
     use super::*;
 
     const MSS: Bytes = Bytes::new(1000);
+
+    #[test]
+    fn a_queue_that_a_batch_leaves_behind_is_cut_and_no_other() {
+        let rate = Rate::from_mbps(8);
+        let round = Round::at(rate, Duration::from_millis(40), Duration::from_millis(20));
+        for bound in [false, true] {
+            let step = |dry| Fast::new().step(MSS * 50, &Round { dry, bound, ..round }, MSS, MSS * 2, rate);
+            assert_eq!(step(true), CapChange::Keep, "{bound}");
+            assert!(matches!(step(false), CapChange::Cut(_)), "{bound}");
+        }
+    }
 
     #[test]
     fn room_above_the_cap_follows_the_rate_and_not_a_burst() {

@@ -40,6 +40,8 @@ struct Seen {
     bound: bool,
     /// Set if urgent data waited or passed the cap.
     urgent: bool,
+    /// Set if everything sent had arrived at some time.
+    dry: bool,
     /// Beginning, and the bytes delivered until then.
     begin: (Time, Bytes),
     /// Sum of the bytes in flight at each sample, and the number of samples.
@@ -257,10 +259,11 @@ impl Governor {
                 seen.samples += 1;
                 seen.urgent |=
                     sample.urgent || self.cap.is_some_and(|cap| sample.in_flight > cap + self.config.mss);
+                seen.dry |= sample.in_flight.is_zero();
                 let rtt = sample.rtt.map(|rtt| rtt.saturating_sub(sample.back));
                 seen.least = rtt.map_or(seen.least, |rtt| Some(seen.least.map_or(rtt, |it| it.min(rtt))));
                 let Some(least) = seen.least.filter(|_| sample.delivered >= *until) else { return };
-                let Seen { most, bound, urgent, flight, samples, .. } = *seen;
+                let Seen { most, bound, urgent, dry, flight, samples, .. } = *seen;
                 let (bytes, took) = (sample.delivered - from, now.since(begun));
                 let flight = Bytes::new(flight / samples);
                 let (rate, queueing) = (self.path.rate(self.config.mss), least.saturating_sub(base));
@@ -270,7 +273,20 @@ impl Governor {
                 self.judging = Judging::measure(now, sample.delivered, next);
                 self.round_ended(
                     now,
-                    &Round { bound, urgent, most, flight, bytes, took, rate, base, queueing, back, least },
+                    &Round {
+                        bound,
+                        urgent,
+                        dry,
+                        most,
+                        flight,
+                        bytes,
+                        took,
+                        rate,
+                        base,
+                        queueing,
+                        back,
+                        least,
+                    },
                 );
             }
             Judging::Drain | Judging::Skip { .. } | Judging::Idle => {}

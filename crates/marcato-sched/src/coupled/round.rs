@@ -9,6 +9,8 @@ pub(super) struct Round {
     pub(super) bound: bool,
     /// Set if urgent data passed the cap in it.
     pub(super) urgent: bool,
+    /// Set if everything sent had arrived at some time in it: no queue of ours stands.
+    pub(super) dry: bool,
     /// Most bytes in flight.
     pub(super) most: Bytes,
     /// Mean of the bytes in flight.
@@ -35,8 +37,21 @@ impl Round {
         let (took, least) = (Duration::from_secs(1), base + queueing);
         let flight = rate.bytes_in(least);
         let bytes = rate.bytes_in(took);
-        let (urgent, back) = (false, Duration::ZERO);
-        Self { bound: true, urgent, most: flight, flight, bytes, took, rate, base, least, queueing, back }
+        let (urgent, dry, back) = (false, false, Duration::ZERO);
+        Self {
+            bound: true,
+            urgent,
+            dry,
+            most: flight,
+            flight,
+            bytes,
+            took,
+            rate,
+            base,
+            least,
+            queueing,
+            back,
+        }
     }
 
     /// Rate over this round alone.
