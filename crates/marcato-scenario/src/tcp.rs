@@ -139,7 +139,7 @@ keyed! {
     "receive-buffer" => receive_buffer: SomeSize, or(Bytes::new(6 << 20));
     /// initial receive buffer, which then grows as in Linux; or `"none"`
     "receive-buffer-from" => receive_buffer_from: Or("none", SomeSize), or(None);
-    /// writable while less than this is unsent; or `"none"`; the feeder `"conductor"` without one uses its chunk
+    /// writable while less than this is unsent; or `"none"`; the feeder `"conductor"` without one uses its chunk, and above BBR two segments more
     "notsent-lowat" => notsent_lowat: Or("none", SomeSize), or(None);
     /// delayed acknowledgements: a table
     "delayed-ack" => delayed_ack: table_of::<DelayedAck>(), or(DelayedAck::default(); "the defaults");
