@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-use marcato_kernel::{Attachment, Counter, Device, FlowId, QueueKind, Shaper, TcError};
+use marcato_kernel::{Attachment, Counter, Device, FlowId, QueueKind, Shaper};
 use marcato_testing::skip;
 use marcato_units::{Duration, Rate};
 use marcato_wire::FlowTuple;
@@ -147,15 +147,9 @@ fn marks_are_booked_behind_tags() {
         standard: QueueKind::CodelEcn,
         ..SHAPER
     };
-    let made = net.on(0, || {
-        let device = Device::find("wan").unwrap();
-        shaper.commands(&device).iter().try_for_each(|command| command.run().map(drop))
-    });
-    if let Err(why @ TcError::Kind { .. }) = made {
-        skip(env!("CARGO_PKG_NAME"), &why.to_string());
+    if !net.can_shape(&shaper) {
         return;
     }
-    made.unwrap();
     let attachment = attach(&net, [shaper.priority()[0]; 2]);
     let mut sums = [0; 2];
     for (number, (tags, pppoe)) in HEADERS.into_iter().enumerate() {
@@ -195,9 +189,9 @@ fn drops_are_booked_on_a_device_of_plain_ip() {
     run("ip", &format!("-n {router} link set tunnel addrgenmode none")).unwrap();
     run("ip", &format!("-n {router} addr add 10.9.6.1/24 dev tunnel")).unwrap();
     run("ip", &format!("-n {router} link set tunnel up")).unwrap();
+    net.shape_device("tunnel", &SHAPER);
     let attachment = net.on(0, || {
         let device = Device::find("tunnel").unwrap();
-        SHAPER.commands(&device).iter().for_each(|command| drop(command.run().unwrap()));
         assert!(!device.ethernet);
         let configuration = configuration(&device, SHAPER.priority());
         Attachment::attach(net.pins.path(), &device, &configuration, 1024).unwrap()

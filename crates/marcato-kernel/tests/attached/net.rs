@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use marcato_kernel::{Device, OBJECT, Queue, Shaper};
-use marcato_testing::{Need, absent};
+use marcato_kernel::{Device, OBJECT, Queue, Shaper, TcError};
+use marcato_testing::{Need, absent, skip};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A router, and a host on either side of it, as namespaces; and a file system for pins. The router's device
@@ -112,10 +112,26 @@ impl Net {
 
     /// Makes the queues of a device of the router.
     pub(crate) fn shape_device(&self, name: &str, shaper: &Shaper) {
+        self.try_shape(name, shaper).unwrap();
+    }
+
+    /// Makes the queues of the device `wan`. Returns whether the kernel has their disciplines: it tells only when
+    /// asked for one. If not, the test counts as skipped.
+    pub(crate) fn can_shape(&self, shaper: &Shaper) -> bool {
+        match self.try_shape("wan", shaper) {
+            Err(why @ TcError::Kind { .. }) => {
+                skip(env!("CARGO_PKG_NAME"), &why.to_string());
+                false
+            }
+            made => made.map(|()| true).unwrap(),
+        }
+    }
+
+    fn try_shape(&self, name: &str, shaper: &Shaper) -> Result<(), TcError> {
         self.on(0, || {
             let device = Device::find(name).unwrap();
-            shaper.commands(&device).iter().for_each(|command| drop(command.run().unwrap()));
-        });
+            shaper.commands(&device).iter().try_for_each(|command| command.run().map(drop))
+        })
     }
 
     /// Number in the statistics of a class that follows a word.

@@ -4,12 +4,9 @@ use marcato_net::Coupling;
 use marcato_report::{Document, Report, Row, Unit};
 
 use super::sockets::{Cell, Measured, Situation, Times, measure};
+use super::wild::{MAX_COST, MAX_COST_OF_JITTER};
 use crate::answer::Answer;
 use crate::{Progress, RunError, RunOptions, prose};
-
-/// Largest share of the goodput, in percent, that a situation may cost; of jitter up to 10 ms, and of others.
-const MAX_COST_OF_JITTER: f64 = 1.5;
-const MAX_COST: f64 = 5.0;
 
 /// Runs of a cell without coupled mode, and with it.
 type Arms = [Vec<Measured>; 2];

@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const PACKET: u64 = 1500;
 const HEADERS: u64 = 20 + 32;
 const RECORD: u64 = 5 + 1 + 16;
-/// What QUIC adds to a packet: IP, UDP, a short header, the seal, and the head of a frame.
+/// Bytes that QUIC adds to a packet: IP, UDP, a short header, the seal, and the head of a frame.
 const QUIC: u64 = 20 + 8 + 13 + 16 + 8;
 /// Port of the download that other programs make, and bytes of each of its writes.
 const DOWNLOAD: u16 = 80;
@@ -351,7 +351,6 @@ pub(crate) fn measure(
     if cell.situation == Situation::Download {
         download(&lab, address, warm + span)?;
     }
-    let background = if cell.situation == Situation::Log { BATCH } else { BACKGROUND };
     let batches = cell.situation == Situation::Log;
 
     let (ready, listens) = sync_channel(1);
@@ -362,7 +361,7 @@ pub(crate) fn measure(
         let endpoint = endpoint.map_err(failed)?;
         let _ = ready.send(());
         let connection = endpoint.accept().await.map_err(failed)?;
-        send(&connection, warm + span, (background, batches), seed).await
+        send(&connection, warm + span, batches, seed).await
     })?;
     // If the server cannot listen, its thread says why.
     let _ = listens.recv();
@@ -423,16 +422,17 @@ fn download(lab: &Lab, sender: Ipv4Addr, span: Duration) -> Result<(), Simulatio
     Ok(())
 }
 
-/// Sends background data in messages of this length, and urgent messages at random times. The background
-/// never pauses, unless it is in batches: then it waits for the acknowledgement of each.
+/// Sends background data, and urgent messages at random times. The background never pauses, unless it is in
+/// batches: then it waits for the acknowledgement of each.
 async fn send(
     connection: &Connection,
     span: Duration,
-    (length, batches): (usize, bool),
+    batches: bool,
     seed: u64,
 ) -> Result<Sent, SimulationError> {
     let began = Instant::now();
     let over = began + span;
+    let length = if batches { BATCH } else { BACKGROUND };
     let background = async {
         loop {
             let message = Message::new(vec![0; length]).with_priority(Priority::P3);

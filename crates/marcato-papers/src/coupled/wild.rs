@@ -18,8 +18,8 @@ const SEEDS: u64 = 5;
 /// Seconds measured.
 const SECONDS: u64 = 100;
 /// Largest share of the goodput, in percent, that a situation may cost; of jitter up to 10 ms, and of others.
-const MAX_COST_OF_JITTER: f64 = 1.5;
-const MAX_COST: f64 = 5.0;
+pub(super) const MAX_COST_OF_JITTER: f64 = 1.5;
+pub(super) const MAX_COST: f64 = 5.0;
 
 /// Situation: its name, what it is in words, and the cell.
 struct Situation {
