@@ -155,7 +155,7 @@ struct Link {
     linkinfo: LinkInfo,
 }
 
-/// What `ip` prints of a device that a driver of Linux makes.
+/// Kind of a virtual device, as `ip` prints it.
 #[derive(Default, serde::Deserialize)]
 struct LinkInfo {
     #[serde(default)]

@@ -29,7 +29,7 @@ pub struct Pinned {
     directory: PathBuf,
 }
 
-/// What has become of an attachment.
+/// Condition of an attachment: on its device, or left over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// The programs are on their device.
@@ -86,7 +86,7 @@ impl Pinned {
         Ok(all)
     }
 
-    /// What has become of the attachment.
+    /// Returns the condition of the attachment.
     pub fn whereabouts(&self) -> Whereabouts {
         let pin = |name: &str| self.directory.join(name);
         let [egress, ingress] = CLASSIFIERS.map(|(name, _)| pin(name));

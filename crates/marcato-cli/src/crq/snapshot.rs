@@ -24,7 +24,7 @@ pub(super) struct Snapshot {
     /// Seconds of the kernel's monotonic clock.
     pub(super) time_s: f64,
     pub(super) settings: Settings,
-    /// Where the programs are.
+    /// Condition of the attachment, in words.
     pub(super) state: &'static str,
     pub(super) queues: Vec<QueueRow>,
     pub(super) counters: BTreeMap<&'static str, Count>,

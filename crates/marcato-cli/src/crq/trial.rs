@@ -24,7 +24,7 @@ struct Span {
     bytes: [u64; 2],
 }
 
-/// What a trial has seen so far.
+/// Observations of a trial so far.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
     first: Option<Snapshot>,

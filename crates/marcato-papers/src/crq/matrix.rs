@@ -1,4 +1,5 @@
-//! How soon the kernel's programs find single flows responsive: congestion controls, rates, round trips and queues.
+//! Time to the first verdict of the kernel's programs on single flows: congestion controls, rates, round trips and
+//! queues.
 //!
 //! In real time, and as root. `.ci/long crq-kernel` prints the table on this kernel and on Debian's.
 
@@ -26,7 +27,7 @@ const WITHIN: Duration = Duration::from_secs(3);
 const LASTS: Duration = Duration::from_secs(12);
 const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// What a cell sends.
+/// Traffic of a cell.
 #[derive(Clone, Copy)]
 enum Traffic {
     Tcp(&'static str),

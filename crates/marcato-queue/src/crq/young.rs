@@ -84,7 +84,7 @@ impl YoungConfig {
     }
 }
 
-/// What a flow has used of its allowance.
+/// Part of its allowance that a flow has used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     /// Step of the last packet.

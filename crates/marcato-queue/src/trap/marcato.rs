@@ -24,7 +24,8 @@
 //!   by a fifth, than in the cycle at the signal;
 //! - such a response counts for three votes, so that one is enough for a verdict;
 //! - losses may be repaired for many cycles, in which acknowledgements do not tell the flight: the
-//!   judge then **waits** for it. If it does not fall, that is a refusal;
+//!   judge then **waits** for it. If it does not fall, that is a refusal. Until then, only a rate that
+//!   falls by a quarter is a response: a flow beside a flood repairs most of the time;
 //! - falls of the flight without a signal are subtracted as those of the rate are.
 //!
 //! A lower flight alone is no response: it also falls if others leave room in the queue. QUIC's

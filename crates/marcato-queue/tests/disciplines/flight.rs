@@ -16,7 +16,7 @@ const GAP: Duration = Duration::from_micros(600);
 /// Round trip beyond the queue.
 const NEAR: Duration = Duration::from_millis(20);
 
-/// What a sender makes of a loss.
+/// Response of a sender to a loss.
 #[derive(Clone, Copy, PartialEq)]
 enum Sender {
     /// Halves its window once per round trip, as Reno does.

@@ -168,7 +168,7 @@ fn an_expired_idle_time_restarts_at_the_initial_window() {
     }
 }
 
-/// What was acknowledged before a timeout counts towards no segment of growth after it.
+/// Bytes acknowledged before a timeout count towards no segment of growth after it.
 #[test]
 fn a_timeout_forgets_the_progress_towards_the_next_segment() {
     for (name, mut control) in controls().into_iter().filter(|(name, _)| *name != "cubic") {
