@@ -548,6 +548,7 @@ pub(crate) enum CrqAction {
   marcato crq attach eth0 --rate 95mbit --dry-run
   marcato crq attach eth0 --rate 1gbit --standard droptail --responsive codel-ecn
   marcato crq attach ifb0 --rate 475mbit --reverse eth0
+  marcato crq attach eth0 --parent 1:10 --parent 1:20
   marcato crq attach eth0 --config /etc/marcato/crq/eth0.toml")]
     Attach(CrqAttach),
 
@@ -631,7 +632,7 @@ pub(crate) struct CrqAttach {
     #[command(flatten)]
     pub(crate) settings: Settings,
 
-    /// Replace a root queue that somebody else configured
+    /// Replace a root queue that somebody else configured, or a queue of a class that could not be put back
     #[arg(long)]
     pub(crate) replace: bool,
 

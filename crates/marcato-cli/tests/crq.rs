@@ -621,3 +621,286 @@ fn metrics_have_queues_and_verdicts_and_no_address() {
     }
     assert!(!output.contains("10.9.6"), "{output}");
 }
+
+/// Tree of HTB on `wan`, as somebody else has set it up. Packets to port 9 belong to the class 1:10.
+const TREE: &str = r#"
+tree() {
+    tc qdisc add dev wan root handle 1: htb default 20
+    tc class add dev wan parent 1: classid 1:1 htb rate 40mbit quantum 1514
+    tc class add dev wan parent 1:1 classid 1:10 htb rate 10mbit ceil 40mbit prio 2 quantum 3028
+    tc class add dev wan parent 1:1 classid 1:20 htb rate 30mbit ceil 30mbit quantum 1514
+    tc qdisc add dev wan parent 1:10 handle 10: bfifo limit 30000
+    tc filter add dev wan parent 1: protocol ip prio 1 u32 match ip dport 9 0xffff flowid 1:10
+}
+# The kernel lists them in no order.
+state() { { tc qdisc show dev wan; tc class show dev wan; tc filter show dev wan parent 1:; } | sort; }
+elsewhere() { for n in $(seq "$1"); do echo > /dev/udp/10.9.6.2/10; done; }
+quiet="--standard droptail --responsive droptail --young 0"
+young="--standard droptail --responsive droptail"
+tree
+"#;
+
+#[test]
+fn classes_of_a_tree_get_crq_and_what_they_had_is_put_back() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{TREE}
+         state > /tmp/$$.before
+         crq attach wan --parent 1:10 --parent 1:20 $young
+         send 5
+         elsewhere 3
+         crq status wan --format json
+         crq status wan
+         tc class show dev wan
+         tc filter show dev wan parent 1:
+         crq set wan --share 75 --young 0
+         echo changed; tc class show dev wan
+         crq set wan --young 60
+         crq set wan --rate 5mbit
+         echo limited; tc class show dev wan; tc qdisc show dev wan
+         crq set wan --parent 1:10 2>&1 || echo refused
+         crq attach wan --parent 1:10 $quiet 2>&1 || echo refused
+         crq status --all
+         crq detach wan
+         state > /tmp/$$.after
+         diff /tmp/$$.before /tmp/$$.after && echo same
+         rm /tmp/$$.*
+         send 2
+         {PINS}"
+    ));
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    let packets = |counter: &str| status["counters"][counter]["packets"].as_u64().unwrap();
+    assert_eq!((packets("young"), packets("standard")), (8, 0), "{output}");
+    let queues: Vec<String> = status["queues"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            format!(
+                "{} {} {}",
+                it["class"].as_str().unwrap_or("-"),
+                it["name"].as_str().unwrap(),
+                it["packets"]
+            )
+        })
+        .collect();
+    for row in [
+        "- root 8",
+        "1:10 all 5",
+        "1:10 young 5",
+        "1:10 standard 0",
+        "1:20 all 3",
+        "1:20 young 3",
+        "1:20 responsive 0",
+    ] {
+        assert!(queues.iter().any(|queue| queue == row), "{row}: {queues:?}");
+    }
+    assert_eq!((queues.len(), &status["state"]), (9, &"attached".into()), "{output}");
+    for line in [
+        "CRQ is on wan: below 1:10, 1:20: the rate of each class, young flows first with 75 %, standard queue droptail",
+        // The operator's own are as they were.
+        "class htb 1:10 parent 1:1 leaf c500: prio 2 rate 10Mbit ceil 40Mbit",
+        "class htb 1:20 parent 1:1 leaf c501: prio 0 rate 30Mbit ceil 30Mbit",
+        "flowid 1:10",
+        "the classes that have CRQ cannot change",
+        "CRQ is on `wan` already",
+        "wan     attached  below 1:10, 1:20: 5Mbit/s",
+        "CRQ is off wan",
+        "same",
+    ] {
+        assert!(output.contains(line), "{line}\n{output}");
+    }
+    assert_eq!(output.matches("refused").count(), 2, "{output}");
+    let changed = output.split("changed\n").nth(1).unwrap();
+    let (changed, limited) = changed.split_once("limited\n").unwrap();
+    assert!(changed.contains("c500:20 parent c500:1 ") && !changed.contains("c500:30"), "{changed}");
+    assert!(changed.contains("rate 75Gbit ceil 100Gbit"), "{changed}");
+    for line in ["class htb c501:30 parent c501:1 ", "rate 3Mbit ceil 5Mbit"] {
+        assert!(limited.contains(line), "{line}\n{limited}");
+    }
+    assert!(!output.contains("crq-"), "{output}");
+}
+
+#[test]
+fn a_dry_run_below_a_class_prints_each_change() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{TREE}
+         crq attach wan --parent 1:10 $quiet --dry-run
+         tc class show dev wan
+         crq attach wan --parent 1:10 $quiet > /dev/null
+         crq set wan --share 60 --dry-run
+         crq detach wan --dry-run"
+    ));
+    for line in [
+        "tc qdisc replace dev wan parent 1:10 handle c500: htb default 10",
+        "tc class replace dev wan parent c500:1 classid c500:20 htb rate 50000000000bit ceil 100000000000bit burst 25000000 cburst 25000000 quantum 2500",
+        // The limits are those of the class's rate.
+        "tc qdisc replace dev wan parent c500:10 bfifo limit 500000",
+        "attach crq_class to packets of the class 1:10 of wan, as a filter of c500:",
+        "attach crq_ingress to packets that enter wan",
+        "tc class replace dev wan parent c500:1 classid c500:20 htb rate 60000000000bit ceil 100000000000bit burst 25000000 cburst 25000000 quantum 3000",
+        "tc qdisc replace dev wan parent 1:10 handle 10: bfifo limit 30000",
+        "take the programs off wan, and remove their pins",
+    ] {
+        assert!(output.lines().any(|said| said == line), "{line}\n{output}");
+    }
+    assert!(!output.contains("crq_egress"), "{output}");
+    assert!(output.contains("class htb 1:10 parent 1:1 leaf 10: "), "{output}");
+}
+
+#[test]
+fn classes_that_cannot_have_crq_are_told_why_at_once() {
+    if is_impossible() {
+        return;
+    }
+    let ended = run(&format!(
+        "{TREE}
+         tc qdisc add dev wan parent 1:20 handle 20: htb
+         tc class add dev wan parent 20: classid 20:1 htb rate 1mbit quantum 1514
+         crq attach wan --parent 1:10 --parent 1:1 --parent 1:20 --parent 1:99 $quiet || code=$?
+         tc qdisc show dev wan
+         exit $code"
+    ));
+    assert_eq!(ended.status.code(), Some(2));
+    for said in [
+        "the class 1:1 of `wan` has classes below it: name these instead, as 1:10, 1:20",
+        "the class 1:20 of `wan` has a queue with classes of its own (`htb 20:`): name one of these, or allow CRQ",
+        "`wan` has no class 1:99: 1:10, 1:20, 20:1 can be named",
+    ] {
+        assert!(errors(&ended).lines().any(|line| line.contains(said)), "{said}\n{}", errors(&ended));
+    }
+    assert!(!text(&ended.stdout).contains("c500"), "{}", text(&ended.stdout));
+    for (script, expected) in [
+        ("crq attach wan --parent 1:10", "has no class 1:10: `tc class show dev wan` lists none of htb"),
+        ("tc qdisc add dev wan root handle 7: pfifo; crq attach wan --parent 7:1", "has no class 7:1"),
+        ("crq attach wan --parent 10", "such as 1:10"),
+        ("crq attach wan", "or name a class of an HTB, as with `--parent 1:10`"),
+    ] {
+        let ended = run(script);
+        assert_eq!(ended.status.code(), Some(2), "{script}: {}", errors(&ended));
+        assert!(errors(&ended).contains(expected), "{script}: {}", errors(&ended));
+    }
+    // A queue with classes may go if it is asked for, and is not put back.
+    let output = said(&format!(
+        "{TREE}
+         tc qdisc add dev wan parent 1:20 handle 20: htb
+         crq attach wan --parent 1:20 $quiet --replace
+         crq attach wan --parent c500:10 $quiet 2>&1 || true
+         crq detach wan
+         tc qdisc show dev wan"
+    ));
+    assert!(!output.contains("htb 20:") && !output.contains("htb c500:"), "{output}");
+}
+
+#[test]
+fn a_class_that_goes_is_told_and_attach_takes_over() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{TREE}
+         crq attach wan --parent 1:10 --parent 1:20 $quiet > /dev/null
+         tc class del dev wan classid 1:20
+         elsewhere 1
+         crq status wan
+         crq set wan --share 70 2>&1
+         crq attach wan --parent 1:20 $quiet 2>&1 || echo refused
+         tc class add dev wan parent 1:1 classid 1:20 htb rate 30mbit ceil 30mbit quantum 1514
+         crq attach wan --parent 1:20 $quiet
+         echo taken over; tc qdisc show dev wan; crq status --all
+         tc qdisc del dev wan root
+         crq status --all
+         crq set wan --share 80 2>&1 || echo refused
+         crq detach wan
+         tree
+         crq attach wan --parent 1:10 $quiet > /dev/null
+         tc qdisc del dev wan root
+         tree
+         crq attach wan --parent 1:10 $quiet
+         crq status wan
+         ip link del wan
+         crq status --all
+         crq clean
+         {PINS}"
+    ));
+    for line in [
+        "wan: queues of 1:20 gone, below 1:10, 1:20: ",
+        "note: the class 1:20 of wan has CRQ no more",
+        "`wan` has no class 1:20: 1:10 can be named",
+        "queues of 1:20 gone  below 1:20",
+        "`wan` has no class with CRQ any more",
+        "wan: attached, below 1:10",
+        "wan     device gone  below 1:10",
+    ] {
+        assert!(output.contains(line), "{line}\n{output}");
+    }
+    assert_eq!(output.matches("refused").count(), 2, "{output}");
+    // The class that is named no more has its own queue again.
+    let taken = output.split("taken over\n").nth(1).unwrap();
+    assert!(taken.contains("qdisc bfifo 10: parent 1:10 limit 30000b"), "{output}");
+    assert!(!output.lines().any(|line| line.starts_with("crq-")), "{output}");
+}
+
+#[test]
+fn what_a_crash_leaves_below_a_class_is_removed() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{TREE}
+         state > /tmp/$$.before
+         crq attach wan --parent 1:10 $quiet
+         rm /sys/fs/bpf/marcato/crq-*/crq_ingress || rm /sys/fs/bpf/marcato/crq-*/crq_dropped
+         crq status --all
+         crq attach wan --parent 1:10 $quiet --share 60
+         crq detach wan
+         state | diff /tmp/$$.before - && echo same
+         crq attach wan --parent 1:10 $quiet
+         rm -r /sys/fs/bpf/marcato/crq-*
+         crq attach wan --parent 1:10 $quiet
+         send 4
+         crq status wan --format json
+         rm -r /sys/fs/bpf/marcato/crq-*
+         crq detach wan
+         tc qdisc show dev wan
+         crq attach wan --parent 1:10 $quiet --pins /sys/fs/bpf/$(printf 'x%.0s' $(seq 300)) 2>&1 || echo failed
+         tc qdisc show dev wan
+         rm /tmp/$$.*"
+    ));
+    assert!(output.contains("wan     incomplete") && output.contains("same\n"), "{output}");
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!(status["counters"]["standard"]["packets"], 4, "{output}");
+    assert!(output.contains("name too long") && output.contains("failed"), "{output}");
+    assert!(!output.contains("qdisc htb c500:"), "{output}");
+}
+
+#[test]
+fn a_refused_change_below_classes_leaves_all_as_it_was() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{REFUSING}
+         {TREE}
+         both() {{ state; crq status wan --format json | grep -o '\"settings\":{{[^}}]*}}'; }}
+         crq attach wan --parent 1:10 --parent 1:20 $quiet
+         both > $bin/before
+         for change in '--standard fq-codel' '--rate 5mbit --share 80 --young 50'; do
+             crq set wan $change --young-queue fq-codel 2> $bin/errors || echo refused
+             grep -o 'load its module' $bin/errors
+             both > $bin/after
+             diff $bin/before $bin/after
+         done
+         crq detach wan
+         state > $bin/before
+         crq attach wan --parent 1:10 --parent 1:20 --standard droptail 2>&1 || echo refused
+         state | diff $bin/before -
+         rm -r $bin"
+    ));
+    assert_eq!(output.matches("refused").count(), 3, "{output}");
+}

@@ -112,8 +112,8 @@ INLINE void observe(const struct crq_config *config, __u64 now, const struct pac
 	flow_leave(flow);
 }
 
-/* A packet that leaves at `now`. */
-INLINE void classify(struct __sk_buff *skb, const struct crq_config *config, __u64 now)
+/* A packet that leaves at `now`. Returns the priority that names its queue's class, or 0. */
+INLINE __u32 classify(struct __sk_buff *skb, const struct crq_config *config, __u64 now)
 {
 	struct packet packet;
 	__u16 tag = 0;
@@ -126,8 +126,7 @@ INLINE void classify(struct __sk_buff *skb, const struct crq_config *config, __u
 	/* Without an assessment only an old tag of ours is removed: others may use the field. */
 	if (tag || (skb->tc_index & TAG_OURS_MASK) == TAG_OURS)
 		skb->tc_index = tag;
-	if (queue < QUEUES && config->priority[queue])
-		skb->priority = config->priority[queue];
+	return queue < QUEUES ? config->priority[queue] : 0;
 }
 
 /* A packet of the other direction, which enters at `now`, or leaves by another device. */

@@ -13,10 +13,25 @@ SEC("classifier")
 int crq_egress(struct __sk_buff *skb)
 {
 	const struct crq_config *config = configured();
-	if (config)
-		classify(skb, config, bpf_ktime_get_ns());
+	__u32 priority = config ? classify(skb, config, bpf_ktime_get_ns()) : 0;
+	if (priority)
+		skb->priority = priority;
 	/* Other programs of this hook follow, and the packet goes on in any case. */
 	return TC_ACT_UNSPEC;
+}
+
+/* Packets of one class of somebody's tree: a filter of the HTB below that class. The major number of the class is the
+ * filter's own. */
+SEC("classifier")
+int crq_class(struct __sk_buff *skb)
+{
+	const struct crq_config *config = configured();
+	__u32 priority = config ? classify(skb, config, bpf_ktime_get_ns()) : 0;
+	/* Without a class, HTB has its default. */
+	if (!priority)
+		return TC_ACT_UNSPEC;
+	skb->tc_classid = priority & 0xffff;
+	return TC_ACT_OK;
 }
 
 /* Entering packets: the other direction of flows. */

@@ -23,7 +23,7 @@
 #define MAX_DEQUEUED 16
 
 /* Text that the loader keeps beside the configuration. */
-#define NOTE_LENGTH 2048
+#define NOTE_LENGTH 16384
 
 /* Attempts to enter a flow's state that another CPU holds. A packet that gives up is forwarded, but not assessed. */
 #define MAX_ENTRY_ATTEMPTS 512

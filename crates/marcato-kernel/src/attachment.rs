@@ -17,6 +17,7 @@ use crate::maps::Maps;
 use crate::pinned::{self, Pinned};
 use crate::programs;
 use crate::state::FlowState;
+use crate::tree::Seat;
 
 /// Default directory for the pins of attachments: a file system of type bpf.
 pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/marcato";
@@ -24,6 +25,8 @@ pub const PIN_DIRECTORY: &str = "/sys/fs/bpf/marcato";
 /// Programs of the device, with their direction.
 pub(crate) const CLASSIFIERS: [(&str, TcAttachType); 2] =
     [("crq_egress", TcAttachType::Egress), ("crq_ingress", TcAttachType::Ingress)];
+/// Program of the packets of one class, in place of the first: a filter of CRQ's queue below the class.
+pub(crate) const CLASS: &str = "crq_class";
 /// Programs of the kernel's tracepoints.
 pub(crate) const TRACEPOINTS: [(&str, &str); 2] =
     [("crq_dropped", "kfree_skb"), ("crq_dequeued", "qdisc_dequeue")];
@@ -66,13 +69,39 @@ impl Attachment {
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
+        Self::attach_pinned(pins, device, None, configuration, flows)
+    }
+
+    /// Attaches the programs to the packets of some classes of a device, with room for so many flows of all of them.
+    ///
+    /// The queues below the classes have to be there. The programs' filters leave with these.
+    ///
+    /// # Errors
+    /// [`AttachError`] as [`attach`](Self::attach).
+    pub fn attach_below(
+        pins: &Path,
+        device: &Device,
+        seats: &[Seat],
+        configuration: &Configuration,
+        flows: u32,
+    ) -> Result<Self, AttachError> {
+        Self::attach_pinned(pins, device, Some(seats), configuration, flows)
+    }
+
+    fn attach_pinned(
+        pins: &Path,
+        device: &Device,
+        seats: Option<&[Seat]>,
+        configuration: &Configuration,
+        flows: u32,
+    ) -> Result<Self, AttachError> {
         let directory = Self::directory(pins, device);
         if directory.exists() {
             return Err(AttachError::Attached { device: device.name.clone() });
         }
         fs::create_dir_all(&directory)
             .map_err(|source| AttachError::Directory { path: directory.clone(), source })?;
-        let attached = Self::attach_in(Some(&directory), device, configuration, flows);
+        let attached = Self::attach_in(Some(&directory), device, seats, configuration, flows);
         if attached.is_err() {
             // The first error is the one to tell.
             let _ = Self::detach(pins, device);
@@ -86,12 +115,13 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`] if the kernel refuses one of the programs.
     pub fn hold(device: &Device, configuration: &Configuration, flows: u32) -> Result<Self, AttachError> {
-        Self::attach_in(None, device, configuration, flows)
+        Self::attach_in(None, device, None, configuration, flows)
     }
 
     fn attach_in(
         directory: Option<&Path>,
         device: &Device,
+        seats: Option<&[Seat]>,
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
@@ -119,7 +149,18 @@ impl Attachment {
                 Some(device::name_of(ifindex).ok_or(AttachError::Reverse { ifindex })?)
             }
         };
-        for (name, place) in places(device, reverse) {
+        let places = places(device, reverse);
+        if let Some(seats) = seats {
+            let handles: Vec<u16> = seats.iter().map(|seat| seat.handle).collect();
+            hook::filter(&mut ebpf, CLASS, &device.name, &handles)?;
+            // The pin tells that the programs are those of classes.
+            let program = ebpf.program_mut(CLASS).ok_or(LoadError::Missing(CLASS))?;
+            directory.map_or(Ok(()), |directory| kept(CLASS, program.pin(directory.join(CLASS))))?;
+        }
+        for (name, place) in places {
+            if seats.is_some() && name == CLASSIFIERS[0].0 {
+                continue;
+            }
             let hook = hook::attach(&mut ebpf, name, &place)?;
             match directory {
                 Some(directory) => hook.keep(name, &directory.join(name))?,
@@ -131,15 +172,21 @@ impl Attachment {
 
     /// Returns a line for each program and the place where it would be attached. `reverse` is the name of the
     /// device by which the other direction leaves, if that does not enter by the device itself.
-    pub fn programs(device: &str, reverse: Option<&str>) -> impl Iterator<Item = String> {
+    /// `seats` are the classes whose packets alone are classified, if there are any.
+    pub fn programs(device: &str, reverse: Option<&str>, seats: &[Seat]) -> Vec<String> {
         let traced =
             TRACEPOINTS.iter().map(|(name, point)| format!("attach {name} to the tracepoint {point}"));
-        let classifiers = CLASSIFIERS.iter().map(move |(name, direction)| match (direction, reverse) {
-            (TcAttachType::Egress, _) => format!("attach {name} to packets that leave {device}"),
-            (_, None) => format!("attach {name} to packets that enter {device}"),
-            (_, Some(reverse)) => format!("attach {name} to packets that leave {reverse}"),
-        });
-        traced.chain(classifiers)
+        let mut lines: Vec<String> = traced.collect();
+        lines.extend(seats.iter().map(|Seat { class, handle, .. }| {
+            format!("attach {CLASS} to packets of the class {class} of {device}, as a filter of {handle:x}:")
+        }));
+        lines.extend(CLASSIFIERS.iter().filter_map(|(name, direction)| match (direction, reverse) {
+            (TcAttachType::Egress, _) if !seats.is_empty() => None,
+            (TcAttachType::Egress, _) => Some(format!("attach {name} to packets that leave {device}")),
+            (_, None) => Some(format!("attach {name} to packets that enter {device}")),
+            (_, Some(reverse)) => Some(format!("attach {name} to packets that leave {reverse}")),
+        }));
+        lines
     }
 
     /// Returns whether a device has an attachment.

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::tree::ClassId;
+
 /// Error returned when the programs cannot be loaded, or a map of theirs not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -124,6 +126,87 @@ pub enum TcError {
         /// The command.
         command: String,
     },
+}
+
+/// Error returned when a class can have no queue of CRQ.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParentError {
+    /// There is no such class.
+    #[error("`{device}` has no class {class}: {}", named(there, &format!("`tc class show dev {device}` lists none of htb")))]
+    Unknown {
+        /// Name of the device.
+        device: String,
+        /// The class.
+        class: ClassId,
+        /// Classes that are there, and can have a queue.
+        there: Vec<ClassId>,
+    },
+    /// The class is one of another discipline.
+    #[error("the class {class} of `{device}` is one of `{kind}`: CRQ goes below a class of `htb`")]
+    NotHtb {
+        /// Name of the device.
+        device: String,
+        /// The class.
+        class: ClassId,
+        /// Its discipline.
+        kind: String,
+    },
+    /// The class has classes below it.
+    #[error("the class {class} of `{device}` has classes below it: name these instead, as {}", list(below))]
+    Inner {
+        /// Name of the device.
+        device: String,
+        /// The class.
+        class: ClassId,
+        /// Classes below it.
+        below: Vec<ClassId>,
+    },
+    /// The class belongs to CRQ.
+    #[error("the class {class} of `{device}` is CRQ's own: name a class of another tree")]
+    Own {
+        /// Name of the device.
+        device: String,
+        /// The class.
+        class: ClassId,
+    },
+    /// The class has a queue that cannot be put back.
+    #[error(
+        "the class {class} of `{device}` has {} (`{kind} {handle}`): {}allow CRQ to remove it with `--replace`; `detach` then leaves the class with HTB's default queue",
+        if *is_classful { "a queue with classes of its own" } else { "a queue that CRQ cannot put back" },
+        if *is_classful { "name one of these, or " } else { "" },
+    )]
+    Queue {
+        /// Name of the device.
+        device: String,
+        /// The class.
+        class: ClassId,
+        /// Discipline of the queue.
+        kind: String,
+        /// Handle of the queue.
+        handle: String,
+        /// Set if the queue has classes.
+        is_classful: bool,
+    },
+    /// The device has as many queues as CRQ has handles for.
+    #[error("CRQ is below as many classes of `{device}` as it can be: name 256 at most")]
+    Many {
+        /// Name of the device.
+        device: String,
+    },
+}
+
+/// Names of some classes.
+fn list(classes: &[ClassId]) -> String {
+    const SHOWN: usize = 8;
+    let names: Vec<String> = classes.iter().take(SHOWN).map(ToString::to_string).collect();
+    let rest = if classes.len() > SHOWN { " and others" } else { "" };
+    format!("{}{rest}", names.join(", "))
+}
+
+/// Text about the classes that can be named, or that there are none.
+fn named(classes: &[ClassId], none: &str) -> String {
+    if classes.is_empty() { none.to_owned() } else { format!("{} can be named", list(classes)) }
 }
 
 /// Error returned when programs cannot be attached to a device, or their attachment not be used.

@@ -76,6 +76,32 @@ pub(crate) fn attach(ebpf: &mut Ebpf, name: &'static str, place: &Place) -> Resu
     Ok(Hook::Filter(link))
 }
 
+/// Attaches a program of the object to the packets of queues with these handles. The filters stay as long as their
+/// queues do, and choose classes of these.
+pub(crate) fn filter(
+    ebpf: &mut Ebpf,
+    name: &'static str,
+    device: &str,
+    handles: &[u16],
+) -> Result<(), AttachError> {
+    let program = programs::load_classifier(ebpf, name)?;
+    let failed = |source| LoadError::Program { name, source };
+    for &handle in handles {
+        let options = NlOptions {
+            priority: PREFERENCE,
+            handle: TcHandle::new(0, 0xc4),
+            // The kernel takes the major number of a class from here. cls_bpf.
+            classid: Some(TcHandle::new(handle, 0)),
+        };
+        let queue = TcAttachType::Custom(u32::from(handle) << 16);
+        let id =
+            program.attach_with_options(device, queue, TcAttachOptions::Netlink(options)).map_err(failed)?;
+        // Its drop would remove the filter.
+        std::mem::forget(program.take_link(id).map_err(failed)?);
+    }
+    Ok(())
+}
+
 /// Adds the queue of clsact to a device, unless it is there. It is left there: others may use it, and it
 /// does nothing by itself.
 fn add_clsact(device: &str) -> Result<(), io::Error> {

@@ -4,7 +4,7 @@
 //!
 //! | program | where | work |
 //! |---|---|---|
-//! | `crq_egress` | packets that leave a device | assesses the flow, and sends the packet to its queue by `skb->priority` |
+//! | `crq_egress`, or `crq_class` for packets of one class | packets that leave a device | assesses the flow, and sends the packet to its queue by `skb->priority` |
 //! | `crq_ingress` | packets that enter it, or leave by a device beside it ([`Reverse`]) | lets the flow's judge (its *trap*) see the other direction |
 //! | `crq_dropped`, `crq_dequeued` | tracepoints of the kernel | book drops and marks of the device's queues |
 //!
@@ -32,6 +32,8 @@
 //! - *Attachments outlive their process.* Maps and links are pinned in a file system of type bpf, so a killed
 //!   daemon changes nothing. Both classes of the HTB have a parent and borrow from it, and its default is the
 //!   standard queue: without the programs, all traffic has one queue and the full rate.
+//! - *Below a class of somebody's tree* the same program is a filter of CRQ's own HTB there, which takes the place of the
+//!   class's queue ([`Tree`]). The class stays a leaf, so the tree borrows and classifies as before.
 //! - *Queues are changed and read by iproute2*, not by netlink of our own. A printed plan is then what an
 //!   operator could type, and errors of `tc` are known ones. HTB is never created twice: the kernel has no
 //!   change of it, so [`Shaper::changes`] changes its classes and leaves only.
@@ -49,6 +51,8 @@ mod error;
 mod hook;
 mod layout;
 #[cfg(target_os = "linux")]
+mod leaf;
+#[cfg(target_os = "linux")]
 mod maps;
 #[cfg(target_os = "linux")]
 mod pinned;
@@ -61,6 +65,8 @@ mod requirements;
 #[cfg(target_os = "linux")]
 mod shaper;
 mod state;
+#[cfg(target_os = "linux")]
+mod tree;
 
 #[cfg(target_os = "linux")]
 pub use attachment::{Attachment, PIN_DIRECTORY};
@@ -68,8 +74,10 @@ pub use counters::{Counter, Tally};
 #[cfg(target_os = "linux")]
 pub use device::Device;
 #[cfg(target_os = "linux")]
-pub use error::{AttachError, DeviceError, LoadError, TcError};
+pub use error::{AttachError, DeviceError, LoadError, ParentError, TcError};
 pub use layout::{Configuration, FlowId, ReadPacket, Reverse, YoungPlace};
+#[cfg(target_os = "linux")]
+pub use leaf::Leaf;
 #[cfg(target_os = "linux")]
 pub use pinned::{Pinned, Whereabouts};
 #[cfg(target_os = "linux")]
@@ -81,6 +89,8 @@ pub use requirements::Missing;
 #[cfg(target_os = "linux")]
 pub use shaper::{QueueKind, Shaper, TcCommand, YoungQueue};
 pub use state::FlowState;
+#[cfg(target_os = "linux")]
+pub use tree::{ClassId, Seat, Tree};
 
 /// Object with the eBPF programs; empty if there was no compiler when this crate was built.
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/crq.bpf.o"));

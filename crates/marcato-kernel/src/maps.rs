@@ -19,7 +19,7 @@ const COUNTERS: &str = "counters";
 const CONFIGURATION: &str = "configuration";
 const NOTE: &str = "note";
 /// Number of bytes of `struct note` of `bpf/config.h`.
-const NOTE_LEN: usize = 2048;
+const NOTE_LEN: usize = 16_384;
 
 /// Flows, counters and configuration of a set of programs.
 pub(crate) struct Maps {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::links::{FdLink, PinnedLink};
 
-use crate::attachment::{CLASSIFIERS, TRACEPOINTS};
+use crate::attachment::{CLASS, CLASSIFIERS, TRACEPOINTS};
 use crate::device::{self, Device};
 use crate::error::AttachError;
 use crate::hook;
@@ -50,6 +50,11 @@ impl Pinned {
         let (netns, ifindex) = (device.netns, device.ifindex);
         let directory = pins.join(name(netns, ifindex));
         directory.exists().then_some(Self { netns, ifindex, directory })
+    }
+
+    /// Returns whether these are the pins of a device.
+    pub const fn is_of(&self, device: &Device) -> bool {
+        self.netns == device.netns && self.ifindex == device.ifindex
     }
 
     /// Checks that this process may look into a directory of pins, if it is there.
@@ -95,7 +100,15 @@ impl Pinned {
         if hook::has_tcx() {
             let places = [egress, ingress]
                 .map(|path| PinnedLink::from_pin(path).ok().and_then(|it| device_of(&it.into())));
+            // Filters of classes have no links: there is the other direction's only.
+            let is_below = pin(CLASS).exists();
             return match places {
+                [None, Some(0)] if is_below && !self.has_reverse() => Whereabouts::Gone,
+                [None, Some(0)] if is_below && (self.is_without_device() || is_lost(self.netns)) => {
+                    Whereabouts::Gone
+                }
+                [None, Some(0)] if is_below => Whereabouts::OneWay,
+                [None, Some(_)] if is_below && is_whole => Whereabouts::Attached,
                 // A link loses its device when that is deleted.
                 [Some(0), _] => Whereabouts::Gone,
                 [Some(_), Some(0)] => Whereabouts::OneWay,
@@ -120,6 +133,11 @@ impl Pinned {
     fn is_without_device(&self) -> bool {
         device::namespace().is_ok_and(|netns| netns == self.netns)
             && device::numbers().is_ok_and(|numbers| !numbers.contains(&self.ifindex))
+    }
+
+    /// Returns whether the other direction leaves by another device.
+    fn has_reverse(&self) -> bool {
+        Maps::open(&self.directory).is_ok_and(|maps| maps.reverse().is_some())
     }
 
     /// Returns whether the device of the other direction is not in the caller's network namespace.

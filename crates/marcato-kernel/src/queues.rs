@@ -35,6 +35,9 @@ pub struct Queue {
     /// Packets that wait.
     #[serde(default)]
     pub qlen: u64,
+    /// Options, by the names of `tc`.
+    #[serde(default)]
+    pub options: serde_json::Map<String, serde_json::Value>,
 }
 
 fn bytes<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
@@ -56,6 +59,11 @@ impl Queue {
         let mut queues: Vec<Self> = serde_json::from_str(json).ok()?;
         queues.sort_by_key(|queue| queue.parent.is_some());
         Some(queues)
+    }
+
+    /// Number in the handle.
+    pub(crate) fn major(&self) -> Option<u16> {
+        u16::from_str_radix(self.handle.strip_suffix(':')?, 16).ok()
     }
 
     /// Returns whether the system chose this queue, and nobody set it up.
@@ -113,6 +121,9 @@ mod tests {
             marks: 4,
             backlog: Bytes::new(3028),
             qlen: 2,
+            options: [("limit".to_owned(), 416.into()), ("target".to_owned(), 4999.into())]
+                .into_iter()
+                .collect(),
         };
         assert_eq!(queues[1], leaf);
         assert!(!leaf.is_default());

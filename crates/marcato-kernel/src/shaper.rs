@@ -6,6 +6,7 @@ use marcato_queue::Class;
 use marcato_units::{Duration, Rate};
 
 use crate::device::Device;
+use crate::tree::{ClassId, Seat};
 
 /// Handle of the root queue; "c4" for CRQ. Its classes have it as their major number.
 const MAJOR: u16 = 0x00c4;
@@ -15,6 +16,12 @@ const STANDARD: u16 = 0x10;
 const RESPONSIVE: u16 = 0x20;
 /// Minor number of the class of young flows, if they have a place.
 const YOUNG: u16 = 0x30;
+
+/// Rate of queues below a class that limits them itself: they never wait for their own HTB.
+const UNLIMITED: Rate = Rate::from_mbps(100_000);
+/// Most that a class of such queues may send before the others have their turn. Their shares are those of these
+/// numbers alone, so the bound is wider than [`MOST_QUANTUM`].
+const MOST_TURN: u64 = 200_000;
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u64 = 14;
@@ -113,7 +120,6 @@ impl Shaper {
     /// program has classified go to the standard queue, which may use the whole rate: without the
     /// programs, all traffic has one queue and the full rate.
     pub fn commands(&self, device: &Device) -> Vec<TcCommand> {
-        let Device { name, .. } = device;
         let packet = device.mtu.get().saturating_add(LINK_HEADER);
         let bps = self.rate.as_bps();
         let part = |of: u64, percent: u64| (of / 100).saturating_mul(percent).max(8);
@@ -123,59 +129,110 @@ impl Shaper {
             [part(of, 100 - share), part(of, share)]
         };
         let [standard, responsive] = shares(bps - young);
-        // Two milliseconds of the link at least, and two packets: a timer of the kernel may be late.
-        let burst = (bps / 8 / 500).max(2 * packet);
         // A millisecond of the class. With less than a packet, HTB would take turns by packets and not by bytes.
         let quantum = |rate: u64| (rate / 8 / 1000).clamp(packet, MOST_QUANTUM.max(packet));
         // What young flows leave is divided by quanta alone: these have to be in the ratio of the shares.
         let quanta = match self.young {
             None => [quantum(standard), quantum(responsive)],
-            Some(_) => {
-                let whole = shares(bps);
-                let least = whole[0].min(whole[1]);
-                let unit = quantum(least);
-                whole.map(|rate| {
-                    let quantum = u128::from(unit) * u128::from(rate) / u128::from(least);
-                    u64::try_from(quantum).unwrap_or(u64::MAX).clamp(packet, MOST_QUANTUM.max(packet))
-                })
+            Some(_) => turns(shares(bps), packet, MOST_QUANTUM),
+        };
+        let [first, others] = if self.young.is_some() { [" prio 0", " prio 1"] } else { [""; 2] };
+        let classes = [
+            HtbClass { minor: STANDARD, rate: standard, quantum: quanta[0], prio: others },
+            HtbClass { minor: RESPONSIVE, rate: responsive, quantum: quanta[1], prio: others },
+            HtbClass { minor: YOUNG, rate: young, quantum: quantum(young), prio: first },
+        ];
+        self.tree(device, "root", MAJOR, bps, quantum(bps), &classes)
+    }
+
+    /// Commands that set the queues up below a class of somebody's tree, in place of the class's own queue. Without
+    /// `limited`, the class alone limits the rate.
+    ///
+    /// The class may get less than its rate, as when it borrows. So the queues share what it gets by their turns alone:
+    /// young flows go before none, but have the longest turns.
+    pub fn commands_below(&self, device: &Device, seat: &Seat, limited: bool) -> Vec<TcCommand> {
+        let packet = device.mtu.get().saturating_add(LINK_HEADER);
+        let bps = if limited { self.rate } else { UNLIMITED }.as_bps();
+        let young = self.young.map_or(0, |young| u64::from(young.share.clamp(1, 90)));
+        let share = u64::from(self.share.clamp(1, 99));
+        // In ten-thousandths.
+        let parts = [(100 - young) * (100 - share), (100 - young) * share, young * 100];
+        let of = |whole: Rate| parts.map(|part| (whole.as_bps().saturating_mul(part) / 10_000).max(8));
+        let rates = of(Rate::from_bps(bps));
+        let [standard, responsive, young] = of(self.rate);
+        let [standard, responsive, young] = match self.young {
+            Some(_) => turns([standard, responsive, young], packet, MOST_TURN),
+            None => {
+                let [standard, responsive] = turns([standard, responsive], packet, MOST_TURN);
+                [standard, responsive, packet]
             }
         };
-        let prio = |prio: u8| self.young.map_or(String::new(), |_| format!(" prio {prio}"));
+        let class = |minor, rate, quantum| HtbClass { minor, rate, quantum, prio: "" };
+        let classes = [
+            class(STANDARD, rates[0], standard),
+            class(RESPONSIVE, rates[1], responsive),
+            class(YOUNG, rates[2], young),
+        ];
+        self.tree(device, &format!("parent {}", seat.class), seat.handle, bps, packet, &classes)
+    }
+
+    /// Commands for an HTB with these classes and their queues.
+    fn tree(
+        &self,
+        device: &Device,
+        place: &str,
+        major: u16,
+        bps: u64,
+        quantum: u64,
+        classes: &[HtbClass; 3],
+    ) -> Vec<TcCommand> {
+        let Device { name, .. } = device;
+        let packet = device.mtu.get().saturating_add(LINK_HEADER);
+        // Two milliseconds of the link at least, and two packets: a timer of the kernel may be late.
+        let burst = (bps / 8 / 500).max(2 * packet);
         let class = |parent: &str, minor: u16, rate: u64, quantum: u64, prio: &str| {
             TcCommand::new(&format!(
-                "class replace dev {name} parent {parent} classid {MAJOR:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}{prio}"
+                "class replace dev {name} parent {parent} classid {major:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}{prio}"
             ))
         };
-        let root = format!("{MAJOR:x}:");
-        let all = format!("{MAJOR:x}:{ALL:x}");
-        let queue = |minor: u16, kind| self.queue(name, minor, kind);
+        let root = format!("{major:x}:");
+        let all = format!("{major:x}:{ALL:x}");
+        let has_place = |minor: u16| minor != YOUNG || self.young.is_some();
         let mut commands = vec![
-            TcCommand::new(&format!("qdisc replace dev {name} root handle {root} htb default {STANDARD:x}")),
-            class(&root, ALL, bps, quantum(bps), ""),
-            class(&all, STANDARD, standard, quanta[0], &prio(1)),
-            class(&all, RESPONSIVE, responsive, quanta[1], &prio(1)),
+            TcCommand::new(&format!(
+                "qdisc replace dev {name} {place} handle {root} htb default {STANDARD:x}"
+            )),
+            class(&root, ALL, bps, quantum, ""),
         ];
-        commands.extend(self.young.map(|_| class(&all, YOUNG, young, quantum(young), &prio(0))));
-        commands.extend([queue(STANDARD, self.standard), queue(RESPONSIVE, self.responsive)]);
-        commands.extend(self.young.map(|young| queue(YOUNG, young.kind)));
+        for HtbClass { minor, rate, quantum, prio } in classes {
+            commands.extend(has_place(*minor).then(|| class(&all, *minor, *rate, *quantum, prio)));
+        }
+        commands.extend(
+            [(STANDARD, self.standard), (RESPONSIVE, self.responsive)]
+                .map(|(minor, kind)| self.queue(name, major, minor, kind)),
+        );
+        commands.extend(self.young.map(|young| self.queue(name, major, YOUNG, young.kind)));
         commands
     }
 
-    fn queue(&self, device: &str, minor: u16, kind: QueueKind) -> TcCommand {
+    fn queue(&self, device: &str, major: u16, minor: u16, kind: QueueKind) -> TcCommand {
         let product = u128::from(self.rate.as_bps()) * self.round_trip.as_nanos() / 8_000_000_000;
         // The kernel's limits have 32 bits.
         let bytes = product.clamp(LEAST_BYTES, u128::from(u32::MAX));
         let packets = (product / 1500).clamp(20, MOST_PACKETS);
-        let handle = MAJOR << 8 | minor | kind.discipline();
+        // Below a class, the kernel chooses handles: a queue of the same discipline is changed, and one of another takes its
+        // place in one step, or not at all.
+        let handle = match major {
+            MAJOR => format!(" handle {:x}:", MAJOR << 8 | minor | kind.discipline()),
+            _ => String::new(),
+        };
         let kind = match kind {
             QueueKind::DropTail => format!("bfifo limit {bytes}"),
             QueueKind::Codel => format!("codel limit {packets} noecn"),
             QueueKind::CodelEcn => format!("codel limit {packets} ecn"),
             QueueKind::FqCodel => "fq_codel noecn".to_owned(),
         };
-        TcCommand::new(&format!(
-            "qdisc replace dev {device} parent {MAJOR:x}:{minor:x} handle {handle:x}: {kind}"
-        ))
+        TcCommand::new(&format!("qdisc replace dev {device} parent {major:x}:{minor:x}{handle} {kind}"))
     }
 
     /// Commands that change the queues of a device to these. Packets that wait in a queue whose kind changes
@@ -188,7 +245,21 @@ impl Shaper {
     /// Commands that remove what `before` has and these queues have not. They come last, when no program names it any
     /// more.
     pub fn removals(&self, device: &Device, before: &Self) -> Vec<TcCommand> {
-        let gone = format!("class del dev {} classid {MAJOR:x}:{YOUNG:x}", device.name);
+        self.removals_of(device, MAJOR, before)
+    }
+
+    /// Commands that change the queues below a class to these.
+    pub fn changes_below(&self, device: &Device, seat: &Seat, limited: bool) -> Vec<TcCommand> {
+        self.commands_below(device, seat, limited).split_off(1)
+    }
+
+    /// Commands that remove what `before` has below a class and these queues have not.
+    pub fn removals_below(&self, device: &Device, seat: &Seat, before: &Self) -> Vec<TcCommand> {
+        self.removals_of(device, seat.handle, before)
+    }
+
+    fn removals_of(&self, device: &Device, major: u16, before: &Self) -> Vec<TcCommand> {
+        let gone = format!("class del dev {} classid {major:x}:{YOUNG:x}", device.name);
         let is_gone = before.young.is_some() && self.young.is_none();
         is_gone.then(|| TcCommand::new(&gone)).into_iter().collect()
     }
@@ -198,12 +269,13 @@ impl Shaper {
         (device.largest > device.mtu).then(|| self.rate.transmission_time(device.largest))
     }
 
-    /// Queue that belongs to the class of this name, if the class is one of these.
-    pub fn class_of(name: &str) -> Option<Class> {
-        [(STANDARD, Class::Standard), (RESPONSIVE, Class::Responsive), (YOUNG, Class::Young)]
+    /// Queue that belongs to the class of this name, and the handle of its HTB, if the class is one of these.
+    pub fn class_of(name: &str) -> Option<(u16, Class)> {
+        let ClassId { major, minor } = name.parse().ok()?;
+        let class = [(STANDARD, Class::Standard), (RESPONSIVE, Class::Responsive), (YOUNG, Class::Young)]
             .into_iter()
-            .find(|(minor, _)| name == format!("{MAJOR:x}:{minor:x}"))
-            .map(|(_, class)| class)
+            .find_map(|(of, class)| (of == minor).then_some(class))?;
+        (major == MAJOR || Seat::HANDLES.contains(&major)).then_some((major, class))
     }
 
     /// Returns whether a root queue with this handle is one of these.
@@ -215,6 +287,25 @@ impl Shaper {
     pub fn undo(device: &str) -> TcCommand {
         TcCommand::new(&format!("qdisc del dev {device} root handle {MAJOR:x}:"))
     }
+}
+
+/// Class of a queue, as it is made.
+struct HtbClass {
+    minor: u16,
+    rate: u64,
+    quantum: u64,
+    prio: &'static str,
+}
+
+/// Bytes that each class sends in its turn, in the ratio of rates: a millisecond of the least, a packet at least and so
+/// many bytes at most.
+fn turns<const N: usize>(rates: [u64; N], packet: u64, most: u64) -> [u64; N] {
+    let least = rates.iter().copied().min().unwrap_or(1).max(1);
+    let unit = (least / 8 / 1000).clamp(packet, MOST_QUANTUM.max(packet));
+    rates.map(|rate| {
+        let turn = u128::from(unit) * u128::from(rate) / u128::from(least);
+        u64::try_from(turn).unwrap_or(u64::MAX).clamp(packet, most.max(packet))
+    })
 }
 
 const fn class(minor: u16) -> u32 {
@@ -267,8 +358,14 @@ mod tests {
         assert_eq!(SHAPER.priority(), [0x00c4_0010, 0x00c4_0020]);
         assert_eq!(Shaper::undo("wan").to_string(), "tc qdisc del dev wan root handle c4:");
         assert_eq!(
-            ["c4:10", "c4:20", "c4:30", "c4:1", "1:10"].map(Shaper::class_of),
-            [Some(Class::Standard), Some(Class::Responsive), Some(Class::Young), None, None]
+            ["c4:10", "c4:20", "c500:30", "c4:1", "1:10"].map(Shaper::class_of),
+            [
+                Some((0xc4, Class::Standard)),
+                Some((0xc4, Class::Responsive)),
+                Some((0xc500, Class::Young)),
+                None,
+                None
+            ]
         );
         assert_eq!(["c4:", "c410:", "0:", "c4"].map(Shaper::is_root), [true, false, false, false]);
     }
@@ -349,6 +446,63 @@ mod tests {
         let largest = Bytes::new(65_536);
         assert_eq!(SHAPER.largest_takes(&wan()), Some(SHAPER.rate.transmission_time(largest)));
         assert_eq!(SHAPER.largest_takes(&Device { largest: wan().mtu, ..wan() }), None);
+    }
+
+    fn seat() -> Seat {
+        Seat { class: "1:10".parse().unwrap(), handle: 0xc507, before: None }
+    }
+
+    #[test]
+    fn below_a_class_turns_alone_share_what_it_gets() {
+        let texts = |shaper: Shaper, limited| -> Vec<String> {
+            shaper.commands_below(&wan(), &seat(), limited).iter().map(ToString::to_string).collect()
+        };
+        let fast = "ceil 100000000000bit burst 25000000 cburst 25000000";
+        assert_eq!(
+            texts(YOUNG_FIRST, false),
+            [
+                "tc qdisc replace dev wan parent 1:10 handle c507: htb default 10".to_owned(),
+                format!(
+                    "tc class replace dev wan parent c507: classid c507:1 htb rate 100000000000bit {fast} quantum 1514"
+                ),
+                // A tenth, three twentieths and three quarters.
+                format!(
+                    "tc class replace dev wan parent c507:1 classid c507:10 htb rate 10000000000bit {fast} quantum 1514"
+                ),
+                format!(
+                    "tc class replace dev wan parent c507:1 classid c507:20 htb rate 15000000000bit {fast} quantum 2271"
+                ),
+                format!(
+                    "tc class replace dev wan parent c507:1 classid c507:30 htb rate 75000000000bit {fast} quantum 11355"
+                ),
+                "tc qdisc replace dev wan parent c507:10 bfifo limit 625000".to_owned(),
+                "tc qdisc replace dev wan parent c507:20 codel limit 416 ecn".to_owned(),
+                "tc qdisc replace dev wan parent c507:30 fq_codel noecn".to_owned(),
+            ]
+        );
+        let limited = texts(SHAPER, true);
+        assert_eq!(limited.len(), 6);
+        assert!(limited[2].contains("rate 20000000bit ceil 50000000bit"), "{limited:?}");
+        let changes = SHAPER.changes_below(&wan(), &seat(), true);
+        assert_eq!(changes.iter().map(ToString::to_string).collect::<Vec<_>>(), limited[1..]);
+        let removed = SHAPER.removals_below(&wan(), &seat(), &YOUNG_FIRST);
+        assert_eq!(removed[0].to_string(), "tc class del dev wan classid c507:30");
+    }
+
+    #[test]
+    fn turns_keep_the_ratio_of_shares_at_every_rate() {
+        for mbps in [1, 10, 100, 1000, 10_000] {
+            let shaper = Shaper { rate: Rate::from_mbps(mbps), share: 75, ..YOUNG_FIRST };
+            let commands = shaper.commands_below(&wan(), &seat(), false);
+            let quanta: Vec<u64> =
+                commands[2..5].iter().map(|it| it.0.last().unwrap().parse().unwrap()).collect();
+            // 6.25, 18.75 and 75 %, until a turn would be too long.
+            assert!(quanta[0] >= 1514, "{mbps}: {quanta:?}");
+            if quanta[2] < MOST_TURN {
+                assert!(quanta[2].abs_diff(12 * quanta[0]) <= 12, "{mbps}: {quanta:?}");
+            }
+            assert!(quanta[1].abs_diff(3 * quanta[0]) <= 3, "{mbps}: {quanta:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use marcato_kernel::{AttachError, DeviceError, Missing, TcError};
+use marcato_kernel::{AttachError, ClassId, DeviceError, Missing, ParentError, TcError};
 use thiserror::Error;
 
 /// Error of CRQ on a device.
@@ -17,7 +17,9 @@ pub(crate) enum CrqError {
     Settings { origin: String, why: String },
     #[error("the settings cannot be read: {path}: {source}")]
     File { path: PathBuf, source: io::Error },
-    #[error("no rate was given: set `--rate`, such as 95mbit, somewhat below what the line carries")]
+    #[error(
+        "no rate was given: set `--rate`, such as 95mbit, somewhat below what the line carries; or name a class of an HTB, as with `--parent 1:10`"
+    )]
     NoRate,
     #[error("nothing was given to change: name a setting, such as --share 60")]
     NoChange,
@@ -31,6 +33,16 @@ pub(crate) enum CrqError {
         "the device of the other direction cannot change while CRQ is attached: detach it, and attach it again"
     )]
     Reverse,
+    #[error("the classes that have CRQ cannot change while it is attached: detach it, and attach it again")]
+    Parents,
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Parent(Vec<ParentError>),
+    #[error("the rate of the class {class} of `{device}` cannot be read: set `--rate`")]
+    ClassRate { device: String, class: ClassId },
+    #[error(
+        "`{device}` has no class with CRQ any more, since its tree has changed: attach it again, or `marcato crq detach {device}`"
+    )]
+    NoClass { device: String },
     #[error(
         "`{device}` meets one direction of its flows only, and packets of {} are redirected to it: name the device by which the other direction leaves, as with `--reverse eth0`",
         match found.as_slice() { [] => "no device that `tc` knows".to_owned(), found => found.join(" and ") }

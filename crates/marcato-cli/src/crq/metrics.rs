@@ -37,7 +37,8 @@ impl Families {
         };
         self.settings.get_or_create(&settings(snapshot)).set(1);
         for queue in &snapshot.queues {
-            let labels = with(&[("queue", queue.name), ("kind", &queue.kind)]);
+            let mut labels = with(&[("queue", queue.name), ("kind", &queue.kind)]);
+            labels.extend(queue.class.clone().map(|class| ("class", class)));
             for (family, value) in [
                 (&self.queue_packets, queue.packets),
                 (&self.queue_bytes, queue.bytes),
@@ -102,7 +103,7 @@ impl Families {
 
 /// Labels of a device with its settings. All have a value: that of the default where nothing was set.
 fn settings(snapshot: &Snapshot) -> Labels {
-    let mut labels = vec![("device", snapshot.device.clone()), ("state", snapshot.state.to_owned())];
+    let mut labels = vec![("device", snapshot.device.clone()), ("state", snapshot.state.clone())];
     labels.extend(snapshot.settings.labels());
     labels.push(("version", snapshot.version.to_owned()));
     labels

@@ -92,7 +92,7 @@ fn attach(asked: &CrqAttach, stdout: &mut dyn Write) -> Result<Status, CrqError>
         }
     };
     let settings = settings.clone().over(file);
-    if settings.rate.is_none() {
+    if !settings.shapes() {
         return Err(CrqError::NoRate);
     }
     if !dry_run {
@@ -114,8 +114,8 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     permitted(pins, *dry_run)?;
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
-    let Note { settings: before, .. } = Note::of(&attachment, &device)?;
-    let settings = settings.clone().over(before.clone());
+    let before = Note::of(&attachment, &device)?;
+    let settings = settings.clone().over(before.settings.clone());
     carry_out(Plan::set(&device, pins, &before, &settings)?, *dry_run, stdout)?;
     if !dry_run {
         print(stdout, &format!("CRQ is on {}: {}\n", device.name, settings.shown()))?;

@@ -2,7 +2,7 @@
 //!
 //! The name is for whoever finds the attachment when the device is gone.
 
-use marcato_kernel::{Attachment, Device, Pinned};
+use marcato_kernel::{Attachment, ClassId, Device, Pinned, Seat, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::CrqError;
@@ -15,11 +15,23 @@ pub(super) struct Note {
     pub(super) device: String,
     #[serde(default)]
     pub(super) settings: Settings,
+    /// Classes with CRQ in place of their queues.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) seats: Vec<Seat>,
 }
 
 impl Note {
-    pub(super) fn new(device: &Device, settings: &Settings) -> Self {
-        Self { device: device.name.clone(), settings: settings.clone() }
+    pub(super) fn new(device: &Device, settings: &Settings, seats: &[Seat]) -> Self {
+        Self { device: device.name.clone(), settings: settings.clone(), seats: seats.to_vec() }
+    }
+
+    /// Returns the classes that have CRQ's queue no more: somebody has changed the tree.
+    pub(super) fn lost(&self) -> Result<Vec<ClassId>, CrqError> {
+        if self.seats.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tree = Tree::read(&self.device)?;
+        Ok(self.seats.iter().filter(|seat| !tree.has(seat)).map(|seat| seat.class).collect())
     }
 
     /// Reads the note of a device's attachment.
@@ -55,7 +67,8 @@ mod tests {
     fn a_note_keeps_the_name_and_the_settings() {
         let settings = Settings { rate: Some(Rate::from_mbps(20)), share: Some(60), ..Settings::default() };
         for settings in [settings, Settings::default()] {
-            let note = Note { device: "wan".to_owned(), settings };
+            let seat = Seat { class: "1:10".parse().unwrap(), handle: 0xc500, before: None };
+            let note = Note { device: "wan".to_owned(), settings, seats: vec![seat] };
             assert_eq!(Note::from_toml(&note.to_toml().unwrap()), Ok(note));
         }
         assert!(Note::from_toml("").is_err());

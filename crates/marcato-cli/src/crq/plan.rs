@@ -5,7 +5,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use marcato_kernel::{Attachment, Configuration, Device, Pinned, Queue, Shaper, TcCommand, Whereabouts};
+use marcato_kernel::{
+    Attachment, ClassId, Configuration, Device, Pinned, Queue, Seat, Shaper, TcCommand, Tree, Whereabouts,
+};
 use marcato_units::Duration;
 
 use super::note::Note;
@@ -17,9 +19,9 @@ pub(super) enum Step {
     /// Command about the device's queues.
     Tc(TcCommand),
     /// Programs on the device.
-    Attach { configuration: Box<Configuration>, settings: Settings },
+    Attach { configuration: Box<Configuration>, settings: Settings, seats: Vec<Seat> },
     /// Other rules for the programs that are there.
-    Configure { configuration: Box<Configuration>, settings: Settings },
+    Configure { configuration: Box<Configuration>, settings: Settings, seats: Vec<Seat> },
     /// Programs away from the device.
     Detach,
     /// Programs of a device that is gone.
@@ -58,9 +60,12 @@ impl Plan {
         let mut plan = Self::new(device, pins);
         let reverse = reverse_of(device, settings)?;
         let settings = Settings { reverse: reverse.as_ref().map(|it| it.name.clone()), ..settings.clone() };
-        plan.take_over()?;
-        let root = Queue::all(&device.name)?.into_iter().next();
-        if let Some(shaper) = settings.shaper() {
+        let known = plan.take_over()?;
+        let mut seats = Vec::new();
+        if !settings.parent.is_empty() {
+            seats = plan.below(&settings, &known, replace)?;
+        } else if let Some(shaper) = settings.shaper() {
+            let root = Queue::all(&device.name)?.into_iter().next();
             match root.filter(|queue| !queue.is_default()) {
                 // HTB has no change: a new one needs the place of the old one.
                 Some(queue) if is_own(&queue) => plan.steps.push(Step::Tc(Shaper::undo(&device.name))),
@@ -76,35 +81,67 @@ impl Plan {
         plan.steps.push(Step::Attach {
             configuration: Box::new(settings.configuration(device, reverse.as_ref())),
             settings,
+            seats,
         });
         Ok(plan)
     }
 
-    /// Removes first what crashes have left on this device, and what is left of devices that are gone.
-    fn take_over(&mut self) -> Result<(), CrqError> {
+    /// Queues below the classes that the settings name. `known` are those of an earlier attachment.
+    fn below(&mut self, settings: &Settings, known: &[Seat], replace: bool) -> Result<Vec<Seat>, CrqError> {
+        let device = self.device.clone();
+        let tree = Tree::read(&device.name)?;
+        let seats = tree.seats(&settings.parent, known, replace).map_err(CrqError::Parent)?;
+        let mut slowest: Option<Shaper> = None;
+        for seat in &seats {
+            let shaper = shaper_below(&device, &tree, settings, seat.class)?;
+            // Left by a crash, or by an attachment that has lost another class.
+            self.steps.extend(tree.has(seat).then(|| Step::Tc(seat.undo(&device.name))));
+            let commands = shaper.commands_below(&device, seat, settings.rate.is_some());
+            self.steps.extend(commands.into_iter().map(Step::Tc));
+            self.undo.push(Step::Tc(seat.undo(&device.name)));
+            slowest = slowest.filter(|it| it.rate <= shaper.rate).or(Some(shaper));
+        }
+        // Nothing takes the place of the device's own queues here.
+        let alone = Device { queues: 1, ..device.clone() };
+        self.notes.extend(slowest.iter().flat_map(|shaper| notes(&alone, shaper, None)));
+        // Classes that had CRQ, and are named no more.
+        let dropped =
+            known.iter().filter(|old| tree.has(old) && seats.iter().all(|seat| seat.class != old.class));
+        self.steps.extend(dropped.map(|seat| Step::Tc(seat.undo(&device.name))));
+        Ok(seats)
+    }
+
+    /// Removes first what crashes have left on this device, and what is left of devices that are gone. Returns the
+    /// classes that had CRQ.
+    fn take_over(&mut self) -> Result<Vec<Seat>, CrqError> {
         let own = Pinned::of(&self.pins, &self.device);
+        let note = own.as_ref().and_then(Note::of_pinned);
         match own.as_ref().map(Pinned::whereabouts) {
             None => {}
-            Some(Whereabouts::Attached | Whereabouts::Elsewhere) => {
+            Some(Whereabouts::Attached | Whereabouts::Elsewhere)
+                if note.as_ref().map_or(Ok(true), |note| note.lost().map(|lost| lost.is_empty()))? =>
+            {
                 let device = self.device.name.clone();
                 return Err(marcato_kernel::AttachError::Attached { device }.into());
             }
-            Some(Whereabouts::Gone | Whereabouts::Incomplete | Whereabouts::OneWay) => {
-                self.steps.push(Step::Detach);
-            }
+            Some(_) => self.steps.push(Step::Detach),
         }
         let others = remains::gone(&self.pins)?.into_iter().filter(|pinned| own.as_ref() != Some(pinned));
         self.steps.extend(others.map(Step::Remove));
-        Ok(())
+        Ok(note.map_or(Vec::new(), |note| note.seats))
     }
 
     /// Changes from the settings `before` to others, which keep what is known of flows.
     pub(super) fn set(
         device: &Device,
         pins: &Path,
-        before: &Settings,
+        before: &Note,
         settings: &Settings,
     ) -> Result<Self, CrqError> {
+        let Note { settings: before, seats, .. } = before;
+        if settings.parent != before.parent {
+            return Err(CrqError::Parents);
+        }
         if settings.flows() != before.flows() {
             return Err(CrqError::Flows);
         }
@@ -113,7 +150,11 @@ impl Plan {
         }
         let reverse = settings.reverse.as_deref().map(Device::find).transpose()?;
         let mut plan = Self::new(device, pins);
+        if !seats.is_empty() {
+            plan.set_below(before, settings, seats)?;
+        }
         match (before.shaper(), settings.shaper()) {
+            _ if !seats.is_empty() => {}
             (Some(before), Some(after)) if before != after => {
                 plan.steps.extend(after.changes(device).into_iter().map(Step::Tc));
                 plan.undo.extend(before.changes(device).into_iter().map(Step::Tc));
@@ -125,28 +166,84 @@ impl Plan {
         let configure = |settings: &Settings| Step::Configure {
             configuration: Box::new(settings.configuration(device, reverse.as_ref())),
             settings: settings.clone(),
+            seats: seats.clone(),
         };
         plan.steps.push(configure(settings));
         plan.undo.push(configure(before));
-        if let (Some(before), Some(after)) = (before.shaper(), settings.shaper()) {
+        if !seats.is_empty() {
+            plan.remove_below(before, settings, seats)?;
+        } else if let (Some(before), Some(after)) = (before.shaper(), settings.shaper()) {
             plan.steps.extend(after.removals(device, &before).into_iter().map(Step::Tc));
             plan.undo.extend(before.removals(device, &after).into_iter().map(Step::Tc));
         }
         Ok(plan)
     }
 
+    /// Changes of the queues below classes. Those of a class that is gone went with it.
+    fn set_below(&mut self, before: &Settings, settings: &Settings, seats: &[Seat]) -> Result<(), CrqError> {
+        let device = self.device.clone();
+        let tree = Tree::read(&device.name)?;
+        if !seats.iter().any(|seat| tree.has(seat)) {
+            return Err(CrqError::NoClass { device: device.name });
+        }
+        for seat in seats {
+            if !tree.has(seat) {
+                self.notes.push(format!(
+                    "the class {} of {} has CRQ no more, since the tree has changed: `marcato crq attach` takes over",
+                    seat.class, device.name
+                ));
+                continue;
+            }
+            let shaper = |settings: &Settings| shaper_below(&device, &tree, settings, seat.class);
+            let commands = |settings: &Settings| -> Result<Vec<TcCommand>, CrqError> {
+                Ok(shaper(settings)?.changes_below(&device, seat, settings.rate.is_some()))
+            };
+            self.steps.extend(commands(settings)?.into_iter().map(Step::Tc));
+            self.undo.extend(commands(before)?.into_iter().map(Step::Tc));
+        }
+        Ok(())
+    }
+
+    /// Removes what earlier settings have below classes and these have not.
+    fn remove_below(
+        &mut self,
+        before: &Settings,
+        settings: &Settings,
+        seats: &[Seat],
+    ) -> Result<(), CrqError> {
+        let device = self.device.clone();
+        let tree = Tree::read(&device.name)?;
+        for seat in seats.iter().filter(|seat| tree.has(seat)) {
+            let shaper = |settings: &Settings| shaper_below(&device, &tree, settings, seat.class);
+            let (before, after) = (shaper(before)?, shaper(settings)?);
+            self.steps.extend(after.removals_below(&device, seat, &before).into_iter().map(Step::Tc));
+            self.undo.extend(before.removals_below(&device, seat, &after).into_iter().map(Step::Tc));
+        }
+        Ok(())
+    }
+
     /// Changes that take CRQ off a device, or what a failure has left of it and of earlier devices of that name.
     pub(super) fn detach(device: &Device, pins: &Path) -> Result<Self, CrqError> {
         let mut plan = Self::new(device, pins);
         let own = Pinned::of(pins, device);
+        // The queues go with their device, which may have gone while it was watched.
+        let is_there = Device::find(&device.name).is_ok_and(|now| now.ifindex == device.ifindex);
+        if is_there {
+            // Filters of classes go with CRQ's queues there, so these are first. A crash may have left some that no note
+            // names.
+            let tree = Tree::read(&device.name)?;
+            let known = own.as_ref().and_then(Note::of_pinned).map_or(Vec::new(), |note| note.seats);
+            let left =
+                tree.left().into_iter().filter(|left| known.iter().all(|seat| seat.class != left.class));
+            let seats: Vec<Seat> = known.iter().filter(|seat| tree.has(seat)).cloned().chain(left).collect();
+            plan.steps.extend(seats.iter().map(|seat| Step::Tc(tree.undo(seat))));
+        }
         if own.is_some() {
             // Programs first: then all packets go to the standard queue, and no packet names a class that is not there.
             plan.steps.push(Step::Detach);
         }
         let earlier = remains::gone_of(&device.name, pins)?.into_iter();
         plan.steps.extend(earlier.filter(|pinned| own.as_ref() != Some(pinned)).map(Step::Remove));
-        // The queues go with their device, which may have gone while it was watched.
-        let is_there = Device::find(&device.name).is_ok_and(|now| now.ifindex == device.ifindex);
         if is_there && Queue::all(&device.name)?.iter().any(is_own) {
             plan.steps.push(Step::Tc(Shaper::undo(&device.name)));
         }
@@ -173,19 +270,23 @@ impl Plan {
         let Self { device, pins, .. } = self;
         match step {
             Step::Tc(command) => drop(command.run()?),
-            Step::Attach { configuration, settings } => {
-                let note = Note::new(device, settings).to_toml()?;
-                let mut attachment = Attachment::attach(pins, device, configuration, settings.flows())?;
+            Step::Attach { configuration, settings, seats } => {
+                let note = Note::new(device, settings, seats).to_toml()?;
+                let flows = settings.flows();
+                let mut attachment = match seats.as_slice() {
+                    [] => Attachment::attach(pins, device, configuration, flows)?,
+                    seats => Attachment::attach_below(pins, device, seats, configuration, flows)?,
+                };
                 if let Err(error) = attachment.set_note(&note) {
                     // Without a note nobody could read its settings.
                     let _ = Attachment::detach(pins, device);
                     return Err(error.into());
                 }
             }
-            Step::Configure { configuration, settings } => {
+            Step::Configure { configuration, settings, seats } => {
                 let mut attachment = Attachment::open(pins, device)?;
                 attachment.configure(configuration)?;
-                attachment.set_note(&Note::new(device, settings).to_toml()?)?;
+                attachment.set_note(&Note::new(device, settings, seats).to_toml()?)?;
             }
             Step::Detach => Attachment::detach(pins, device)?,
             Step::Remove(pinned) => pinned.remove()?,
@@ -198,13 +299,13 @@ impl Plan {
         let name = &self.device.name;
         let lines = self.steps.iter().flat_map(|step| match step {
             Step::Tc(command) => vec![command.to_string()],
-            Step::Attach { settings, .. } => {
+            Step::Attach { settings, seats, .. } => {
                 let mut lines = vec![format!(
                     "load the programs with room for {} flows, and pin them below {}",
                     settings.flows(),
                     self.pins.display()
                 )];
-                lines.extend(Attachment::programs(name, settings.reverse.as_deref()));
+                lines.extend(Attachment::programs(name, settings.reverse.as_deref(), seats));
                 lines.push(format!("configure them: {}", settings.shown()));
                 lines
             }
@@ -240,6 +341,18 @@ fn reverse_of(device: &Device, settings: &Settings) -> Result<Option<Device>, Cr
             }
         }
     }
+}
+
+/// Returns the queues below a class: of its own rate, unless the settings have one.
+fn shaper_below(
+    device: &Device,
+    tree: &Tree,
+    settings: &Settings,
+    class: ClassId,
+) -> Result<Shaper, CrqError> {
+    let rate = settings.rate.or_else(|| tree.rate(class));
+    let rate = rate.ok_or_else(|| CrqError::ClassRate { device: device.name.clone(), class })?;
+    Ok(settings.shaper_of(rate))
 }
 
 /// Returns whether a queue is the root of CRQ's queues.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use marcato_kernel::{Pinned, Whereabouts};
+use marcato_kernel::{Device, Pinned, Whereabouts};
 use serde::Serialize;
 
 use super::note::Note;
@@ -18,24 +18,36 @@ struct Row {
     device: Option<String>,
     netns: u32,
     ifindex: u32,
-    state: &'static str,
+    state: String,
     settings: Option<Settings>,
 }
 
 impl Row {
     fn new(pinned: &Pinned) -> Self {
-        let (device, settings) = Note::of_pinned(pinned).map(|note| (note.device, note.settings)).unzip();
-        Self {
-            device,
-            netns: pinned.netns,
-            ifindex: pinned.ifindex,
-            state: state(pinned.whereabouts()),
-            settings,
-        }
+        let note = Note::of_pinned(pinned);
+        let state = state(pinned, note.as_ref());
+        let (device, settings) = note.map(|note| (note.device, note.settings)).unzip();
+        Self { device, netns: pinned.netns, ifindex: pinned.ifindex, state, settings }
     }
 }
 
-pub(super) const fn state(whereabouts: Whereabouts) -> &'static str {
+/// Returns the condition of an attachment in words.
+pub(super) fn state(pinned: &Pinned, note: Option<&Note>) -> String {
+    let whereabouts = pinned.whereabouts();
+    let is_here = || Device::find(note.map_or("", |it| &it.device)).is_ok_and(|it| pinned.is_of(&it));
+    if let Some(note) =
+        note.filter(|note| whereabouts == Whereabouts::Attached && !note.seats.is_empty() && is_here())
+    {
+        let lost = note.lost().unwrap_or_default();
+        if !lost.is_empty() {
+            let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
+            return format!("queues of {} gone", names.join(", "));
+        }
+    }
+    named(whereabouts).to_owned()
+}
+
+const fn named(whereabouts: Whereabouts) -> &'static str {
     match whereabouts {
         Whereabouts::Attached => "attached",
         Whereabouts::Gone => "device gone",
@@ -92,7 +104,7 @@ pub(super) fn show(pins: &Path, format: OutputFormat, stdout: &mut dyn Write) ->
     for row in rows {
         table.row([
             row.device.unwrap_or("?".to_owned()),
-            row.state.to_owned(),
+            row.state,
             row.settings.map_or("?".to_owned(), |settings| settings.shown()),
             row.netns.to_string(),
             row.ifindex.to_string(),

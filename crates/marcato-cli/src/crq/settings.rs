@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use marcato_kernel::{Configuration, Device, QueueKind, Reverse, Shaper, YoungPlace, YoungQueue};
+use marcato_kernel::{ClassId, Configuration, Device, QueueKind, Reverse, Shaper, YoungPlace, YoungQueue};
 use marcato_queue::{Admission, YoungConfig};
 use marcato_scenario::traffic::Preset;
 use marcato_units::{Bytes, Rate};
@@ -89,6 +89,11 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(i64::from(LEAST_FLOWS)..=i64::from(MOST_FLOWS)))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flows: Option<u32>,
+
+    /// Class of an HTB that is there, below which CRQ gets its queues, such as 1:10; may be given several times [default: the whole device]
+    #[arg(long, value_name = "CLASS")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) parent: Vec<ClassId>,
 
     /// Device by which the other direction of the flows leaves, if it does not enter by the device itself [default: for an IFB, the device whose packets are redirected to it]
     #[arg(long, value_name = "DEV")]
@@ -217,19 +222,30 @@ impl Settings {
             round_trip: self.round_trip.or(others.round_trip),
             flows: self.flows.or(others.flows),
             reverse: self.reverse.or(others.reverse),
+            parent: if self.parent.is_empty() { others.parent } else { self.parent },
         }
     }
 
     /// Returns the queues, if there is a rate.
     pub(super) fn shaper(&self) -> Option<Shaper> {
-        Some(Shaper {
-            rate: self.rate?,
+        self.rate.map(|rate| self.shaper_of(rate))
+    }
+
+    /// Returns whether packets are sent to queues, and not watched only.
+    pub(super) fn shapes(&self) -> bool {
+        self.rate.is_some() || !self.parent.is_empty()
+    }
+
+    /// Returns the queues of a rate.
+    pub(super) fn shaper_of(&self, rate: Rate) -> Shaper {
+        Shaper {
+            rate,
             share: self.share.unwrap_or(SHARE),
             standard: self.standard.unwrap_or(QueueName::Codel).into(),
             responsive: self.responsive.unwrap_or(QueueName::Codel).into(),
             round_trip: self.round_trip.unwrap_or(ROUND_TRIP),
             young: self.young(),
-        })
+        }
     }
 
     /// Returns the queue of young flows, if there is to be one.
@@ -264,7 +280,8 @@ impl Settings {
     /// direction leaves, if it does not enter by the first.
     pub(super) fn configuration(&self, device: &Device, reverse: Option<&Device>) -> Configuration {
         let preset = self.preset();
-        let shaper = self.shaper();
+        // Names of classes are the same at every rate.
+        let shaper = self.shapes().then(|| self.shaper_of(self.rate.unwrap_or_default()));
         let young = shaper.filter(|shaper| shaper.young.is_some()).map(|shaper| YoungPlace {
             priority: shaper.young_priority(),
             allowance: self.young_allowance.unwrap_or(YoungConfig::ALLOWANCE),
@@ -292,10 +309,10 @@ impl Settings {
             Admission::Ecn => "ecn",
             Admission::Any => "any",
         };
-        let shaper = self.shaper();
+        let shaper = self.shapes().then(|| self.shaper_of(self.rate.unwrap_or_default()));
         let shaped = |value: &dyn Fn(&Shaper) -> String| shaper.as_ref().map_or(String::new(), value);
-        vec![
-            ("rate_bps", shaped(&|it| it.rate.as_bps().to_string())),
+        let mut labels = vec![
+            ("rate_bps", self.rate.map_or(String::new(), |rate| rate.as_bps().to_string())),
             ("share", shaped(&|it| it.share.to_string())),
             ("young", shaped(&|it| it.young.map_or(0, |young| young.share).to_string())),
             ("standard", shaped(&|_| queue_name(self.standard))),
@@ -304,7 +321,11 @@ impl Settings {
             ("admit", admission.to_owned()),
             ("flows", self.flows().to_string()),
             ("reverse", self.reverse.clone().unwrap_or_default()),
-        ]
+        ];
+        if !self.parent.is_empty() {
+            labels.push(("parent", names(&self.parent, " ")));
+        }
+        labels
     }
 
     /// Returns a line that names them, for readers.
@@ -316,15 +337,19 @@ impl Settings {
         };
         let reverse = self.reverse.as_ref().map_or(String::new(), |it| format!(", other direction by {it}"));
         let rules = format!("preset {}{reverse}", self.preset().name());
-        match self.shaper() {
+        match self.shapes().then(|| self.shaper_of(self.rate.unwrap_or_default())) {
             None => format!("watched only, {rules}"),
             Some(shaper) => {
+                let rate = self.rate.map_or("the rate of each class".to_owned(), quantity::shown_rate);
+                let below = match self.parent.as_slice() {
+                    [] => String::new(),
+                    parents => format!("below {}: ", names(parents, ", ")),
+                };
                 let young = shaper
                     .young
                     .map_or(String::new(), |young| format!("young flows first with {} %, ", young.share));
                 format!(
-                    "{}, {young}standard queue {}, responsive queue {} with {} %, {rules}, admitted by response to {admission}",
-                    quantity::shown_rate(shaper.rate),
+                    "{below}{rate}, {young}standard queue {}, responsive queue {} with {} %, {rules}, admitted by response to {admission}",
                     queue_name(self.standard),
                     queue_name(self.responsive),
                     shaper.share,
@@ -332,6 +357,11 @@ impl Settings {
             }
         }
     }
+}
+
+/// Returns the names of classes in one text.
+fn names(classes: &[ClassId], between: &str) -> String {
+    classes.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
 }
 
 /// Returns the word of a queue, or of the default.
@@ -449,6 +479,25 @@ mod tests {
             let error = Settings::from_toml(text, "crq.toml").unwrap_err().to_string();
             assert!(error.contains("crq.toml") && error.contains(said), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn classes_of_a_file_are_those_of_the_flags() {
+        let settings = Settings::from_toml("parent = [\"1:10\", \"1:2a\"]", "crq.toml").unwrap();
+        assert_eq!(settings.parent, ["1:10", "1:2a"].map(|name| name.parse().unwrap()));
+        assert_eq!(Settings::from_toml(&toml::to_string(&settings).unwrap(), "").unwrap(), settings);
+        assert!(settings.shapes() && settings.shaper().is_none());
+        assert!(settings.shown().starts_with("below 1:10, 1:2a: the rate of each class, young flows first"));
+        let place = settings.configuration(&device(true, false), None);
+        assert_eq!(
+            (place.priority, place.young.map(|it| it.priority)),
+            ([0x00c4_0010, 0x00c4_0020], Some(0x00c4_0030))
+        );
+        let other = Settings { parent: vec!["1:30".parse().unwrap()], ..Settings::default() };
+        assert_eq!(other.clone().over(settings.clone()).parent, other.parent);
+        assert_eq!(Settings::default().over(settings.clone()), settings);
+        let error = Settings::from_toml("parent = [\"1\"]", "crq.toml").unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("such as 1:10"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use marcato_kernel::{Attachment, Counter, Device, FlowId, FlowState, Pinned, Queue, Shaper};
+use marcato_kernel::{Attachment, ClassId, Counter, Device, FlowId, FlowState, Pinned, Queue, Seat, Shaper};
 use marcato_queue::Class;
 use marcato_queue::trap::{TrapKind, Verdict};
 use marcato_report::{COMMIT, VERSION};
@@ -25,7 +25,7 @@ pub(super) struct Snapshot {
     pub(super) time_s: f64,
     pub(super) settings: Settings,
     /// Condition of the attachment, in words.
-    pub(super) state: &'static str,
+    pub(super) state: String,
     pub(super) queues: Vec<QueueRow>,
     pub(super) counters: BTreeMap<&'static str, Count>,
     /// Number of flows with a state.
@@ -48,6 +48,9 @@ pub(super) struct Count {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct QueueRow {
     pub(super) name: &'static str,
+    /// Class of somebody's tree that the queue is below, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) class: Option<String>,
     pub(super) kind: String,
     pub(super) packets: u64,
     pub(super) bytes: u64,
@@ -111,7 +114,7 @@ impl Snapshot {
     /// Reads the state of CRQ on a device.
     pub(super) fn take(device: &Device, pins: &Path, selection: Selection) -> Result<Self, CrqError> {
         let attachment = Attachment::open(pins, device)?;
-        let Note { settings, .. } = Note::of(&attachment, device)?;
+        let note = Note::of(&attachment, device)?;
         let mut counters = BTreeMap::new();
         for counter in Counter::ALL {
             let tally = attachment.counter(counter)?;
@@ -134,9 +137,10 @@ impl Snapshot {
             commit: COMMIT,
             device: device.name.clone(),
             time_s: now.since(Time::ZERO).as_secs_f64(),
-            settings,
-            state: Pinned::of(pins, device).map_or("", |pinned| remains::state(pinned.whereabouts())),
-            queues: Queue::all(&device.name)?.into_iter().filter_map(QueueRow::new).collect(),
+            state: Pinned::of(pins, device)
+                .map_or(String::new(), |pinned| remains::state(&pinned, Some(&note))),
+            queues: QueueRow::all(Queue::all(&device.name)?, &note.seats),
+            settings: note.settings,
             counters,
             followed,
             flows,
@@ -159,18 +163,38 @@ impl Snapshot {
 }
 
 impl QueueRow {
-    /// Returns the row of a queue of the device. Queues of classes that are not CRQ's are left out.
-    fn new(queue: Queue) -> Option<Self> {
-        let name =
-            match (queue.parent.as_deref(), Shaper::class_of(queue.parent.as_deref().unwrap_or_default())) {
-                (None, _) => "root",
-                (Some(_), Some(Class::Standard)) => "standard",
-                (Some(_), Some(Class::Young)) => "young",
-                (Some(_), Some(_)) => "responsive",
-                (Some(_), None) => return None,
-            };
+    /// Returns the rows of the queues of a device. Queues of classes that are not CRQ's are left out.
+    fn all(queues: Vec<Queue>, seats: &[Seat]) -> Vec<Self> {
+        let class = |handle: u16| seats.iter().find(|seat| seat.handle == handle).map(|seat| seat.class);
+        let mut rows: Vec<Self> =
+            queues.into_iter().filter_map(|queue| Self::new(queue, &class, seats)).collect();
+        // Those of a class stand together.
+        let place = |row: &Self| {
+            row.class.as_ref().map(|name| seats.iter().position(|it| it.class.to_string() == *name))
+        };
+        rows.sort_by_key(place);
+        rows
+    }
+
+    fn new(queue: Queue, class: &dyn Fn(u16) -> Option<ClassId>, seats: &[Seat]) -> Option<Self> {
+        let parent = queue.parent.as_deref().unwrap_or_default();
+        let whole = seats.iter().find(|seat| seat.is(&queue)).map(|seat| seat.class);
+        let (name, class) = match (queue.parent.as_deref(), Shaper::class_of(parent), whole) {
+            (None, ..) => ("root", None),
+            (Some(_), _, Some(class)) => ("all", Some(class)),
+            (Some(_), Some((handle, of)), None) => {
+                let name = match of {
+                    Class::Standard => "standard",
+                    Class::Young => "young",
+                    Class::Responsive | Class::EcnResponsive => "responsive",
+                };
+                (name, class(handle))
+            }
+            (Some(_), None, None) => return None,
+        };
         Some(Self {
             name,
+            class: class.map(|class| class.to_string()),
             kind: queue.kind,
             packets: queue.packets,
             bytes: queue.bytes,

@@ -303,7 +303,7 @@ mod tests {
             device: "wan".to_owned(),
             time_s,
             settings: Settings::default(),
-            state: "attached",
+            state: "attached".to_owned(),
             queues: Vec::new(),
             counters: counters.into_iter().map(|(counter, count)| (counter.name(), count)).collect(),
             followed: flows.len(),

@@ -30,7 +30,9 @@ impl View<'_> {
     }
 
     fn queues(&self) -> Table {
-        let mut table = Table::new([
+        // Only CRQ below classes has a column for these.
+        let has_classes = self.now.queues.iter().any(|queue| queue.class.is_some());
+        let header = has_classes.then_some("class").into_iter().chain([
             "queue",
             "kind",
             "Mbit/s",
@@ -40,14 +42,17 @@ impl View<'_> {
             "marks",
             "waiting",
             "waiting kB",
-        ])
-        .words(2);
+        ]);
+        let mut table = Table::new(header).words(2 + usize::from(has_classes));
         for (number, queue) in self.now.queues.iter().enumerate() {
-            let before =
-                self.before.and_then(|before| before.queues.get(number)).filter(|it| it.name == queue.name);
+            let before = self
+                .before
+                .and_then(|before| before.queues.get(number))
+                .filter(|it| (it.name, &it.class) == (queue.name, &queue.class));
             let rate =
                 before.map_or("-".to_owned(), |it| mbps(queue.bytes.saturating_sub(it.bytes), self.span()));
-            table.row([
+            let class = has_classes.then(|| queue.class.clone().unwrap_or("-".to_owned()));
+            table.row(class.into_iter().chain([
                 queue.name.to_owned(),
                 queue.kind.clone(),
                 rate,
@@ -57,7 +62,7 @@ impl View<'_> {
                 queue.marks.to_string(),
                 queue.waiting_packets.to_string(),
                 shown(queue.waiting_bytes, 1e3),
-            ]);
+            ]));
         }
         table
     }

@@ -25,7 +25,7 @@ const HEADERS: [(&[u16], bool); 8] = [
 ];
 
 /// Flow of its own for these headers.
-fn flow(number: usize, version: u8) -> FlowTuple {
+pub(crate) fn flow(number: usize, version: u8) -> FlowTuple {
     let host = |host: u8| -> IpAddr {
         if version == 4 {
             Ipv4Addr::new(192, 0, 2, host).into()
@@ -43,7 +43,7 @@ fn flow(number: usize, version: u8) -> FlowTuple {
 }
 
 /// Frame with a packet of the flow.
-fn frame(flow: &FlowTuple, tags: &[u16], pppoe: bool) -> Vec<u8> {
+pub(crate) fn frame(flow: &FlowTuple, tags: &[u16], pppoe: bool) -> Vec<u8> {
     let packet = packet(flow);
     let mut bytes = vec![2; 12];
     for tag in tags {
@@ -92,7 +92,7 @@ fn packet(flow: &FlowTuple) -> Vec<u8> {
 }
 
 /// Sends a frame so many times by a device of the router, as fast as the processor can.
-fn send(net: &Net, device: &str, frame: &[u8], times: usize) {
+pub(crate) fn send(net: &Net, device: &str, frame: &[u8], times: usize) {
     net.on(0, || {
         let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).unwrap();
         let mut devices = nix::ifaddrs::getifaddrs().unwrap();
@@ -109,7 +109,7 @@ fn send(net: &Net, device: &str, frame: &[u8], times: usize) {
 }
 
 /// Signals of drops and of marks that a flow has.
-fn signals(attachment: &Attachment, flow: &FlowTuple) -> [u64; 2] {
+pub(crate) fn signals(attachment: &Attachment, flow: &FlowTuple) -> [u64; 2] {
     let id = FlowId::new(flow);
     let (_, state) = attachment.flows().find(|(of, _)| *of == id).unwrap();
     state.signals.map(u64::from)

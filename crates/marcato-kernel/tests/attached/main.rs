@@ -9,6 +9,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod below;
 mod encapsulation;
 mod net;
 mod reverse;
@@ -351,7 +352,7 @@ fn an_attachment_outlives_its_process_and_is_taken_off_whole() {
     // As if the process had ended: the value is dropped.
     let mut attachment = attach(&net, [0; 2]);
     attachment.set_note("rate = 20").unwrap();
-    assert!(attachment.set_note(&"x".repeat(3000)).is_err());
+    assert!(attachment.set_note(&"x".repeat(20_000)).is_err());
     drop(attachment);
     net.send(100_000);
     let device = net.on(0, || Device::find("wan").unwrap());
