@@ -34,7 +34,7 @@ pub struct Config {
     /// Transport protocol.
     pub engine: Engine,
     /// Names of the application's protocols, for application-layer protocol negotiation (RFC 7301):
-    /// `marcato/1` by default. Of the server's names, the first that the client has as well is
+    /// `marcato/2` by default. Of the server's names, the first that the client has as well is
     /// [used](crate::Connection::alpn); without a common one, the connection is refused. In
     /// plaintext nothing is negotiated.
     pub alpn: Vec<Vec<u8>>,
@@ -402,7 +402,7 @@ pub enum ServerSecurity {
     /// let security = ClientSecurity::Custom { name: "chat.example".to_owned(), config: Arc::new(tls) };
     /// let remote = Remote::new(server.local_addrs()[0], security);
     /// let client = Endpoint::connect(&config, &remote).await?;
-    /// assert_eq!(client.alpn(), Some(&b"marcato/1"[..]));
+    /// assert_eq!(client.alpn(), Some(&b"marcato/2"[..]));
     /// # Ok(())
     /// # }
     /// ```

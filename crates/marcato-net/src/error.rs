@@ -225,7 +225,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The client connects without TLS, and the peer expects TLS or speaks another protocol.
-    #[error("{addr} expects tls or does not speak marcato/1: connect with tls, or to another port")]
+    #[error("{addr} expects tls or does not speak marcato/2: connect with tls, or to another port")]
     NotPlaintext {
         /// Address of the peer.
         addr: SocketAddr,

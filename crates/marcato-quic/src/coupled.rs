@@ -3,7 +3,9 @@
 //! A sample is the acknowledgement of a packet of at least half the full size. `Session::view` holds data
 //! back: a lane at its cap looks full to the scheduler.
 
-use marcato_sched::coupled::{Counters, CoupledConfig, Demand, Governor, Mode, Sample, Transition};
+use marcato_sched::coupled::{
+    Counters, CoupledConfig, Demand, Governor, Mode, PeerClock, Sample, Transition,
+};
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 
 use crate::gate::Gate;
@@ -76,11 +78,12 @@ impl LaneGovernor {
         (self.news, self.lost) = (true, true);
     }
 
-    /// Passes on what was recorded. `acts` means that the cap applies from now on.
+    /// Passes on what was recorded, and what the peer's clock tells. `acts` means that the cap applies from now on.
     pub(crate) fn sample(
         &mut self,
         now: Time,
         (delivered, gate): (Bytes, &Gate),
+        clock: &PeerClock,
         urgent: bool,
         acts: bool,
     ) -> Option<Transition> {
@@ -98,7 +101,8 @@ impl LaneGovernor {
         self.granted = self.granted.max(gate.window());
         self.acts = acts;
         let (rtt, lost) = (self.rtt.take(), std::mem::take(&mut self.lost));
-        let sample = Sample { delivered, in_flight, rtt, back: Duration::ZERO, lost, urgent };
+        let back = clock.back(now, rtt, self.governor.base());
+        let sample = Sample { delivered, in_flight, rtt, back, lost, urgent };
         if acts {
             return self.governor.sample(now, &sample);
         }
@@ -179,7 +183,7 @@ mod tests {
             if packet == 16 {
                 lane.lost();
             }
-            lane.sample(Time::ZERO + rtt, (MSS * packet, gate), false, true);
+            lane.sample(Time::ZERO + rtt, (MSS * packet, gate), &PeerClock::new(), false, true);
         }
         lane
     }
@@ -216,7 +220,7 @@ mod tests {
         let (_, gate) = gated();
         let mut lane = at_floor(&gate);
         lane.acked(Duration::from_nanos(1), MSS, true);
-        lane.sample(Time::from_millis(9), (MSS * 17, &gate), false, false);
+        lane.sample(Time::from_millis(9), (MSS * 17, &gate), &PeerClock::new(), false, false);
         assert_eq!((lane.state().cap, lane.limit(PrioritySet::EMPTY)), (None, None));
         assert!(!lane.state().acts && at_floor(&gate).state().acts);
         assert_eq!(lane.granted(Priority::P0), Bytes::ZERO);
@@ -251,7 +255,7 @@ mod tests {
         controller.on_congestion_event(now + std::time::Duration::from_millis(1), now, true, false, 1200, 1);
         assert_eq!(gate.window(), MSS * 2);
         lane.acked(Duration::from_nanos(1), MSS, true);
-        lane.sample(Time::from_millis(9), (MSS * 17, &gate), false, true);
+        lane.sample(Time::from_millis(9), (MSS * 17, &gate), &PeerClock::new(), false, true);
         assert_eq!(lane.granted(Priority::P1), MSS * 2);
     }
 }

@@ -1,6 +1,6 @@
 //! Prioritised messages over one ordered byte stream, without input or output.
 //!
-//! A [`Sender`] holds messages in a Conductor and writes them as frames of `marcato/1`
+//! A [`Sender`] holds messages in a Conductor and writes them as frames of `marcato/2`
 //! (`docs/wire.md`), one chunk at a time. A [`Reader`] reads the frames of the peer. [`Inbound`]
 //! assembles messages and holds them until the application takes them. The time is an argument, and
 //! bytes go in and out of plain buffers. The same code therefore runs over the kernel's TCP
@@ -68,5 +68,5 @@ pub use long::LongId;
 pub use message::Message;
 pub use network::Network;
 pub use pool::Pool;
-pub use reader::{PeerError, Reader};
+pub use reader::{PeerError, Reader, ReaderNews};
 pub use sender::{NotAwaited, Sender};

@@ -107,6 +107,18 @@ pub struct Reader {
     /// Set once the peer has finished sending.
     finished: bool,
     close: Option<Close>,
+    news: ReaderNews,
+}
+
+/// News for the owner of a [`Reader`] that concern neither messages nor exchanges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderNews {
+    /// Set if payload of a message has arrived.
+    pub data: bool,
+    /// Interval in ms at which the peer wants this end's clock, if it has said so; 0 for no more.
+    pub watch: Option<u64>,
+    /// Latest clock of the peer, in ms modulo 2^32, if one has arrived.
+    pub clock: Option<u32>,
 }
 
 impl Default for Reader {
@@ -126,7 +138,13 @@ impl Reader {
             due: HashMap::new(),
             finished: false,
             close: None,
+            news: ReaderNews::default(),
         }
+    }
+
+    /// Takes what has arrived since the last call.
+    pub fn take_news(&mut self) -> ReaderNews {
+        std::mem::take(&mut self.news)
     }
 
     /// Returns whether the connection may end here: not within a frame.
@@ -160,6 +178,7 @@ impl Reader {
                 let take = usize::try_from(rest).unwrap_or(usize::MAX).min(bytes.len());
                 let (payload, behind) = bytes.split_at(take);
                 bytes = behind;
+                self.news.data = true;
                 let rest = rest - take as u64;
                 let last = frame.last && rest == 0;
                 inbound.piece(head(&frame), payload, last)?;
@@ -228,6 +247,14 @@ impl Reader {
             Frame::Done { id } => Ok(sender.done(id)?),
             Frame::Hold { priority, held } => {
                 sender.hold(priority, held);
+                Ok(())
+            }
+            Frame::Watch { interval } => {
+                self.news.watch = Some(interval);
+                Ok(())
+            }
+            Frame::Clock { time } => {
+                self.news.clock = Some(time);
                 Ok(())
             }
             Frame::Finish => {

@@ -87,6 +87,8 @@ enum Small {
     /// DONE frames, as many as asked for.
     Done(MessageNumber, u32),
     Answer(Answer),
+    /// WATCH or CLOCK.
+    Clock(Frame),
 }
 
 /// Progress of the end of sending.
@@ -360,6 +362,16 @@ impl<T: Ticket> Sender<T> {
         self.answers.push_back(Small::Answer(answer));
     }
 
+    /// Asks the peer for its clock at this interval in ms, while data arrives there.
+    pub fn watch(&mut self, interval: u64) {
+        self.answers.push_back(Small::Clock(Frame::Watch { interval }));
+    }
+
+    /// Tells the peer this end's clock, in ms modulo 2^32.
+    pub fn tell_clock(&mut self, time: u32) {
+        self.answers.push_back(Small::Clock(Frame::Clock { time }));
+    }
+
     /// Number of acknowledgements and answers to be written.
     pub fn receipts(&self) -> usize {
         self.answers.len()
@@ -458,6 +470,10 @@ impl<T: Ticket> Sender<T> {
                 }
                 Small::Answer(answer) => {
                     put(out, &answer.frame());
+                    false
+                }
+                Small::Clock(frame) => {
+                    put(out, frame);
                     false
                 }
             };

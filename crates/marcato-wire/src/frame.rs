@@ -9,7 +9,7 @@ use marcato_units::{Bytes, Priority};
 use crate::varint::VarInt;
 
 /// Name of the protocol in TLS's application-layer protocol negotiation (RFC 7301).
-pub const ALPN: &[u8] = b"marcato/1";
+pub const ALPN: &[u8] = b"marcato/2";
 
 /// Upper bound of a frame header's length, however its integers are written; with the fewest bytes
 /// it takes at most 37.
@@ -32,6 +32,8 @@ const END: u8 = 5;
 const FINISH: u8 = 6;
 const CLOSE: u8 = 7;
 const HOLD: u8 = 8;
+const WATCH: u8 = 9;
+const CLOCK: u8 = 10;
 
 const LAST: u8 = 0x01;
 const RECEIPT: u8 = 0x02;
@@ -235,6 +237,17 @@ pub enum Frame {
         /// Set to hold the level, unset to release it.
         held: bool,
     },
+    /// Type 9: the sender of messages asks for [`Frame::Clock`] at this interval, while they arrive.
+    Watch {
+        /// Interval in ms; 0 if it wants no more. At most 2^62 − 1.
+        interval: u64,
+    },
+    /// Type 10: the receiver's clock when this frame left. The time that it takes to arrive tells the
+    /// queueing on the way back.
+    Clock {
+        /// Time in ms since an arbitrary beginning, modulo 2^32.
+        time: u32,
+    },
 }
 
 /// Result of reading a frame.
@@ -262,7 +275,7 @@ pub enum Decoded {
 pub enum FrameError {
     /// The type is unknown, and so is the length of the frame.
     #[error(
-        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE) or 8 (HOLD)"
+        "frame type {value} at byte {at} is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE), 8 (HOLD), 9 (WATCH) or 10 (CLOCK)"
     )]
     Type {
         /// Offset of the type.
@@ -343,6 +356,14 @@ pub enum FrameError {
         at: usize,
         /// Value instead of a state.
         value: u8,
+    },
+    /// The time of a clock is too large.
+    #[error("time {value} at byte {at} is too large: it must stay below 2^32")]
+    Clock {
+        /// Offset of the time.
+        at: usize,
+        /// Time that was read.
+        value: u64,
     },
     /// The copy's index or the number of copies is out of range.
     #[error("invalid copy {index} of {copies} at byte {at}: there must be 2 to 16 copies, counted from 0")]
@@ -438,7 +459,11 @@ impl Frame {
             | Self::Done { id }
             | Self::Report { id, .. } => ("the message's number", id.0),
             Self::End { exchange, .. } => ("the exchange's number", exchange),
-            Self::Finish | Self::Close { .. } | Self::Hold { .. } => return Ok(0),
+            Self::Finish
+            | Self::Close { .. }
+            | Self::Hold { .. }
+            | Self::Watch { .. }
+            | Self::Clock { .. } => return Ok(0),
         };
         Ok(varint(field, number)?.encoded_len())
     }
@@ -483,6 +508,8 @@ impl Frame {
                 1 + 1 + code + varint("the length", len as u64)?.encoded_len()
             }
             Self::Hold { .. } => 3,
+            Self::Watch { interval } => 1 + varint("the interval", interval)?.encoded_len(),
+            Self::Clock { time } => 1 + varint("the time", time.into())?.encoded_len(),
         })
     }
 
@@ -556,6 +583,14 @@ impl Frame {
                 writer.byte(HOLD);
                 writer.byte(priority as u8);
                 writer.byte(held.into());
+            }
+            Self::Watch { interval } => {
+                writer.byte(WATCH);
+                writer.varint(interval);
+            }
+            Self::Clock { time } => {
+                writer.byte(CLOCK);
+                writer.varint(time.into());
             }
         }
         Ok(needed)
@@ -663,6 +698,13 @@ impl Reader<'_> {
                 value @ (0 | 1) => Ok(Frame::Hold { priority, held: value == 1 }),
                 value => Err(FrameError::Held { at, value }.into()),
             }
+        } else if frame_type == u64::from(WATCH) {
+            Ok(Frame::Watch { interval: self.varint(0)? })
+        } else if frame_type == u64::from(CLOCK) {
+            let at = self.at;
+            let value = self.varint(0)?;
+            let time = u32::try_from(value).map_err(|_| FrameError::Clock { at, value })?;
+            Ok(Frame::Clock { time })
         } else {
             Err(FrameError::Type { at: 0, value: frame_type }.into())
         }
@@ -845,6 +887,14 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_clocks_is_what_is_written() {
+        let expected = example(include_str!("../../../docs/wire.md"), "### Clocks as an example");
+        let mut ours = written(Frame::Watch { interval: 20 });
+        ours.extend(written(Frame::Clock { time: 70_000 }));
+        assert_eq!(ours, expected);
+    }
+
+    #[test]
     fn codes_of_an_application_are_apart_from_all_others() {
         for manner in Manner::ALL {
             for code in [0, 7, u32::MAX] {
@@ -919,13 +969,16 @@ mod tests {
     /// By the tables of docs/wire.md: the shortest frame with this beginning.
     #[test]
     fn missing_bytes_are_counted_up_to_the_shortest_frame() {
-        let incomplete: [(&[u8], usize); 26] = [
+        let incomplete: [(&[u8], usize); 29] = [
             (&[], 1),
             (&[CLOSE], 4),
             (&[CLOSE, 0], 4),
             (&[CLOSE, 0, 0x80], 7),
             (&[HOLD], 3),
             (&[HOLD, 0], 3),
+            (&[WATCH], 2),
+            (&[CLOCK], 2),
+            (&[CLOCK, 0x80], 5),
             (&[DONE], 2),
             (&[RESET], 3),
             (&[RESET, 7], 3),
@@ -978,22 +1031,26 @@ mod tests {
 
     #[test]
     fn malformed_frames_are_refused_by_place_and_remedy() {
-        let refused: [(&[u8], &str); 17] = [
+        let refused: [(&[u8], &str); 18] = [
             (&[7, 2], "manner 2 at byte 1 is unknown: it must be 0 (CLOSED) or 1 (ABORTED)"),
             (
                 &[7, 0, 0xc0, 0, 0, 1, 0, 0, 0, 0, 0],
                 "code 4294967296 at byte 2 is too large: it must stay below 2^32",
             ),
             (&[7, 0, 0, 0x42, 1], "a reason of 513 bytes at byte 3 is too long: it has at most 512"),
+            (
+                &[10, 0xc0, 0, 0, 1, 0, 0, 0, 0],
+                "time 4294967296 at byte 1 is too large: it must stay below 2^32",
+            ),
             (&[8, 5], "priority 5 at byte 1 is unknown: it must be 0 to 4"),
             (&[8, 0, 2], "state 2 at byte 2 is unknown: it must be 0 (RELEASED) or 1 (HELD)"),
             (
                 &[0],
-                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE) or 8 (HOLD)",
+                "frame type 0 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE), 8 (HOLD), 9 (WATCH) or 10 (CLOCK)",
             ),
             (
                 &[0x40, 0x63],
-                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE) or 8 (HOLD)",
+                "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE), 8 (HOLD), 9 (WATCH) or 10 (CLOCK)",
             ),
             (&[1, 7, 0, 0x31], "flags 0x31 at byte 3 have both REQUEST and REPLY: set one of them"),
             (
@@ -1135,6 +1192,8 @@ mod tests {
                 .prop_map(|(manner, code, len)| Frame::Close { manner, code, len }),
             1 => (0..Priority::COUNT, any::<bool>())
                 .prop_map(|(level, held)| Frame::Hold { priority: Priority::ALL[level], held }),
+            1 => number().prop_map(|interval| Frame::Watch { interval }),
+            1 => any::<u32>().prop_map(|time| Frame::Clock { time }),
         ]
     }
 

@@ -1,6 +1,6 @@
 //! Protocol between the two ends of `marcato perf`, specified in `docs/perf.md`.
 //!
-//! Each [`Request`] and each [`Reply`] is one message of `marcato/1`. Decoding never panics, and
+//! Each [`Request`] and each [`Reply`] is one message of `marcato/2`. Decoding never panics, and
 //! uses no more memory than the message itself. A message that is not understood completely is
 //! refused.
 //!

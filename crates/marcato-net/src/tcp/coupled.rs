@@ -14,7 +14,7 @@
 
 use std::io;
 
-use marcato_sched::coupled::{CoupledConfig, Coupling, Demand, Governor, Mode, Sample};
+use marcato_sched::coupled::{CoupledConfig, Coupling, Demand, Governor, Mode, PeerClock, Sample};
 use marcato_units::{Bytes, Duration, PrioritySet, Rate, Time};
 use socket2::SockRef;
 use tokio::time::Instant;
@@ -60,6 +60,8 @@ struct Acting {
     sample: Sample,
     sampled_at: Time,
     srtt: Duration,
+    /// Clock of the peer, for which the driver asks.
+    peer: PeerClock,
     segments_in: u32,
     retransmitted: u32,
     /// Bytes that the kernel's congestion window has room for.
@@ -94,6 +96,13 @@ impl KernelCoupling {
             }
         }
         self.acting.is_some()
+    }
+
+    /// Takes note of the peer's clock (docs/wire.md, CLOCK).
+    pub(super) fn heard(&mut self, now: Time, clock: u32) {
+        if let Some(acting) = &mut self.acting {
+            acting.peer.heard(now, clock);
+        }
     }
 
     /// Returns how many bytes may be written now, in whole segments: at most `size`. Zero means that
@@ -190,6 +199,7 @@ impl Acting {
             sample,
             sampled_at: now,
             srtt: info.srtt,
+            peer: PeerClock::new(),
             segments_in: info.segments_in,
             retransmitted: info.retransmitted_segments,
             window: window(&info),
@@ -259,15 +269,16 @@ impl Acting {
         let before = self.sample.delivered;
         // A selective acknowledgement may be withdrawn (RFC 2018 §8).
         let delivered = delivered(info).max(before);
+        let rtt = (delivered > before).then(|| {
+            let received = info.segments_in.wrapping_sub(self.segments_in);
+            latest_rtt(info, self.srtt, delivered - before, received)
+        });
         let sample = Sample {
             delivered,
             in_flight,
-            rtt: (delivered > before).then(|| {
-                let received = info.segments_in.wrapping_sub(self.segments_in);
-                latest_rtt(info, self.srtt, delivered - before, received)
-            }),
+            rtt,
+            back: self.peer.back(now, rtt, self.governor.base()),
             // A loss in a queue that was filled before says nothing about the cap.
-            back: Duration::ZERO,
             lost: delivered >= self.own && info.retransmitted_segments != self.retransmitted,
             // Urgent data that the kernel has not sent waits as well.
             urgent: urgent || self.written < self.urgent_until + info.unsent,
@@ -414,6 +425,29 @@ mod tests {
         };
         assert_eq!([lost(5, 1), lost(19, 2)], [false; 2], "the queue was filled before");
         assert_eq!([lost(20, 3), lost(21, 3), lost(22, 4)], [true, false, true]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_peers_clock_takes_the_way_back_from_the_round_trip() {
+        let mut coupled = KernelCoupling::new(Coupling::On);
+        coupled.acting = Some(acting());
+        let mut back = |acked, srtt, (arrives, clock)| {
+            coupled.heard(Time::from_millis(arrives), clock);
+            let acting = coupled.acting.as_mut().unwrap();
+            let srtt = Duration::from_millis(srtt);
+            acting.srtt = srtt;
+            acting.measured(
+                Time::from_millis(arrives),
+                &TcpInfo { srtt, ..told(acked, 0) },
+                Bytes::kb(20),
+                false,
+            );
+            acting.sample.back.as_millis()
+        };
+        assert_eq!(back(1, 40, (20, 0)), 0);
+        // The clock that left at 20 ms took 45 ms longer.
+        assert_eq!(back(2, 100, (85, 20)), 44);
     }
 
     #[cfg(target_os = "linux")]

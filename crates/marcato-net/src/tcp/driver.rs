@@ -4,6 +4,7 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use marcato_identity::explain_alert;
+use marcato_sched::coupled::{OwnClock, PeerClock};
 use marcato_stream::{CloseReason, PeerError, Reader};
 use marcato_units::{Bytes, Time};
 use marcato_wire::Manner;
@@ -83,6 +84,10 @@ struct Driver {
     stream: Arc<TcpStream>,
     socket: LeanSocket,
     reader: Reader,
+    /// Clock that the peer may want.
+    clock: OwnClock,
+    /// Set once the peer was asked for its own.
+    watches: bool,
     config: TcpConfig,
     limits: Limits,
     /// Buffers for reading, for decrypted bytes (`plain`) and for writing (`chunk`).
@@ -131,6 +136,8 @@ impl Driver {
             socket: LeanSocket::new(Arc::clone(&stream), pipe, settings.chunk, coupled),
             stream,
             reader: Reader::new(),
+            clock: OwnClock::new(),
+            watches: false,
             limits,
             input: vec![0; READ],
             plain,
@@ -384,6 +391,11 @@ impl Driver {
         {
             let mut state = lock(&self.tcp.state);
             state.coupled = self.socket.coupled();
+            if state.coupled.is_some() && !self.watches {
+                self.watches = true;
+                let interval = u64::try_from(PeerClock::INTERVAL.as_millis()).unwrap_or(u64::MAX);
+                state.sender.watch(interval);
+            }
             match turn {
                 Ok(turn) => {
                     state.sender.fill(now, turn.payload(), &mut self.chunk);
@@ -408,14 +420,25 @@ impl Driver {
 
     /// Processes the bytes read. Returns whether the peer has ended its direction.
     fn receive(&mut self, len: usize) -> Result<bool, Stop> {
-        let Self { socket, reader, tcp, input, plain, ended, .. } = self;
+        let Self { socket, reader, clock, tcp, input, plain, ended, .. } = self;
         let mut state = lock(&tcp.state);
         let mut inbound = lock(&tcp.shared.inbound);
         let over = socket.receive::<Stop>(&input[..len], plain, |bytes| {
             // After our end we send no more receipts, so the bytes are ignored.
             if *ended { Ok(()) } else { Ok(reader.feed(bytes, &mut inbound, &mut state.sender)?) }
         })?;
-        drop((inbound, state));
+        drop(inbound);
+        let (now, news) = (tcp.now(), reader.take_news());
+        if let Some(interval) = news.watch {
+            clock.watch(interval);
+        }
+        if let Some(time) = news.clock {
+            socket.heard(now, time);
+        }
+        if news.data && clock.is_due(now) && socket.is_idle() {
+            state.sender.tell_clock(clock.tell(now));
+        }
+        drop(state);
         let over = over || matches!(reader.closed(), Some(Closed::Aborted(_)));
         tcp.shared.readable.notify_waiters();
         tcp.shared.room.notify_waiters();
@@ -455,6 +478,7 @@ mod tests {
     use marcato_sched::coupled::Coupling;
     use marcato_stream::{Message, Pool};
     use marcato_units::Priority;
+    use marcato_wire::{Decoded, Frame};
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
@@ -481,6 +505,7 @@ mod tests {
         driver.socket.hold_back();
         let transport: Arc<dyn Transport> = Arc::clone(&driver.tcp) as _;
         let _message = offer(&transport, &Message::new(vec![4; 1000]).with_priority(Priority::P4)).unwrap();
+        assert!(driver.write().unwrap(), "WATCH");
         assert!(!driver.write().unwrap());
         assert!(driver.socket.look().is_some(), "the data is held back");
 
@@ -495,7 +520,38 @@ mod tests {
         peer.readable().await.unwrap();
         let mut sent = [0; 100];
         let len = peer.try_read(&mut sent).unwrap();
-        // DONE, and nothing of the message.
-        assert_eq!(sent[..len], [3, 0]);
+        // WATCH and DONE, and nothing of the message.
+        assert_eq!(sent[..len], [9, 20, 3, 0]);
+    }
+
+    /// Bytes that a driver writes after it has received these.
+    async fn answered(driver: &mut Driver, peer: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+        peer.write_all(bytes).await.unwrap();
+        driver.stream.readable().await.unwrap();
+        let len = driver.stream.try_read(&mut driver.input).unwrap();
+        assert!(!driver.receive(len).unwrap());
+        let mut sent = [0; 100];
+        if !driver.write().unwrap() {
+            return Vec::new();
+        }
+        peer.readable().await.unwrap();
+        let len = peer.try_read(&mut sent).unwrap();
+        sent[..len].to_vec()
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_asks_hears_the_clock_when_data_comes() {
+        let (mut driver, _connection, mut peer) = driver(&Config::new(Engine::Tcp)).await;
+        // MESSAGE with RECEIPT, without end, at offsets 0, 1 and so on, with one byte.
+        let data = |at: u8| [1, 0, 2, 2, at, 1, 7];
+        assert_eq!(answered(&mut driver, &mut peer, &data(0)).await, [], "nobody has asked");
+        // WATCH, a minute: no machine is as slow as that.
+        assert_eq!(answered(&mut driver, &mut peer, &[9, 0x80, 0, 0xea, 0x60]).await, [], "no data");
+        let clock = answered(&mut driver, &mut peer, &data(1)).await;
+        assert!(matches!(
+            Frame::decode(&clock),
+            Ok(Decoded::Frame { frame: Frame::Clock { .. }, len }) if len == clock.len()
+        ));
+        assert_eq!(answered(&mut driver, &mut peer, &data(2)).await, [], "once in an interval");
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use tokio::net::TcpStream;
 
 /// First bytes of either end.
-pub(super) const HELLO: &[u8; 10] = b"marcato/1\n";
+pub(super) const HELLO: &[u8; 10] = b"marcato/2\n";
 
 /// Reason for which the exchange failed.
 #[derive(Debug, thiserror::Error)]

@@ -196,6 +196,17 @@ impl LeanSocket {
         self.coupled.stats()
     }
 
+    /// Takes note of the peer's clock (docs/wire.md, CLOCK).
+    pub(super) fn heard(&mut self, now: Time, clock: u32) {
+        self.coupled.heard(now, clock);
+    }
+
+    /// Returns whether the kernel has sent all that was written, so that what is written now leaves at once.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_pending()
+            && sys::tcp_info(&SockRef::from(&*self.stream)).is_ok_and(|info| info.unsent.is_zero())
+    }
+
     /// Reads decrypted bytes. None are added to `buf` if the peer has ended its direction.
     ///
     /// # Errors

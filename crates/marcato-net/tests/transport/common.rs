@@ -77,10 +77,10 @@ pub(crate) async fn until(endpoint: &Endpoint, wanted: impl Fn(&EndpointStats) -
 
 /// Exchanges hellos with the other end of a plain TCP connection.
 pub(crate) async fn greet(peer: &mut TcpStream) {
-    peer.write_all(b"marcato/1\n").await.unwrap();
+    peer.write_all(b"marcato/2\n").await.unwrap();
     let mut hello = [0; 10];
     peer.read_exact(&mut hello).await.unwrap();
-    assert_eq!(&hello, b"marcato/1\n");
+    assert_eq!(&hello, b"marcato/2\n");
 }
 
 /// Returns a connection over plain TCP to a peer without an application.

@@ -95,7 +95,7 @@ async fn an_idempotent_message_leaves_early_and_others_wait() {
         for end in [&client, &accepted] {
             within(end.established()).await.unwrap();
             assert!(end.resumed());
-            assert_eq!(end.alpn(), Some(&b"marcato/1"[..]));
+            assert_eq!(end.alpn(), Some(&b"marcato/2"[..]));
         }
         let proved = client.peer_identity().map(PeerIdentity::fingerprint);
         assert_eq!(proved, Some(known.identity.fingerprint()).flatten());

@@ -563,11 +563,11 @@ async fn a_hello_counts_byte_by_byte_and_ends_where_frames_begin() {
     };
     let message = [1, 0, 2, 1, 0, 1, 7];
     for at in [0, 1, 9, 10] {
-        let (first, second) = b"marcato/1\n".split_at(at);
+        let (first, second) = b"marcato/2\n".split_at(at);
         let (client, _peer) = connect(first, &[second, &message].concat(), false).await;
         assert_eq!(within(client.unwrap().recv()).await.unwrap().bytes, [7][..]);
     }
-    for (first, second) in [("HTTP/1.1 4", ""), ("marc", "ato/2\n"), ("marcato/1", "\r\n"), ("N", "")] {
+    for (first, second) in [("HTTP/1.1 4", ""), ("marc", "ato/1\n"), ("marcato/2", "\r\n"), ("N", "")] {
         let (client, _peer) = connect(first.as_bytes(), second.as_bytes(), false).await;
         let error = client.unwrap_err();
         assert!(
@@ -575,7 +575,7 @@ async fn a_hello_counts_byte_by_byte_and_ends_where_frames_begin() {
             "{first}{second}: {error}"
         );
     }
-    for first in ["", "marcato/1"] {
+    for first in ["", "marcato/2"] {
         let (client, _peer) = connect(first.as_bytes(), b"", true).await;
         let error = client.unwrap_err();
         assert!(matches!(error, ConnectError::Ended { addr: at, .. } if at == addr), "{first}: {error}");
@@ -678,7 +678,7 @@ async fn a_peer_that_is_late_for_a_closed_endpoint_is_disconnected() {
         tokio::task::yield_now().await;
         endpoint.close();
         assert_eq!(within(accepting).await.unwrap().is_err(), waiting);
-        peer.write_all(b"marcato/1\n").await.unwrap();
+        peer.write_all(b"marcato/2\n").await.unwrap();
         // It ends in order, or by a reset.
         let _ = within(peer.read_to_end(&mut Vec::new())).await;
         until(&endpoint, |stats| (stats.connections, stats.handshakes) == (0, 0)).await;

@@ -204,7 +204,7 @@ async fn both_ends_agree_on_the_first_protocol_of_the_server(engine: Engine) {
 
 async fn the_default_protocol_is_that_of_marcato(engine: Engine) {
     let (client, accepted, _server) = pair(&Config::new(engine)).await;
-    assert_eq!((client.alpn(), accepted.alpn()), (Some(&b"marcato/1"[..]), Some(&b"marcato/1"[..])));
+    assert_eq!((client.alpn(), accepted.alpn()), (Some(&b"marcato/2"[..]), Some(&b"marcato/2"[..])));
 }
 
 /// Returns configurations of both ends, with these versions of TLS.
@@ -261,7 +261,7 @@ async fn both_ends_take_custom_configurations(engine: Engine) {
     server.session_storage = Arc::clone(&sessions) as Arc<dyn StoresServerSessions>;
     // Either is switched off: early data can be replayed.
     (server.max_early_data_size, client.enable_early_data) = (1000, true);
-    for protocols in [&["marcato/1"][..], &["chat/2", "chat/1"]] {
+    for protocols in [&["marcato/2"][..], &["chat/2", "chat/1"]] {
         let config = speaking(engine, protocols);
         let endpoint = listen(&config, ServerSecurity::Custom(Arc::new(server.clone()))).await;
         for _ in 0..2 {

@@ -60,7 +60,7 @@ async fn connecting_again_resumes_the_session(engine: Engine) {
         assert!(client.resumed());
         // The results are those of a full handshake.
         assert_eq!(client.peer_identity().map(PeerIdentity::fingerprint), identity.fingerprint());
-        assert_eq!(client.alpn(), Some(&b"marcato/1"[..]));
+        assert_eq!(client.alpn(), Some(&b"marcato/2"[..]));
     }
     // Another value has sessions of its own, unless it shares them or has none.
     let other = ClientSecurity::trusting(NAME, pin(&identity));

@@ -479,6 +479,14 @@ impl Inbox {
                 stream.cursor = start;
                 self.actions.push_back(Action::Held { priority, held });
             }
+            (Kind::Control, Frame::Watch { interval }) => {
+                stream.cursor = start;
+                self.actions.push_back(Action::Watched { interval });
+            }
+            (Kind::Control, Frame::Clock { time }) => {
+                stream.cursor = start;
+                self.actions.push_back(Action::Clock { time });
+            }
             _ => return Err(misplaced),
         }
         // One chunk may contain many of these frames, so the limit is checked after each.

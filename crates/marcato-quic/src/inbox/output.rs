@@ -81,6 +81,16 @@ pub enum Action {
         /// Set to hold the level.
         held: bool,
     },
+    /// The peer sent WATCH: it wants this end's clock while data arrives.
+    Watched {
+        /// Interval in ms; 0 if it wants no more.
+        interval: u64,
+    },
+    /// The peer sent CLOCK.
+    Clock {
+        /// Its clock in ms, modulo 2^32.
+        time: u32,
+    },
 }
 
 /// Counters of an inbox since it was created.

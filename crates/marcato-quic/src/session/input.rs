@@ -130,6 +130,7 @@ impl Session {
         self.manage_low_lanes(now);
         self.size_window(now);
         self.act(now);
+        self.exchange_clocks(now);
         self.write_notes();
         if self.notes.is_over_limit() {
             self.fail(
@@ -239,7 +240,9 @@ impl Session {
             }
             let bytes = (lane.stats.acked, &*lane.gate);
             let governor = lane.governor.as_mut();
-            if let Some(transition) = governor.and_then(|it| it.sample(now, bytes, urgent, couples)) {
+            if let Some(transition) =
+                governor.and_then(|it| it.sample(now, bytes, self.clocks.peer(), urgent, couples))
+            {
                 self.events.push_back(Event::Coupled { lane: id, transition });
             }
             if !left.is_zero() {
@@ -430,6 +433,9 @@ impl Session {
             if let Some(sizing) = &mut self.sizing {
                 sizing.read(Bytes::new(read - before));
             }
+            if read > before {
+                self.clocks.data_arrived();
+            }
         }
         self.send.request_look();
         if let Err(error) = result {
@@ -480,6 +486,8 @@ impl Session {
                     self.credit.hold(priority, held);
                     self.send.request_look();
                 }
+                Action::Watched { interval } => self.clocks.watch(interval),
+                Action::Clock { time } => self.clocks.heard(now, time),
                 Action::Reset { message, code } => {
                     self.events.push_back(Event::GivenUp { message, code });
                 }

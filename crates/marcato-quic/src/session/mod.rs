@@ -12,6 +12,7 @@ mod ack_debt;
 mod alarms;
 mod arrivals;
 mod carriers;
+mod clocks;
 mod credit;
 mod datagrams;
 mod duplicate;
@@ -77,6 +78,7 @@ use crate::sockets::Sockets;
 use ack_debt::AckDebt;
 use alarms::Alarms;
 use arrivals::Arrivals;
+use clocks::Clocks;
 use credit::Credit;
 use datagrams::Datagrams;
 use duplicate::Duplicate;
@@ -134,6 +136,7 @@ pub struct Session {
     unread: VecDeque<StreamId>,
     datagrams: Datagrams,
     ack_debt: AckDebt,
+    clocks: Clocks,
     alarms: Alarms,
     gate_events: Vec<GateEvent>,
     /// Set if data waits for a full socket that was not reported yet.
@@ -203,6 +206,7 @@ impl Session {
                 config.datagrams.map_or(0, |most| usize::try_from(most.get()).unwrap_or(usize::MAX)),
             ),
             ack_debt: AckDebt::default(),
+            clocks: Clocks::default(),
             sizing: config.receive_window_from.map(|from| RightSizing::new(from, config.receive_window, now)),
             alarms: Alarms::default(),
             gate_events: Vec::new(),

@@ -105,6 +105,11 @@ impl Governor {
         self.cap
     }
 
+    /// Least round trip; `None` before the first.
+    pub fn base(&self) -> Option<Duration> {
+        self.path.base()
+    }
+
     /// Counts since the beginning.
     pub const fn counters(&self) -> Counters {
         self.counters

@@ -38,8 +38,8 @@
 //! # Files and users
 //!
 //! `governor` is the state machine, `fast` moves the cap while all of the queue is our own, `lift` raises it to see
-//! whether it was a bound, `meter` and `train` estimate rates, `noise` what no queue explains, `way_back` the queue of
-//! acknowledgements, `probe` empties the path before BBR would, and `switch` tells when an engine
+//! whether it was a bound, `meter` and `train` estimate rates, `noise` what no queue explains, `way_back` and `clock` the
+//! queue of acknowledgements, `probe` empties the path before BBR would, and `switch` tells when an engine
 //! applies the cap. The governor knows bytes, times and whether anything urgent waits, and no engine. Three
 //! adapters ask it:
 //!
@@ -61,6 +61,7 @@
 //!   P1, and would fill the queue before a stylesheet that is asked for later. Elsewhere P0 and P1 are
 //!   urgent.
 
+mod clock;
 mod competing;
 mod config;
 mod demand;
@@ -83,6 +84,7 @@ mod test_clock;
 mod train;
 mod way_back;
 
+pub use clock::{OwnClock, PeerClock};
 pub use config::CoupledConfig;
 pub use demand::{Allowance, Allowed, Demand};
 pub use governor::Governor;

@@ -11,6 +11,12 @@ const LIMIT: f64 = 22.5 + (20_000.0 + 14.0 * 52.0 + 1500.0) * 8.0 / 12e3;
 /// Late messages of 20 kB beside endless background data, for 100 s over 12 Mbit/s, 45 ms and three products of queue, with
 /// these keys of the link and of the flow, and these tables.
 fn run(coupled: &str, link: &str, keys: &str, tables: &str) -> Outcome {
+    let tcp = r#"tcp = { send-buffer = "64 MB", receive-buffer = "64 MB" }"#;
+    run_over("messages", coupled, link, &format!("{keys}\n{tcp}"), tables)
+}
+
+/// The same over this kind of flow.
+fn run_over(kind: &str, coupled: &str, link: &str, keys: &str, tables: &str) -> Outcome {
     outcome(&format!(
         r#"
         name = "wild"
@@ -26,14 +32,13 @@ fn run(coupled: &str, link: &str, keys: &str, tables: &str) -> Outcome {
         {link}
         [[flow]]
         name = "ours"
-        kind = "messages"
+        kind = "{kind}"
         from = "sender"
         to = "receiver"
         bulk = "p3"
         sources = [{{ period = "1 s", jitter = "300 ms", size = "20 kB", priority = "p0" }}]
         coupled = "{coupled}"
         {keys}
-        tcp = {{ send-buffer = "64 MB", receive-buffer = "64 MB" }}
         {tables}
         "#
     ))
@@ -97,18 +102,30 @@ fn a_path_that_became_longer_is_coupled_again() {
     }
 }
 
+/// A way back of 50 Mbit/s with a product of queue, and a download that fills it.
+const WAY_BACK: &str = r#"back = { rate = "50 Mbit/s", queue = { kind = "droptail", limit = "281250 B" } }"#;
+const DOWNLOAD: &str = r#"
+    [[flow]]
+    name = "down"
+    kind = "tcp"
+    from = "receiver"
+    to = "sender"
+    tcp = { send-buffer = "1 MB" }
+"#;
+
+#[test]
+fn a_download_is_no_queue_of_ours_over_quic_either() {
+    // Only the peer's clock tells.
+    let runs = ["off", "fast"].map(|coupled| run_over("quic", coupled, WAY_BACK, "", DOWNLOAD));
+    assert!(cost(&runs) <= 0.05, "{}", cost(&runs));
+    assert!(competing(&runs[1]) < 0.1, "{}", competing(&runs[1]));
+    let [plain, coupled] = runs.map(|run| median(&run, 100));
+    assert!(coupled < 2.0 && plain > 3.0, "{coupled} of {plain}");
+}
+
 #[test]
 fn a_download_on_the_way_back_is_no_queue_of_ours() {
-    let link = r#"back = { rate = "50 Mbit/s", queue = { kind = "droptail", limit = "281250 B" } }"#;
-    let download = r#"
-        [[flow]]
-        name = "down"
-        kind = "tcp"
-        from = "receiver"
-        to = "sender"
-        tcp = { send-buffer = "1 MB" }
-    "#;
-    let runs = both(link, "", download);
+    let runs = both(WAY_BACK, "", DOWNLOAD);
     assert!(cost(&runs) <= 0.05, "{}", cost(&runs));
     assert!(competing(&runs[1]) < 0.1, "{}", competing(&runs[1]));
     let [plain, coupled] = runs.map(|run| median(&run, 100));
