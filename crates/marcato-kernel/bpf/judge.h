@@ -33,9 +33,11 @@ INLINE bool history_is_large_enough(const struct history *history, const struct 
 }
 
 /* Whether the window `after` cycles ago is reduced from the one `before` cycles ago. */
-INLINE bool history_is_reduced(const struct history *history, const struct trap_config *config, __u32 before, __u32 after,
-			    __u32 reduction)
+GLOBAL int history_is_reduced(const struct history *history, const struct trap_config *config, __u32 before, __u32 after,
+			      __u32 reduction)
 {
+	if (!history || !config)
+		return 0;
 	return window_is_reduced_to(history_window(history, before), history_window(history, after), config, reduction);
 }
 

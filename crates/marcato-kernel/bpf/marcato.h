@@ -82,10 +82,15 @@ struct marcato {
 struct signals {
 	/* Number of marks; 0 for losses. */
 	__u32 marks;
-	/* The marks are so few that a response may be too small to see. */
-	bool few;
-	/* A response that cannot be seen then counts as no refusal. */
-	bool excused;
+	/* Reduction in bytes that is enough for a response. */
+	__u32 reduction;
+	/* Fall of the rate that is beyond chance, in 1/16 of the variation. */
+	__u32 factor;
+	/* So many of the last cycles were signalled that any fall follows a signal. */
+	__u8 steady;
+	/* A response that cannot be seen counts as no refusal: the marks are few. */
+	__u8 excused;
+	__u16 pad;
 };
 
 INLINE void share_vote(struct share *share, bool hit)
@@ -166,8 +171,10 @@ INLINE void marcato_changed_queue(struct marcato *judge)
 }
 
 /* Whether the flow's acknowledgements tell what is in flight, or did before a loss that is now repaired. */
-INLINE bool is_acknowledged(const struct marcato *judge)
+GLOBAL int is_acknowledged(const struct marcato *judge)
 {
+	if (!judge)
+		return 0;
 	bool known = judge->wait_cycles > 0;
 	for (int age = 0; age < KEPT; age++)
 		known |= judge->flights[age] > 0;
@@ -176,8 +183,10 @@ INLINE bool is_acknowledged(const struct marcato *judge)
 
 /* Logarithm of the flight that a signal `last` cycles ago is to be compared with: the least of that cycle and of the two
  * before, unless it grew by half in these; 0 if not known. */
-INLINE __s32 flight_before(const struct marcato *judge, __u32 last)
+GLOBAL int flight_before(const struct marcato *judge, __u32 last)
 {
+	if (!judge)
+		return 0;
 	__s32 now = judge->flights[last & (KEPT - 1)], least = now;
 	for (int earlier = 1; earlier <= 2; earlier++) {
 		__s32 flight = judge->flights[(last + earlier) & (KEPT - 1)];
@@ -189,8 +198,10 @@ INLINE __s32 flight_before(const struct marcato *judge, __u32 last)
 
 /* Whether less was in flight in each of the last two cycles than in one with the logarithm `before`, by as much as a
  * response leaves away. */
-INLINE bool has_lower_flight(const struct marcato *judge, __s32 before)
+GLOBAL int has_lower_flight(const struct marcato *judge, __s32 before)
 {
+	if (!judge)
+		return 0;
 	__s32 now = judge->flights[0], earlier = judge->flights[1];
 	return before >= LEAST_FLIGHT && now > 0 && before - now >= FLIGHT_FELL && earlier > 0 &&
 	       before - earlier >= FLIGHT_FELL;
@@ -233,27 +244,12 @@ INLINE void await_flight(struct marcato *judge, __u32 last, __u32 kind, bool vot
 	marcato_confirm(judge);
 }
 
-/* Response that `marks` in the cycle at the signal ask for. */
-INLINE struct signals marcato_signals(const struct marcato *judge, const struct trap_config *config,
-				      const struct history *history, __u32 marks)
+/* Whether so many of the last cycles were signalled, by marks or by losses, that any fall follows a signal. */
+GLOBAL int is_steady(const struct trap_config *config, const struct history *history, __u32 marks)
 {
-	__u32 before = history_window(history, config->last).bytes;
-	bool few = marks > 0 && marks * (FEW * FULL) < before;
-	struct signals signals = { .marks = marks, .few = few, .excused = few && judge->noise_mean < EVEN };
-	return signals;
-}
-
-/* Reduction in bytes that is enough for a response. */
-INLINE __u32 signals_reduction(const struct signals *signals)
-{
-	__u32 reduction = PER_MARK * signals->marks;
-	return signals->few && reduction < VISIBLE ? VISIBLE : reduction;
-}
-
-/* Whether so many of the last cycles were signalled that any fall follows a signal. */
-INLINE bool is_steady(const struct trap_config *config, const struct history *history, const struct signals *signals)
-{
-	if (signals->marks > 0)
+	if (!config || !history)
+		return 0;
+	if (marks > 0)
 		return count_ones(history->signalled) >= STEADY_MARKS;
 	/* The judged cycle and the losses that follow it without a gap are one overflow of the queue. */
 	__u8 later = 0;
@@ -269,6 +265,29 @@ INLINE bool is_steady(const struct trap_config *config, const struct history *hi
 	return count_ones(history->signalled & ~later) >= STEADY_LOSS;
 }
 
+/* Response that `marks` in the cycle at the signal ask for. */
+INLINE struct signals marcato_signals(const struct marcato *judge, const struct trap_config *config,
+				      const struct history *history, __u32 marks)
+{
+	__u32 before = history_window(history, config->last).bytes;
+	/* The marks are so few that a response may be too small to see. */
+	bool few = marks > 0 && marks * (FEW * FULL) < before;
+	struct signals signals = { .marks = marks, .reduction = PER_MARK * marks };
+	if (few && signals.reduction < VISIBLE)
+		signals.reduction = VISIBLE;
+	signals.excused = few && judge->noise_mean < EVEN;
+	signals.steady = is_steady(config, history, marks) != 0;
+	if (marks == 0)
+		signals.factor = signals.steady ? UNDER_STEADY_LOSS : AFTER_LOSS;
+	else if (signals.steady)
+		signals.factor = UNDER_STEADY_MARKS;
+	else if (signals.excused)
+		signals.factor = AFTER_FEW_MARKS;
+	else
+		signals.factor = few ? AFTER_FEW_MARKS_UNEVENLY : AFTER_MARKS;
+	return signals;
+}
+
 /* Fall of the logarithm of the rate between two cycles, given by age; 0 if it rose. */
 INLINE __u32 marcato_fall(const struct marcato *judge, __u32 before, __u32 after)
 {
@@ -276,85 +295,67 @@ INLINE __u32 marcato_fall(const struct marcato *judge, __u32 before, __u32 after
 	return fall > 0 ? fall : 0;
 }
 
-/* Whether the rate fell by more than chance explains. */
-INLINE bool is_beyond_noise(const struct marcato *judge, __u32 before, __u32 after, const struct signals *signals,
-			    bool steady)
-{
-	__u32 factor;
-	if (signals->marks == 0)
-		factor = steady ? UNDER_STEADY_LOSS : AFTER_LOSS;
-	else if (steady)
-		factor = UNDER_STEADY_MARKS;
-	else if (signals->excused)
-		factor = AFTER_FEW_MARKS;
-	else
-		factor = signals->few ? AFTER_FEW_MARKS_UNEVENLY : AFTER_MARKS;
-	__u32 fall = marcato_fall(judge, before, after);
-	return fall > 0 && fall << 8 >= judge->noise_mean * factor;
-}
-
-/* Whether the window `after` cycles ago is lower than the one `before` cycles ago by at least a response. */
+/* Whether the window `after` cycles ago is lower than the one `before` cycles ago by at least a response, and the rate fell by
+ * more than chance explains. */
 INLINE bool is_low(const struct marcato *judge, const struct trap_config *config, const struct history *history,
-		   __u32 before, __u32 after, const struct signals *signals, bool steady)
+		   __u32 before, __u32 after, const struct signals *signals)
 {
-	return history_is_reduced(history, config, before, after, signals_reduction(signals)) &&
-	       is_beyond_noise(judge, before, after, signals, steady);
+	__u32 fall = marcato_fall(judge, before, after);
+	return fall > 0 && fall << 8 >= judge->noise_mean * signals->factor &&
+	       history_is_reduced(history, config, before, after, signals->reduction);
 }
 
 /* Whether the window `after` cycles ago answers the signal in the one `before` cycles ago. */
 INLINE bool is_answer(const struct marcato *judge, const struct trap_config *config, const struct history *history,
-		      __u32 before, __u32 after, const struct signals *signals, bool steady)
+		      __u32 before, __u32 after, const struct signals *signals)
 {
-	if (!is_low(judge, config, history, before, after, signals, steady))
+	if (!is_low(judge, config, history, before, after, signals))
 		return false;
 	/* Under steady signals the next window must be low, too. */
-	return !steady || (after > 0 && is_low(judge, config, history, before, after - 1, signals, steady));
+	return !signals->steady || (after > 0 && is_low(judge, config, history, before, after - 1, signals));
 }
 
 /* First cycle after the one at the signal that is a response, or 0. */
-INLINE __u32 marcato_answer(const struct marcato *judge, const struct trap_config *config, const struct history *history,
-			    const struct signals *signals, bool steady)
+GLOBAL int marcato_answer(const struct marcato *judge, const struct trap_config *config, const struct history *history,
+			  const struct signals *signals)
 {
+	if (!judge || !config || !history || !signals)
+		return 0;
 	__u32 last = config->last;
 	for (__u32 after = 1; after <= 3; after++) {
 		if (after < config->first || after > last)
 			continue;
-		if (is_answer(judge, config, history, last, last - after, signals, steady))
+		if (is_answer(judge, config, history, last, last - after, signals))
 			return after;
 	}
 	return 0;
 }
 
-/* First cycle with a reduced window, whatever the variation: from the cycle at the signal or the one before, or 0. */
-INLINE __u32 marcato_reduced(const struct marcato *judge, const struct trap_config *config, const struct history *history,
-			     const struct signals *signals)
+/* Whether the flow was still answering earlier signals in the cycle at this one. */
+GLOBAL int marcato_was_answering(const struct marcato *judge, const struct trap_config *config,
+				 const struct history *history, const struct signals *signals)
 {
-	__u32 last = config->last, reduction = signals_reduction(signals);
+	if (!judge || !config || !history || !signals)
+		return 0;
+	return is_answer(judge, config, history, config->last + 1, config->last, signals);
+}
+
+/* First cycle with a window that is reduced by so many bytes, whatever the variation: from the cycle at the signal or one of
+ * the `earlier` ones before; or 0. */
+GLOBAL int marcato_reduced(const struct marcato *judge, const struct trap_config *config, const struct history *history,
+			   __u32 reduction, __u32 earlier)
+{
+	if (!judge || !config || !history)
+		return 0;
+	__u32 last = config->last;
 	for (__u32 after = 1; after <= 3; after++) {
 		if (after < config->first || after > last)
 			continue;
-		for (int earlier = 0; earlier < 2; earlier++) {
-			if (marcato_fall(judge, last + earlier, last - after) > 0 &&
-			    history_is_reduced(history, config, last + earlier, last - after, reduction))
+		for (__u32 more = 0; more < 2 && more <= earlier; more++) {
+			if (marcato_fall(judge, last + more, last - after) > 0 &&
+			    history_is_reduced(history, config, last + more, last - after, reduction))
 				return after;
 		}
-	}
-	return 0;
-}
-
-/* First cycle with a reduced window, whatever the variation, while that is slow start's; or 0. */
-INLINE __u32 marcato_answer_in_slow_start(const struct marcato *judge, const struct trap_config *config,
-					  const struct history *history, const struct signals *signals)
-{
-	__u32 last = config->last;
-	if (judge->noise_samples > SETTLED)
-		return 0;
-	for (__u32 after = 1; after <= 3; after++) {
-		if (after < config->first || after > last)
-			continue;
-		if (marcato_fall(judge, last, last - after) > 0 &&
-		    history_is_reduced(history, config, last, last - after, signals_reduction(signals)))
-			return after;
 	}
 	return 0;
 }
@@ -367,11 +368,11 @@ GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config,
 		return WITHHELD;
 	__u32 last = config->last;
 	struct signals signals = marcato_signals(judge, config, history, kind == ECN ? count : 0);
-	bool steady = is_steady(config, history, &signals);
 	struct share *share = &judge->shares[kind & 1];
 	__s32 before = flight_before(judge, last), now = judge->flights[0];
-	__u32 reduced = marcato_reduced(judge, config, history, &signals);
-	__u32 after = marcato_answer(judge, config, history, &signals, steady);
+	/* From the cycle before as well: what came late in one came early in the other. */
+	__u32 reduced = marcato_reduced(judge, config, history, signals.reduction, 1) & 3;
+	__u32 after = marcato_answer(judge, config, history, &signals) & 3;
 	/* RFC 6675 section 5: losses while others are repaired are answered together. A flow beside a flood repairs
 	 * most of the time: a rate that falls by a quarter counts all the same. */
 	if (kind == LOSS && before == 0 && is_acknowledged(judge)) {
@@ -398,12 +399,14 @@ GLOBAL int marcato_rule(struct marcato *judge, const struct trap_config *config,
 		}
 	}
 	/* RFC 3168 section 6.1.2: one reaction per window, and the flow was still answering earlier signals. */
-	if (signals.excused || is_answer(judge, config, history, last + 1, last, &signals, steady))
+	if (signals.excused || marcato_was_answering(judge, config, history, &signals))
 		return WITHHELD;
 	/* Slow start's variation may hide a response: it is counted, but decides nothing. */
-	after = marcato_answer_in_slow_start(judge, config, history, &signals);
-	if (after)
-		return ANSWERED + after;
+	if (judge->noise_samples <= SETTLED) {
+		after = marcato_reduced(judge, config, history, signals.reduction, 0) & 3;
+		if (after)
+			return ANSWERED + after;
+	}
 	share_vote(share, false);
 	return REFUSED;
 }
@@ -419,14 +422,13 @@ GLOBAL int marcato_control(struct marcato *judge, const struct trap_config *conf
 	}
 	if ((history->signalled & QUIET) == 0 && history_is_large_enough(history, config)) {
 		struct signals signals = marcato_signals(judge, config, history, 0);
-		bool steady = is_steady(config, history, &signals);
 		__s32 before = flight_before(judge, config->last);
 		/* A repair still belongs to the signals before. */
 		if (judge->wait_cycles > 0 && judge->flights[0] == 0)
 			return 0;
 		bool falls = before >= LEAST_FLIGHT ?
 				     has_lower_flight(judge, before) :
-				     marcato_answer(judge, config, history, &signals, steady) != 0;
+				     marcato_answer(judge, config, history, &signals) != 0;
 		share_vote(&judge->control, falls);
 		/* The next control shares no cycle with this one. */
 		judge->control_in = config->last;

@@ -18,12 +18,14 @@ mod pair;
 use std::collections::BTreeMap;
 use std::fs;
 
+use aya::programs::Program;
+use aya::{Btf, EbpfLoader};
 use marcato_kernel::{Configuration, Counter, FlowId, OBJECT, Pass, Programs, YoungPlace};
 use marcato_queue::trap::{Booking, Counting, Evidence, Response, Signal, TrapConfig, TrapKind};
 use marcato_queue::{
     Admission, Aqm, Buffer, Class, Crq, CrqConfig, Discipline, FlowKey, Packet, QuicRule, YoungConfig,
 };
-use marcato_testing::{Need, absent};
+use marcato_testing::{Need, absent, skip};
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Stream, Time};
 use marcato_wire::{Ecn, FlowTuple, IpPacket, QuicHeader, TcpFlags, TcpSegment, TcpTimestamps, Transport};
 
@@ -41,6 +43,42 @@ fn load(flows: u32) -> Option<Programs> {
     let mut programs = Programs::load(&MARCATO, flows).unwrap();
     programs.load_tests().unwrap();
     Some(programs)
+}
+
+/// Most instructions of a program that the verifier may look at. The kernel refuses programs from a million on, and its
+/// versions count differently: the largest program has 40 000 to 70 000 in Linux 6.1 to 6.18. A rule that doubles its
+/// paths shows here long before a kernel refuses it.
+const MOST_VERIFIED: u32 = 150_000;
+
+#[test]
+fn no_program_comes_near_the_limit_of_the_verifier() {
+    if absent!(Need::Root, Need::Programs(OBJECT), Need::KernelTypes) {
+        return;
+    }
+    let btf = Btf::from_sys_fs().unwrap();
+    let mut ebpf = EbpfLoader::new().map_max_entries("flows", 64).load(OBJECT).unwrap();
+    let (mut verified, mut largest) = (0, 0);
+    for (name, program) in ebpf.programs_mut() {
+        let mut load = || match &mut *program {
+            Program::SchedClassifier(program) => program.load(),
+            Program::BtfTracePoint(program) if name == "crq_dropped" => program.load("kfree_skb", &btf),
+            Program::BtfTracePoint(program) => program.load("qdisc_dequeue", &btf),
+            _ => panic!("{name} is of a kind that this test does not know"),
+        };
+        // A signal may interrupt the verification, which then asks for another attempt.
+        if (1..10).all(|_| load().is_err()) {
+            load().unwrap_or_else(|error| panic!("the kernel refuses {name}: {error}"));
+        }
+        let Some(count) = program.info().unwrap().verified_instruction_count() else {
+            skip(env!("CARGO_PKG_NAME"), "this kernel does not count what it verifies, as before Linux 5.16");
+            return;
+        };
+        eprintln!("{name}: {count} instructions verified");
+        assert!(count <= MOST_VERIFIED, "the verifier looks at {count} instructions of {name}");
+        (verified, largest) = (verified + 1, count.max(largest));
+    }
+    // The count is of paths, of which the classifier has many.
+    assert!(verified >= 8 && largest > 10_000, "{verified} programs, {largest} instructions at most");
 }
 
 #[test]
