@@ -39,20 +39,36 @@ struct tally {
 	__u64 bytes;
 };
 
+/* All counters are one value: a program looks it up once. */
+struct tallies {
+	struct tally of[COUNTERS];
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
+	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct tally);
+	__type(value, struct tallies);
 } counters SEC(".maps");
+
+INLINE struct tallies *tallies_here(void)
+{
+	__u32 only = 0;
+	return bpf_map_lookup_elem(&counters, &only);
+}
+
+INLINE void tally(struct tallies *tallies, __u32 which, __u32 packets, __u32 bytes)
+{
+	struct tally *tally = &tallies->of[which];
+	tally->packets += packets;
+	tally->bytes += bytes;
+}
 
 INLINE void count_packets(__u32 which, __u32 packets, __u32 bytes)
 {
-	struct tally *tally = bpf_map_lookup_elem(&counters, &which);
-	if (tally) {
-		tally->packets += packets;
-		tally->bytes += bytes;
-	}
+	struct tallies *here = tallies_here();
+	if (here)
+		tally(here, which, packets, bytes);
 }
 
 INLINE void count(__u32 which, __u32 bytes)

@@ -13,7 +13,7 @@ SEC("classifier")
 int crq_egress(struct __sk_buff *skb)
 {
 	const struct crq_config *config = configured();
-	__u32 priority = config ? classify(skb, config, bpf_ktime_get_ns()) : 0;
+	__u32 priority = config ? classify(skb, config, false) : 0;
 	if (priority)
 		skb->priority = priority;
 	/* Other programs of this hook follow, and the packet goes on in any case. */
@@ -26,7 +26,7 @@ SEC("classifier")
 int crq_class(struct __sk_buff *skb)
 {
 	const struct crq_config *config = configured();
-	__u32 priority = config ? classify(skb, config, bpf_ktime_get_ns()) : 0;
+	__u32 priority = config ? classify(skb, config, false) : 0;
 	/* Without a class, HTB has its default. */
 	if (!priority)
 		return TC_ACT_UNSPEC;
@@ -40,7 +40,7 @@ int crq_ingress(struct __sk_buff *skb)
 {
 	const struct crq_config *config = configured();
 	if (config)
-		watch(skb, config, bpf_ktime_get_ns());
+		watch(skb, config, false);
 	return TC_ACT_UNSPEC;
 }
 
@@ -75,7 +75,7 @@ int crq_test_egress(struct __sk_buff *skb)
 {
 	const struct crq_config *config = configured();
 	if (config)
-		classify(skb, config, skb->tstamp);
+		classify(skb, config, true);
 	return skb->tc_index;
 }
 
@@ -84,7 +84,7 @@ int crq_test_ingress(struct __sk_buff *skb)
 {
 	const struct crq_config *config = configured();
 	if (config)
-		watch(skb, config, skb->tstamp);
+		watch(skb, config, true);
 	return TC_ACT_UNSPEC;
 }
 

@@ -47,16 +47,22 @@ enum { GREETED = 1, GREETED_BACK = 2 };
 /* A value of which a new flow is a copy: it does not fit on the stack. Never written. */
 struct flow new_flow;
 
-/* Enters the state of a flow, and returns whether that worked: not if another CPU stays too long. */
-GLOBAL int flow_enter(struct flow *flow)
+/* Waits for another CPU to leave the state of a flow, and enters it. Returns whether that worked. */
+GLOBAL int flow_enter_later(struct flow *flow)
 {
 	if (!flow)
 		return 0;
-	for (int attempt = 0; attempt < MAX_ENTRY_ATTEMPTS; attempt++) {
+	for (int attempt = 1; attempt < MAX_ENTRY_ATTEMPTS; attempt++) {
 		if (__sync_val_compare_and_swap(&flow->entered, 0, 1) == 0)
 			return 1;
 	}
 	return 0;
+}
+
+/* Enters the state of a flow, and returns whether that worked: not if another CPU stays too long. */
+INLINE bool flow_enter(struct flow *flow)
+{
+	return __sync_val_compare_and_swap(&flow->entered, 0, 1) == 0 || flow_enter_later(flow);
 }
 
 INLINE void flow_leave(struct flow *flow)
@@ -129,6 +135,16 @@ INLINE void flow_recognise(struct flow *flow, const struct packet *packet)
 	flow->is_known = 1;
 	flow->queue = NO_QUEUE;
 	trap_init(&flow->trap, packet->transport == TRANSPORT_TCP ? TRAP_TCP : TRAP_SPIN);
+}
+
+/* Whether there are signals that no packet has taken into account. */
+INLINE bool flow_has_signals(const struct flow *flow)
+{
+	__u32 any = 0;
+#pragma unroll
+	for (__u32 slot = 0; slot < SLOTS; slot++)
+		any |= flow->pending[LOSS][slot] | flow->pending[ECN][slot];
+	return any;
 }
 
 /* Takes the signals into account that came since the last packet. The caller has entered the flow. */

@@ -15,6 +15,8 @@
 #define MAX_VLAN_TAGS 2
 /* IPv6 extension headers that are skipped. */
 #define MAX_EXTENSION_HEADERS 8
+/* Offset in a packet up to which its bytes are read in place: the verifier asks for a bound. */
+#define MAX_LINEAR_OFFSET 0x3fff
 /* Bytes of TCP options: a data offset of 15 words less the fixed 20 bytes. RFC 9293 section 3.1. */
 #define MAX_TCP_OPTIONS 40
 

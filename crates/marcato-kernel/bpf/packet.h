@@ -22,7 +22,8 @@ struct flow_key {
 	__u8 protocol;
 	__u8 family;
 	__u16 pad;
-};
+	/* Aligned for those who read it by 64 bits. */
+} __attribute__((aligned(8)));
 
 struct packet {
 	struct flow_key key;
@@ -84,11 +85,38 @@ struct source {
 	__u32 linear;
 };
 
-INLINE bool load(const struct source *from, __u32 offset, void *to, __u32 count)
+/* Headers that are copied are aligned, so that they are copied by words. */
+#define HEADER __attribute__((aligned(4)))
+
+/* Copies bytes of a packet, wherever they stand. */
+INLINE bool load_elsewhere(const struct source *from, __u32 offset, void *to, __u32 count)
 {
 	if (from->kernel)
 		return offset + count <= from->linear && bpf_probe_read_kernel(to, count, from->at + offset) == 0;
 	return bpf_skb_load_bytes(from->skb, offset, to, count) == 0;
+}
+
+/* Copies bytes of a packet to `to`, which is aligned as the number of bytes is, by words at most. */
+INLINE bool load(const struct source *from, __u32 offset, void *to, __u32 count)
+{
+	if (from->kernel)
+		return load_elsewhere(from, offset, to, count);
+	/* The helper takes ten times longer than a copy, so it is left to bytes that stand in pages elsewhere. */
+	const unsigned char *begin = (const unsigned char *)(long)from->skb->data;
+	const unsigned char *end = (const unsigned char *)(long)from->skb->data_end;
+	if (offset <= MAX_LINEAR_OFFSET) {
+		const unsigned char *at = begin + offset;
+		if (at + count <= end) {
+			if (count % 4 == 0)
+				__builtin_memcpy(__builtin_assume_aligned(to, 4), __builtin_assume_aligned(at, 4), count);
+			else if (count % 2 == 0)
+				__builtin_memcpy(__builtin_assume_aligned(to, 2), __builtin_assume_aligned(at, 2), count);
+			else
+				__builtin_memcpy(to, at, count);
+			return true;
+		}
+	}
+	return load_elsewhere(from, offset, to, count);
 }
 
 #define ETHERTYPE_IPV4 0x0800
@@ -152,6 +180,12 @@ INLINE __u32 be32(const __u8 *bytes)
 	return (__u32)bytes[0] << 24 | (__u32)bytes[1] << 16 | (__u32)bytes[2] << 8 | bytes[3];
 }
 
+/* The same of bytes that are aligned as a word. */
+INLINE __u32 be32_word(const __u8 *bytes)
+{
+	return bpf_ntohl(*(const __be32 *)__builtin_assume_aligned(bytes, 4));
+}
+
 /* The first timestamps option. Goes through the bytes one by one: with the position known, the verifier has little to try. */
 GLOBAL int tcp_find_timestamps(struct tcp_options *options, struct packet *packet)
 {
@@ -183,30 +217,29 @@ GLOBAL int tcp_find_timestamps(struct tcp_options *options, struct packet *packe
 }
 
 /* Reads a TCP header at `at`; `left` bytes of it and of its payload are there, and it says that there are `len`. */
-INLINE void tcp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, struct packet *packet)
+INLINE void tcp_read(const struct source *from, __u32 at, __u32 left, __u32 len, struct packet *packet)
 {
-	__u8 header[TCP_HEADER];
-	if (bpf_skb_load_bytes(skb, at, header, sizeof(header)) < 0)
+	HEADER __u8 header[TCP_HEADER];
+	if (!load(from, at, header, sizeof(header)))
 		return;
-	__builtin_memcpy(&packet->key.source_port, &header[0], 2);
-	__builtin_memcpy(&packet->key.destination_port, &header[2], 2);
+	__builtin_memcpy(&packet->key.source_port, &header[0], 4);
 	__u32 offset = (header[12] >> 4) * 4;
 	if (offset < sizeof(header) || left < offset)
 		return;
 	packet->transport = TRANSPORT_TCP;
-	packet->seq = be32(&header[4]);
-	packet->ack = be32(&header[8]);
+	packet->seq = be32_word(&header[4]);
+	packet->ack = be32_word(&header[8]);
 	packet->flags = header[13];
 	packet->payload = len - offset;
 	if (offset == 32) {
 		/* RFC 7323 appendix A: two NOPs and the timestamps, which is all that most segments have. */
-		__u8 usual[12];
-		if (bpf_skb_load_bytes(skb, at + 20, usual, sizeof(usual)) < 0)
+		HEADER __u8 usual[12];
+		if (!load(from, at + 20, usual, sizeof(usual)))
 			return;
-		if (usual[0] == 1 && usual[1] == 1 && usual[2] == 8 && usual[3] == 10) {
+		if (be32_word(usual) == 0x0101080a) {
 			packet->has_timestamps = 1;
-			packet->value = be32(&usual[4]);
-			packet->echo = be32(&usual[8]);
+			packet->value = be32_word(&usual[4]);
+			packet->echo = be32_word(&usual[8]);
 			return;
 		}
 	}
@@ -217,23 +250,21 @@ INLINE void tcp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, str
 	if (bytes < 4 || bytes > MAX_TCP_OPTIONS)
 		return;
 	options.len = bytes;
-	if (bpf_skb_load_bytes(skb, at + 20, options.bytes, bytes) == 0)
+	if (load_elsewhere(from, at + 20, options.bytes, bytes))
 		tcp_find_timestamps(&options, packet);
 }
 
 /* Reads a UDP header, and the beginning of its payload as QUIC. RFC 8999 section 5, RFC 9000 section 17. */
-INLINE void udp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, struct packet *packet)
+INLINE void udp_read(const struct source *from, __u32 at, __u32 left, __u32 len, struct packet *packet)
 {
-	__u8 header[9] = {};
-	/* With the first byte of the payload, where there is one. */
-	if (bpf_skb_load_bytes(skb, at, header, left < sizeof(header) ? 8 : sizeof(header)) < 0)
+	HEADER __u8 header[8];
+	if (!load(from, at, header, sizeof(header)))
 		return;
-	__builtin_memcpy(&packet->key.source_port, &header[0], 2);
-	__builtin_memcpy(&packet->key.destination_port, &header[2], 2);
+	__builtin_memcpy(&packet->key.source_port, &header[0], 4);
 	packet->transport = TRANSPORT_UDP;
 	packet->payload = len - 8;
-	__u8 first = header[8];
-	if (left < sizeof(header))
+	__u8 first;
+	if (left < 9 || !load(from, at + 8, &first, 1))
 		return;
 	if (!(first & 0x80)) {
 		packet->quic = QUIC_SHORT;
@@ -242,7 +273,7 @@ INLINE void udp_read(struct __sk_buff *skb, __u32 at, __u32 left, __u32 len, str
 		return;
 	}
 	__be32 version;
-	if (left < 13 || bpf_skb_load_bytes(skb, at + 9, &version, 4) < 0)
+	if (left < 13 || !load(from, at + 9, &version, 4))
 		return;
 	packet->quic = QUIC_LONG;
 	packet->greets = version == bpf_htonl(1) || version == bpf_htonl(0x6b3343cf);
@@ -256,23 +287,20 @@ INLINE bool has_ports(__u8 protocol, __u32 left)
 }
 
 /* Reads the transport header of a packet at `at`, of which the IP header says that it is there with its payload in `len`
- * bytes. Global: the verifier checks it once, and not for each number of headers before it. */
-GLOBAL int transport_read(struct __sk_buff *skb, __u32 at, __u32 len, struct packet *packet)
+ * bytes. */
+INLINE void transport_read(const struct source *from, __u32 at, __u32 len, struct packet *packet)
 {
-	if (!packet)
-		return 0;
-	__u32 left = skb->len > at ? skb->len - at : 0;
+	__u32 left = from->len > at ? from->len - at : 0;
 	if (left > len)
 		left = len;
 	if (!has_ports(packet->key.protocol, left))
-		return 0;
+		return;
 	if (packet->key.protocol == PROTOCOL_UDP)
-		udp_read(skb, at, left, len, packet);
+		udp_read(from, at, left, len, packet);
 	else if (left >= TCP_HEADER)
-		tcp_read(skb, at, left, len, packet);
+		tcp_read(from, at, left, len, packet);
 	else
-		bpf_skb_load_bytes(skb, at, &packet->key.source_port, 4);
-	return 0;
+		load_elsewhere(from, at, &packet->key.source_port, 4);
 }
 
 /* Where the transport header of a packet is, and how long it is with its payload, by the IP header. */
@@ -285,7 +313,7 @@ struct upper {
 
 INLINE bool ipv4_read(const struct source *from, __u32 at, struct packet *packet, struct upper *upper)
 {
-	__u8 header[20];
+	HEADER __u8 header[20];
 	if (!load(from, at, header, sizeof(header)) || header[0] >> 4 != 4)
 		return false;
 	__u32 there = from->len - at, header_len = (header[0] & 0x0f) * 4;
@@ -324,55 +352,93 @@ static const __u8 extensions[256] = {
 	[140] = EXTENSION, /* shim6 */
 };
 
-INLINE bool ipv6_read(const struct source *from, __u32 at, struct packet *packet, struct upper *upper)
+/* The headers of an IPv6 packet that have been skipped. */
+struct chain {
+	/* Where the IPv6 header is, and how many bytes there are from there on. */
+	__u32 at;
+	__u32 there;
+	__u32 skipped;
+	__u8 next;
+	/* A fragment has no header that can be read. */
+	__u8 fragment;
+	__u16 pad;
+};
+
+/* Skips extension headers. Returns whether the transport's was found. */
+INLINE bool skip_extensions(const struct source *from, struct chain *chain)
 {
-	__u8 header[40];
-	if (!load(from, at, header, sizeof(header)) || header[0] >> 4 != 6)
-		return false;
-	__u32 there = from->len - at, total = (__u32)header[4] << 8 | header[5];
-	/* RFC 2675: a jumbogram; or a packet made by segmentation offload. */
-	total = total ? total + sizeof(header) : there;
-	__u8 next = header[6];
-	__u32 skipped = sizeof(header);
-	bool fragment = false, found = false;
 	/* One turn more than headers: it finds that no other one follows. */
 	for (int headers = 0; headers <= MAX_EXTENSION_HEADERS; headers++) {
-		__u8 kind = extensions[next];
-		if (kind == NO_EXTENSION) {
-			found = true;
-			break;
-		}
+		__u8 kind = extensions[chain->next];
+		if (kind == NO_EXTENSION)
+			return true;
 		__u8 head[8];
-		if (skipped > there || there - skipped < sizeof(head) || !load(from, at + skipped, head, sizeof(head)))
+		__u32 skipped = chain->skipped, there = chain->there;
+		if (skipped > there || there - skipped < sizeof(head) ||
+		    !load_elsewhere(from, chain->at + skipped, head, sizeof(head)))
 			return false;
-		next = head[0];
+		chain->next = head[0];
 		if (kind == FRAGMENT) {
-			skipped += 8;
+			chain->skipped = skipped + 8;
 			/* RFC 6946: a fragment header with offset 0 and without more fragments belongs to a whole packet. */
 			if (head[2] || head[3] & 0xf9) {
-				fragment = true;
-				found = true;
-				break;
+				chain->fragment = 1;
+				return true;
 			}
 		} else {
 			__u32 len = kind == AUTHENTICATION ? (head[1] + 2) * 4 : (head[1] + 1) * 8;
 			if (there - skipped < len)
 				return false;
-			skipped += len;
+			chain->skipped = skipped + len;
 		}
 	}
-	if (!found || total < skipped)
+	return false;
+}
+
+/* The same, once for all places of the header, for a packet of a traffic control program. */
+GLOBAL int skb_skip_extensions(struct __sk_buff *skb, struct chain *chain)
+{
+	if (!chain)
+		return 0;
+	struct source from = { .kernel = false, .skb = skb, .len = skb->len };
+	return skip_extensions(&from, chain);
+}
+
+/* The same for bytes at an address of the kernel. */
+GLOBAL int kernel_skip_extensions(__u64 at, __u32 linear, struct chain *chain)
+{
+	if (!chain)
+		return 0;
+	struct source from = { .kernel = true, .at = (const unsigned char *)at, .len = linear, .linear = linear };
+	return skip_extensions(&from, chain);
+}
+
+INLINE bool ipv6_read(const struct source *from, __u32 at, struct packet *packet, struct upper *upper)
+{
+	HEADER __u8 header[40];
+	if (!load(from, at, header, sizeof(header)) || header[0] >> 4 != 6)
+		return false;
+	__u32 there = from->len - at, total = (__u32)header[4] << 8 | header[5];
+	/* RFC 2675: a jumbogram; or a packet made by segmentation offload. */
+	total = total ? total + sizeof(header) : there;
+	struct chain chain = { .at = at, .there = there, .skipped = sizeof(header), .next = header[6] };
+	if (extensions[chain.next] != NO_EXTENSION) {
+		if (!(from->kernel ? kernel_skip_extensions((__u64)from->at, from->linear, &chain) :
+				     skb_skip_extensions(from->skb, &chain)))
+			return false;
+	}
+	if (total < chain.skipped)
 		return false;
 	packet->len = total;
 	packet->ecn = header[1] >> 4 & 3;
 	packet->lower = ((header[0] & 0x0f) << 2 | header[1] >> 6) == DSCP_LE;
 	packet->key.family = 6;
-	packet->key.protocol = next;
+	packet->key.protocol = chain.next;
 	__builtin_memcpy(packet->key.source, &header[8], 16);
 	__builtin_memcpy(packet->key.destination, &header[24], 16);
-	upper->fragment = fragment;
-	upper->at = at + skipped;
-	upper->len = total - skipped;
+	upper->fragment = chain.fragment;
+	upper->at = at + chain.skipped;
+	upper->len = total - chain.skipped;
 	return true;
 }
 
@@ -399,23 +465,21 @@ INLINE __u32 segments_of(const struct __sk_buff *skb)
 }
 
 /* Reads a packet of a traffic control program. Returns whether it is a readable IP packet. */
-GLOBAL int skb_read(struct __sk_buff *skb, __u32 link_header, struct packet *packet)
+INLINE bool skb_read(struct __sk_buff *skb, __u32 link_header, struct packet *packet)
 {
-	if (!packet)
-		return 0;
 	struct source from = { .kernel = false, .skb = skb, .len = skb->len };
 	struct upper upper = {};
 	__builtin_memset(packet, 0, sizeof(*packet));
 	if (!ip_read(&from, link_header, packet, &upper))
-		return 0;
+		return false;
 	packet->segments = segments_of(skb);
 	if (!upper.fragment)
-		transport_read(skb, upper.at, upper.len, packet);
+		transport_read(&from, upper.at, upper.len, packet);
 	/* The kernel counts the headers of all segments, those of the link layer included. */
 	__u32 more = skb->wire_len - skb->len, links = (packet->segments - 1) * link_header;
 	if (skb->wire_len > skb->len && more > links)
 		packet->len += more - links;
-	return 1;
+	return true;
 }
 
 /* Reads key and ECN of a packet whose first `linear` of `len` bytes are at an address of the kernel: the same bytes from

@@ -97,7 +97,8 @@ INLINE bool is_marked(const struct crq_config *config, const struct sk_buff *skb
 INLINE void note_departure(const struct crq_config *config, const struct sk_buff *skb)
 {
 	struct packet packet;
-	if (!is_ours(config, skb) || !is_marked(config, skb))
+	/* RFC 3168 section 5: without an ECN-capable transport there is no mark to look for. */
+	if (!(skb->tc_index & TAG_CAPABLE) || !is_ours(config, skb) || !is_marked(config, skb))
 		return;
 	/* The authors' program also counts marks that another queue gave before. */
 	if (skb->tc_index & TAG_CAME_MARKED && config->trap.counting != COUNTING_AUTHORS)

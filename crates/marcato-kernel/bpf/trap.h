@@ -66,10 +66,8 @@ INLINE bool trap_ends_by_time(struct trap *trap, __u32 now, __u32 elapsed)
 }
 
 /* Takes a packet of the flow that arrives at `time`. */
-GLOBAL int trap_forward(struct trap *trap, const struct trap_config *config, __u64 time, const struct packet *packet)
+INLINE void trap_forward(struct trap *trap, const struct trap_config *config, __u64 time, const struct packet *packet)
 {
-	if (!trap || !config || !packet)
-		return 0;
 	__u32 now = ticks(time);
 	bool ends = false;
 	if (trap->kind == TRAP_TCP && packet->transport == TRANSPORT_TCP)
@@ -78,7 +76,7 @@ GLOBAL int trap_forward(struct trap *trap, const struct trap_config *config, __u
 		/* RFC 9000 section 17.4: only short headers have a spin bit. The others count all the same. */
 		ends = packet->quic == QUIC_SHORT && spin_forward(&trap->spin, config->cycles, now, packet->spin);
 	else
-		return 0;
+		return;
 	bool first = trap->packets == 0;
 	trap->packets = first ? 1 : 2;
 	if (first)
@@ -100,17 +98,13 @@ GLOBAL int trap_forward(struct trap *trap, const struct trap_config *config, __u
 		if (flight)
 			trap->flight = flight;
 	}
-	return 0;
 }
 
 /* Takes a packet that passes the other way at `time`. */
-GLOBAL int trap_backward(struct trap *trap, const struct trap_config *config, __u64 time, const struct packet *packet)
+INLINE void trap_backward(struct trap *trap, const struct trap_config *config, __u64 time, const struct packet *packet)
 {
-	if (!trap || !config || !packet)
-		return 0;
 	if (trap->kind == TRAP_TCP && packet->transport == TRANSPORT_TCP)
 		tcp_backward(&trap->tcp, config->cycles, ticks(time), packet);
-	return 0;
 }
 
 /* Takes `count` signals that the queue gave by packets of the cycle `came`. */

@@ -31,12 +31,12 @@ enum { NO_PLACE, COVERED, OUTGROWN };
 /* Hash of a flow, under a secret that strangers do not know. */
 INLINE __u32 flow_hash(const struct flow_key *key, __u32 secret)
 {
-	const __u32 *words = (const void *)key;
-	__u32 hash = secret;
+	const __u64 *words = (const void *)key;
+	__u64 hash = secret;
 #pragma unroll
 	for (__u32 at = 0; at < sizeof(*key) / sizeof(*words); at++) {
-		hash = (hash ^ words[at]) * 0x9e3779b1;
-		hash ^= hash >> 15;
+		hash = (hash ^ words[at]) * 0x9e3779b97f4a7c15;
+		hash ^= hash >> 32;
 	}
 	return hash;
 }

@@ -17,8 +17,13 @@
 //! # Design
 //!
 //! - *A port, file by file.* `bpf/` has the traps of `marcato-queue` and the packet reader of `marcato-wire`,
-//!   one concern per header and with the same names; bounds are in `limits.h`. What is called often or has
-//!   loops is a global function, which the verifier checks once for all arguments.
+//!   one concern per header and with the same names; bounds are in `limits.h`.
+//! - *The verifier follows every path*, and refuses programs with too many. The judge, loops and what few packets
+//!   need are global functions, which it checks once for all arguments. What every packet passes is inline: a call
+//!   takes 5 to 10 ns. A test has the bound of its work.
+//! - *A packet is read in place.* The kernel's helper copies bytes of any packet, but takes 15 ns each time. It
+//!   is left to packets whose headers stand in pages elsewhere. A program looks up its counters once, and reads
+//!   the clock once, where a flow needs the time.
 //! - *Signals wait for the next packet.* Tracepoints may come on any CPU and hold no lock. They add to a
 //!   counter of the flow, by kind and cycle; the flow's next packet takes them into account. Nothing else
 //!   happens to a flow in between, so its state after that packet is the same. Only the order of a loss and a

@@ -13,6 +13,8 @@ use crate::state::{self, FlowState};
 
 /// Number of bytes of `struct tally` of `bpf/counters.h`.
 const TALLY: usize = 16;
+/// Number of bytes of `struct tallies`: all counters of a CPU.
+const TALLIES: usize = TALLY * Counter::ALL.len();
 
 pub(crate) const FLOWS: &str = "flows";
 const COUNTERS: &str = "counters";
@@ -24,7 +26,7 @@ const NOTE_LEN: usize = 16_384;
 /// Flows, counters and configuration of a set of programs.
 pub(crate) struct Maps {
     flows: HashMap<MapData, [u8; FlowId::LEN], [u8; state::LEN]>,
-    counters: PerCpuArray<MapData, [u8; TALLY]>,
+    counters: PerCpuArray<MapData, [u8; TALLIES]>,
     configuration: Array<MapData, [u8; Configuration::LEN]>,
     note: Array<MapData, [u8; NOTE_LEN]>,
 }
@@ -98,11 +100,12 @@ impl Maps {
 
     /// Sum of a counter over all CPUs.
     pub(crate) fn counter(&self, counter: Counter) -> Result<Tally, LoadError> {
-        let counts = self.counters.get(&(counter as u32), 0).map_err(failed(COUNTERS))?;
-        Ok(counts.iter().fold(Tally::default(), |sum, both| {
-            let [packets, bytes] = [0, 8].map(|at| {
+        let counts = self.counters.get(&0, 0).map_err(failed(COUNTERS))?;
+        let first = TALLY * counter as usize;
+        Ok(counts.iter().fold(Tally::default(), |sum, all| {
+            let [packets, bytes] = [first, first + 8].map(|at| {
                 let mut word = [0; 8];
-                word.copy_from_slice(&both[at..at + 8]);
+                word.copy_from_slice(&all[at..at + 8]);
                 u64::from_ne_bytes(word)
             });
             Tally { packets: sum.packets + packets, bytes: sum.bytes + bytes }
