@@ -184,7 +184,22 @@ impl Connection {
     ///
     /// If the connection has ended or is closing.
     pub fn send_long(&self, priority: Priority) -> Result<LongSender, SendError> {
-        LongSender::new(Arc::clone(&self.0.0), priority)
+        LongSender::new(Arc::clone(&self.0.0), priority, false)
+    }
+
+    /// Opens a stream to the peer: bytes that arrive in the order in which they were written, each as soon as it can.
+    /// For keystrokes, a log, or the output of a program.
+    ///
+    /// The peer gets it by [`accept_long`](Self::accept_long) with its first bytes, whatever its
+    /// [`Limits::long_messages`](crate::Limits::long_messages). Streams of different priorities are ordered as messages
+    /// are; a stream does not wait for another's lost packet. For the other direction, the peer opens a stream of its
+    /// own.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended or is closing.
+    pub fn open_stream(&self, priority: Priority) -> Result<LongSender, SendError> {
+        LongSender::new(Arc::clone(&self.0.0), priority, true)
     }
 
     /// Returns the longest [unreliable](Message::unreliable) message that can be sent now; `None`
@@ -209,8 +224,8 @@ impl Connection {
         Ok(received)
     }
 
-    /// Waits for the next long message that begins to arrive, if they are
-    /// [streamed](crate::LongMessages::Stream).
+    /// Waits for the next [stream](Self::open_stream) of the peer that begins to arrive, or long message, if they are
+    /// [streamed](crate::LongMessages::Stream). A stream that nobody accepts counts as an unread message.
     ///
     /// # Errors
     ///

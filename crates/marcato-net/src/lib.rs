@@ -51,6 +51,8 @@
 //! critical periodic data over two interfaces, and `server_restart`, whose client connects again.
 //! Further features:
 //!
+//! - [`Connection::open_stream`] opens a stream: its bytes arrive in the order of its writes, each as soon as it
+//!   can. Messages and streams have no order among each other: one that has to be sent again holds up no other.
 //! - A message that is long or not complete yet is sent piece by piece, with
 //!   [`Connection::send_long`], and received so, with [`Connection::accept_long`].
 //! - A message that is useless when late has a [lifetime](Message::with_lifetime). A message that

@@ -11,6 +11,7 @@ use bytes::{Bytes as Payload, BytesMut};
 use marcato_sched::conductor::MessageId;
 use marcato_stream::{LongId, Message};
 use marcato_units::{Bytes, Priority};
+use marcato_wire::Exchange;
 use tokio::io::AsyncWrite;
 
 use crate::error::{ChangeError, LongSendError, NotDelivered, SendError};
@@ -25,8 +26,9 @@ const PART: usize = 128 << 10;
 ///
 /// It also implements [`AsyncWrite`], for example for `tokio::io::copy`.
 ///
-/// Data leaves in parts of 128 kB, so up to that much is held back until the message is
-/// [finished](Self::finish). If the sender is dropped before that, the message is
+/// Of a [stream](crate::Connection::open_stream), all that was written leaves at once, and the receiver hands it out as it
+/// comes. Data of a [long message](crate::Connection::send_long) leaves in parts of 128 kB, so up to that much is held
+/// back until the message is [finished](Self::finish). If the sender is dropped before that, the message is
 /// [cancelled](Self::cancel).
 pub struct LongSender {
     transport: Arc<dyn Transport>,
@@ -40,6 +42,8 @@ pub struct LongSender {
     parts: VecDeque<(MessageId, Awaited)>,
     finished: bool,
     outcome: Option<Outcome>,
+    /// Set if each write leaves at once.
+    is_stream: bool,
     /// Set if the receiver reports when its application has taken the message. `report` is that of
     /// the last part, once it is handed over.
     receipt: bool,
@@ -59,7 +63,11 @@ impl fmt::Debug for LongSender {
 }
 
 impl LongSender {
-    pub(crate) fn new(transport: Arc<dyn Transport>, priority: Priority) -> Result<Self, SendError> {
+    pub(crate) fn new(
+        transport: Arc<dyn Transport>,
+        priority: Priority,
+        is_stream: bool,
+    ) -> Result<Self, SendError> {
         let long = transport.begin_long()?;
         Ok(Self {
             transport,
@@ -71,6 +79,7 @@ impl LongSender {
             parts: VecDeque::new(),
             finished: false,
             outcome: None,
+            is_stream,
             receipt: false,
             report: None,
             slot: WakerSlot::default(),
@@ -227,16 +236,19 @@ impl LongSender {
         done
     }
 
-    /// Hands over all complete parts except the last, or with `all` everything.
+    /// Hands over all complete parts except the last, of a stream every byte, and with `all` the end.
     fn try_hand_over(&mut self, all: bool) -> Result<(), LongSendError> {
         self.check()?;
-        // The last byte stays until it is known to be the last, so that its part can be marked.
-        let is_empty = self.written.is_zero();
-        while !self.finished && (self.pending_len > PART || (all && (self.pending_len > 0 || is_empty))) {
+        // The last byte stays until it is known to be the last, so that its part can be marked. A stream ends with
+        // a part of its own.
+        let ends_empty = all && (self.is_stream || self.written.is_zero());
+        let whole = all || self.is_stream;
+        while !self.finished && (self.pending_len > PART || (whole && self.pending_len > 0) || ends_empty) {
             let (part, last) = (self.next_part(), all && self.pending_len <= PART);
             // All frames of a message ask for a report, or none does. docs/wire.md, "Frames".
             let message = Message::new(part.clone()).with_priority(self.priority);
-            let message = Message { receipt: self.receipt, ..message };
+            let exchange = if self.is_stream { Exchange::Stream } else { Exchange::None };
+            let message = Message { receipt: self.receipt, exchange, ..message };
             let (ticket, outcome, report) = Ticket::with_receipt(self.receipt && last);
             match self.transport.offer_part(self.long, &message, last, ticket) {
                 Ok(id) => {
@@ -290,7 +302,8 @@ impl LongSender {
 }
 
 /// Writes bytes of the message, and shuts it down by [finishing](LongSender::finish) it. A flush
-/// waits for what can leave before the end is known: all but the last part.
+/// waits until all is queued that can leave before the end is known: of a stream everything, of a long message all but
+/// the last part.
 impl AsyncWrite for LongSender {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();

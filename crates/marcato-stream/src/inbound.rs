@@ -243,7 +243,7 @@ pub(crate) struct Ready {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Unread {
     bytes: u64,
-    /// Complete messages that are not long.
+    /// Complete messages, and long ones and streams that the application has not accepted.
     messages: usize,
     /// Bytes and messages at the time of the peer being asked to hold the level, while it is.
     held_at: Option<(u64, usize)>,
@@ -447,9 +447,10 @@ impl Inbound {
             return Ok(());
         }
         let mut begun = 0;
-        if !open.long && open.received > max_message.get() {
+        let is_stream = exchange == Exchange::Stream;
+        if !open.long && (is_stream || open.received > max_message.get()) {
             // Requests and replies are taken as a whole.
-            if long_messages == LongMessages::Refuse || exchange != Exchange::None {
+            if !is_stream && (long_messages == LongMessages::Refuse || exchange != Exchange::None) {
                 return Err(Overrun { limit: "max_message", most: max_message.get() });
             }
             open.long = true;
@@ -458,7 +459,10 @@ impl Inbound {
             self.open_bytes -= begun;
             self.longs.insert(number.0, Long::new(head, before));
             self.begun.push_back((number, priority, early));
+            // Until the application takes it, the peer has to answer for it. A stream may be empty.
+            self.change(priority, |level| level.messages += 1);
         }
+        let Some(open) = self.open.get_mut(&number.0) else { return Ok(()) };
         if open.long {
             if let Some(long) = self.longs.get_mut(&number.0) {
                 let wanted = !long.unwanted && !bytes.is_empty();
@@ -558,6 +562,7 @@ impl Inbound {
         let begun = self.begun.iter().position(|(begun, ..)| *begun == number);
         if let Some(at) = begun {
             self.begun.remove(at);
+            self.change(priority, |level| level.messages -= 1);
         }
         if unwanted || begun.is_some() {
             self.longs.remove(&number.0);
@@ -625,7 +630,7 @@ impl Inbound {
             level.messages += 1;
         });
         let arrival = match exchange {
-            Exchange::None => {
+            Exchange::None | Exchange::Stream => {
                 self.ready[ready.received.priority.index()].push_back(ready);
                 return;
             }
@@ -761,7 +766,9 @@ impl Inbound {
     /// Takes a long message that has begun to arrive. One that the peer has abandoned before is
     /// only [missed](Self::take_missed).
     pub fn take_long(&mut self) -> Option<(MessageNumber, Priority, bool)> {
-        self.begun.pop_front()
+        let begun = self.begun.pop_front()?;
+        self.change(begun.1, |level| level.messages -= 1);
+        Some(begun)
     }
 
     /// Takes the next piece of a long message.
@@ -1218,6 +1225,29 @@ mod tests {
             received.extend_from_slice(&piece);
         }
         assert!(received == sent && inbound.unread() == 0 && inbound.longs.is_empty());
+    }
+
+    #[test]
+    fn streams_that_nobody_accepts_are_bounded_even_if_they_are_empty() {
+        let mut inbound = inbound(|limits| {
+            limits.unread_messages = 4;
+            limits.surplus = Bytes::new(MESSAGE_COST * 3);
+        });
+        let holds = |inbound: &mut Inbound| -> Vec<bool> {
+            let answers = std::iter::from_fn(|| inbound.take_answer());
+            answers.map(|answer| matches!(answer, Answer::Hold { held: true, .. })).collect()
+        };
+        let stream = |number| Head::new(MessageNumber(number), P2).with_exchange(Exchange::Stream);
+        for number in 0..4 {
+            inbound.piece(stream(number), b"", number % 2 == 0).unwrap();
+        }
+        assert_eq!((holds(&mut inbound), inbound.is_full()), (vec![true], false));
+        (4..7).for_each(|number| inbound.piece(stream(number), b"", true).unwrap());
+        assert!(inbound.is_full(), "a peer that goes on is not read");
+        inbound.give_up(MessageNumber(1), 0);
+        let taken: Vec<_> = std::iter::from_fn(|| inbound.take_long()).map(|(number, ..)| number.0).collect();
+        assert_eq!(taken, [0, 2, 3, 4, 5, 6]);
+        assert_eq!((holds(&mut inbound), inbound.is_full(), waiting(&inbound)), (vec![false], false, 0));
     }
 
     #[test]

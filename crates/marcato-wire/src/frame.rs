@@ -41,7 +41,8 @@ const COPIES: u8 = 0x04;
 const ASKS_REPORT: u8 = 0x08;
 const REQUEST: u8 = 0x10;
 const REPLY: u8 = 0x20;
-const FLAGS: u8 = LAST | RECEIPT | COPIES | ASKS_REPORT | REQUEST | REPLY;
+const STREAM: u8 = 0x40;
+const FLAGS: u8 = LAST | RECEIPT | COPIES | ASKS_REPORT | REQUEST | REPLY | STREAM;
 
 /// Number of a message on the wire. Each sender counts up from 0, in the order in which it first
 /// sends of each.
@@ -87,14 +88,14 @@ pub struct MessageFrame {
     /// True if the sender asks for [`Frame::Report`] once the receiving application has taken the
     /// message. The same in all frames of a message.
     pub report: bool,
-    /// Part of the message in an exchange. The same in all frames of a message.
+    /// Part of the message in an exchange, or that it is a stream. The same in all frames of a message.
     pub exchange: Exchange,
     /// Index of this copy, if there are several.
     pub duplicate: Option<Duplicate>,
 }
 
 /// Part of a message in an exchange: a request and its reply. The end that sends the request
-/// chooses the number of the exchange, at most 2^62 − 1.
+/// chooses the number of the exchange, at most 2^62 − 1. A stream belongs to none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Exchange {
     /// The message belongs to no exchange.
@@ -104,13 +105,15 @@ pub enum Exchange {
     Request(u64),
     /// The message is the reply of this exchange.
     Reply(u64),
+    /// The message is a stream: the receiver hands out its bytes as they come.
+    Stream,
 }
 
 impl Exchange {
     /// Number of the exchange, if there is one.
     pub const fn number(self) -> Option<u64> {
         match self {
-            Self::None => None,
+            Self::None | Self::Stream => None,
             Self::Request(number) | Self::Reply(number) => Some(number),
         }
     }
@@ -301,8 +304,8 @@ pub enum FrameError {
         /// Value instead of a reason.
         value: u8,
     },
-    /// The message is both a request and a reply.
-    #[error("flags {value:#04x} at byte {at} have both REQUEST and REPLY: set one of them")]
+    /// The message is two of a request, a reply and a stream.
+    #[error("flags {value:#04x} at byte {at} have two of REQUEST, REPLY and STREAM: set one of them")]
     Exchange {
         /// Offset of the flags.
         at: usize,
@@ -310,7 +313,7 @@ pub enum FrameError {
         value: u8,
     },
     /// A reserved bit is set.
-    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x3f are allowed")]
+    #[error("flags {value:#04x} at byte {at} have a reserved bit set: only those of 0x7f are allowed")]
     Flags {
         /// Offset of the flags.
         at: usize,
@@ -538,7 +541,8 @@ impl Frame {
                         | flag(message.duplicate.is_some(), COPIES)
                         | flag(message.report, ASKS_REPORT)
                         | flag(matches!(message.exchange, Exchange::Request(_)), REQUEST)
-                        | flag(matches!(message.exchange, Exchange::Reply(_)), REPLY),
+                        | flag(matches!(message.exchange, Exchange::Reply(_)), REPLY)
+                        | flag(message.exchange == Exchange::Stream, STREAM),
                 );
                 if let Some(Duplicate { index, copies }) = message.duplicate {
                     writer.byte(index);
@@ -741,7 +745,7 @@ impl Reader<'_> {
         if flags & !FLAGS != 0 {
             return Err(FrameError::Flags { at, value: flags }.into());
         }
-        if flags & REQUEST != 0 && flags & REPLY != 0 {
+        if (flags & (REQUEST | REPLY | STREAM)).count_ones() > 1 {
             return Err(FrameError::Exchange { at, value: flags }.into());
         }
         let in_exchange = flags & (REQUEST | REPLY) != 0;
@@ -762,6 +766,7 @@ impl Reader<'_> {
         let exchange = match if in_exchange { Some(self.varint(2)?) } else { None } {
             Some(number) if flags & REQUEST != 0 => Exchange::Request(number),
             Some(number) => Exchange::Reply(number),
+            None if flags & STREAM != 0 => Exchange::Stream,
             None => Exchange::None,
         };
         let offset = Bytes::new(self.varint(1)?);
@@ -1031,7 +1036,7 @@ mod tests {
 
     #[test]
     fn malformed_frames_are_refused_by_place_and_remedy() {
-        let refused: [(&[u8], &str); 18] = [
+        let refused: [(&[u8], &str); 19] = [
             (&[7, 2], "manner 2 at byte 1 is unknown: it must be 0 (CLOSED) or 1 (ABORTED)"),
             (
                 &[7, 0, 0xc0, 0, 0, 1, 0, 0, 0, 0, 0],
@@ -1052,14 +1057,15 @@ mod tests {
                 &[0x40, 0x63],
                 "frame type 99 at byte 0 is unknown: it must be 1 (MESSAGE), 2 (RESET), 3 (DONE), 4 (REPORT), 5 (END), 6 (FINISH), 7 (CLOSE), 8 (HOLD), 9 (WATCH) or 10 (CLOCK)",
             ),
-            (&[1, 7, 0, 0x31], "flags 0x31 at byte 3 have both REQUEST and REPLY: set one of them"),
+            (&[1, 7, 0, 0x31], "flags 0x31 at byte 3 have two of REQUEST, REPLY and STREAM: set one of them"),
+            (&[1, 7, 0, 0x51], "flags 0x51 at byte 3 have two of REQUEST, REPLY and STREAM: set one of them"),
             (
                 &[5, 7, 3],
                 "reason 3 at byte 2 is unknown: it must be 0 (WITHDRAWN), 1 (UNANSWERED) or 2 (REFUSED)",
             ),
             (&[4, 7, 2], "fate 2 at byte 2 is unknown: it must be 0 (TAKEN) or 1 (DISCARDED)"),
             (&[1, 7, 5], "priority 5 at byte 2 is unknown: it must be 0 to 4"),
-            (&[1, 7, 0, 65], "flags 0x41 at byte 3 have a reserved bit set: only those of 0x3f are allowed"),
+            (&[1, 7, 0, 129], "flags 0x81 at byte 3 have a reserved bit set: only those of 0x7f are allowed"),
             (
                 &[1, 7, 0, 4, 0, 1],
                 "invalid copy 0 of 1 at byte 4: there must be 2 to 16 copies, counted from 0",
@@ -1173,6 +1179,7 @@ mod tests {
     fn exchange() -> impl Strategy<Value = Exchange> {
         prop_oneof![
             Just(Exchange::None),
+            Just(Exchange::Stream),
             number().prop_map(Exchange::Request),
             number().prop_map(Exchange::Reply)
         ]

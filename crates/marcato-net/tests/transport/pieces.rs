@@ -194,6 +194,92 @@ async fn a_storm_of_cancelled_long_messages_loses_nothing_else(engine: Engine) {
     assert_eq!(seen, delivered);
 }
 
+/// By default an application takes no long messages, but it takes streams.
+async fn each_write_to_a_stream_arrives_without_a_further_one(engine: Engine) {
+    let (client, server, _listener) = pair(&Config::new(engine)).await;
+    let mut keys = client.open_stream(Priority::P0).unwrap();
+    keys.write_all(b"l").await.unwrap();
+    let mut read_keys = within(server.accept_long()).await.unwrap();
+    assert_eq!(read_keys.priority(), Priority::P0);
+    assert_eq!(within(read_keys.next()).await, Ok(Some("l".into())));
+    let mut screen = server.open_stream(Priority::P1).unwrap();
+    let mut read_screen = None;
+    for number in 0..50u64 {
+        let line = format!("line {number}");
+        keys.write(line.clone()).await.unwrap();
+        let mut read = vec![0; line.len()];
+        within(read_keys.read_exact(&mut read)).await.unwrap();
+        screen.write(read).await.unwrap();
+        if read_screen.is_none() {
+            read_screen = Some(within(client.accept_long()).await.unwrap());
+        }
+        let mut echo = vec![0; line.len()];
+        within(read_screen.as_mut().unwrap().read_exact(&mut echo)).await.unwrap();
+        assert_eq!(echo, line.as_bytes());
+    }
+    // Each direction ends by itself.
+    keys.finish().await.unwrap();
+    assert_eq!(within(read_keys.next()).await, Ok(None));
+    assert_eq!(within(keys.acknowledged()).await, Ok(()));
+    screen.write("bye").await.unwrap();
+    let mut read_screen = read_screen.unwrap();
+    assert_eq!(within(read_screen.next()).await, Ok(Some("bye".into())));
+    screen.cancel();
+    let missed = within(read_screen.next()).await.unwrap_err();
+    assert_eq!(missed.reason, MissedReason::Cancelled);
+    assert_eq!(client.stats().level(Priority::P0).sent.messages, 1);
+    close(client, server).await;
+}
+
+/// As much as many windows, in writes of any size, beside messages and another stream.
+async fn a_stream_arrives_in_the_order_of_its_writes(engine: Engine) {
+    let (client, server, _listener) = pair(&Config::new(engine)).await;
+    let writers: Vec<_> = [Priority::P2, Priority::P3]
+        .into_iter()
+        .map(|priority| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let mut stream = client.open_stream(priority).unwrap();
+                let whole = body(priority as u64, 3 << 20);
+                let mut at = 0;
+                for step in 0.. {
+                    let end = (at + 1 + step * step * 97 % 20_011).min(whole.len());
+                    stream.write(whole.slice(at..end)).await.unwrap();
+                    at = end;
+                    if at == whole.len() {
+                        break;
+                    }
+                }
+                stream.finish().await.unwrap();
+                stream.acknowledged().await.unwrap();
+            })
+        })
+        .collect();
+    let messages = client.clone();
+    let other = tokio::spawn(async move {
+        for number in 0..200 {
+            messages.send(Message::new(body(number, 5000)).with_priority(Priority::P1)).await.unwrap();
+        }
+    });
+    let streams = [within(server.accept_long()).await.unwrap(), within(server.accept_long()).await.unwrap()];
+    let mut readers = Vec::new();
+    for mut stream in streams {
+        readers.push(tokio::spawn(async move {
+            let mut read = Vec::new();
+            stream.read_to_end(&mut read).await.unwrap();
+            assert!(read == body(stream.priority() as u64, 3 << 20), "{}", stream.priority());
+        }));
+    }
+    let mut numbers = BTreeSet::new();
+    while numbers.len() < 200 {
+        assert!(numbers.insert(number_of(&within(server.recv()).await.unwrap().bytes)));
+    }
+    for task in readers.into_iter().chain(writers).chain([other]) {
+        within(task).await.unwrap();
+    }
+    close(client, server).await;
+}
+
 async fn a_writer_learns_that_its_connection_is_over(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     let mut long = client.send_long(Priority::P2).unwrap();
@@ -294,6 +380,8 @@ for_both_engines! {
     what_is_cancelled_or_dropped_halfway_is_missed
     a_storm_of_cancelled_long_messages_loses_nothing_else
     a_writer_learns_that_its_connection_is_over
+    each_write_to_a_stream_arrives_without_a_further_one
+    a_stream_arrives_in_the_order_of_its_writes
 }
 
 async fn a_gibibyte_is_written_and_read_piece_by_piece(engine: Engine) {
