@@ -8,6 +8,8 @@
 
 mod long_term;
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 use long_term::LongTerm;
