@@ -2,6 +2,7 @@
 //! given times, and tests check those that leave.
 #![expect(clippy::cast_possible_truncation, reason = "test numbers are small, or wrap on purpose")]
 
+mod calls;
 mod handshake;
 mod losses;
 mod offload;
