@@ -500,4 +500,22 @@ mod tests {
         path.ledbat.on_spurious(path.now);
         assert_eq!(path.ledbat.cwnd(), 2000);
     }
+
+    /// §4.4: a slowdown lasts its two round trips, whatever ends meanwhile.
+    #[test]
+    fn a_recovery_that_ends_in_a_slowdown_leaves_its_window() {
+        let mut path = Path::steady();
+        path.ledbat.stage = Stage::Steady(path.now);
+        path.round(ms(100));
+        assert!(matches!(path.ledbat.stage, Stage::Frozen(..)), "{:?}", path.ledbat);
+        let before = path.ledbat.ssthresh();
+        path.ledbat.on_congestion(path.now, 2000, Signal::Loss);
+        assert_eq!((path.ledbat.cwnd(), path.ledbat.ssthresh()), (2000, before / 2));
+        path.ledbat.on_recovered(path.now);
+        assert_eq!(path.ledbat.cwnd(), 2000);
+        // Elsewhere it leads to the threshold.
+        path.ledbat.stage = Stage::Steady(Time::MAX);
+        path.ledbat.on_recovered(path.now);
+        assert_eq!(path.ledbat.cwnd(), before / 2);
+    }
 }

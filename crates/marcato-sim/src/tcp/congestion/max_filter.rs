@@ -56,6 +56,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Without a second best by then, a later measurement would have to be the next maximum.
+    #[test]
+    fn a_successor_is_chosen_after_a_quarter_and_half_of_the_window() {
+        let after = |values: &[(u64, u64)]| {
+            let mut filter = MaxFilter::default();
+            values.iter().for_each(|(at, value)| filter.update(12, *at, *value));
+            filter.max()
+        };
+        assert_eq!(after(&[(0, 100), (3, 60), (4, 50), (6, 40), (7, 30), (12, 20)]), 100);
+        // At 3 no quarter has passed; the one at 4 is the successor, and that at 11 the one after half.
+        assert_eq!(after(&[(0, 100), (3, 60), (4, 50), (6, 40), (7, 30), (13, 20)]), 50);
+        assert_eq!(after(&[(0, 100), (4, 50), (7, 30), (8, 25), (13, 20), (17, 10)]), 30);
+    }
+
     #[test]
     fn a_maximum_lasts_for_its_window_and_no_longer() {
         let mut filter = MaxFilter::default();

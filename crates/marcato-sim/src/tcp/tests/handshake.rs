@@ -218,3 +218,50 @@ fn a_syn_ack_with_ece_and_cwr_accepts_no_ecn() {
         assert_eq!(host.sent(), [if echoes { "ack 1001 ece" } else { "ack 1001" }], "{answer}");
     }
 }
+
+/// RFC 2018 §2, RFC 7323 §2 and §3, RFC 3168 §6.1.1.
+#[test]
+fn a_server_answers_only_the_options_that_a_syn_offers() {
+    for (offer, sack, stamp) in [
+        ("syn seq 0", true, None),
+        ("syn nosack seq 0", false, None),
+        ("syn seq 0 ts 700/0", true, Some(700)),
+        ("syn nosack seq 0 ts 41/0", false, Some(41)),
+    ] {
+        for ours in [true, false] {
+            let mut host = Host::new(Tcp { timestamps: ours, ..config() });
+            host.get(offer);
+            let answer = host.out[0].1.clone();
+            assert_eq!(answer.sack_permitted, sack, "{offer}");
+            assert_eq!(answer.timestamps.map(|(_, echo)| echo), stamp.filter(|_| ours), "{offer}, {ours}");
+            host.sent();
+            host.get("seq 1001 len 1000 ack 1 ts 800/1");
+            let expected = if sack { "ack 1 sack 1001-2001" } else { "ack 1" };
+            assert_eq!(host.sent(), [expected], "{offer}, {ours}");
+        }
+    }
+}
+
+/// RFC 9293 §3.10.5 and §3.10.7.1: which of its numbers make the other end believe a reset.
+#[test]
+fn a_reset_has_the_numbers_that_its_receiver_believes() {
+    let reset = |host: &Host| {
+        let segment = host.out.last().unwrap().1.clone();
+        assert!(segment.flags.rst && segment.payload == 0 && !segment.flags.fin && !segment.flags.syn);
+        let ack = segment.flags.ack.then(|| segment.ack.wrapping_sub(PEER));
+        (segment.seq, ack, host.isn)
+    };
+    let mut host = Host::connected(config());
+    host.write(3000);
+    host.get("seq 1 len 700 ack 1001");
+    host.abort();
+    let (seq, ack, isn) = reset(&host);
+    assert_eq!((seq.wrapping_sub(isn), ack), (3001, Some(701)));
+    // The connection is over. What arrives then is answered by its own number, or acknowledged if it has none.
+    host.get("seq 701 len 100 ack 2001");
+    let (seq, ack, isn) = reset(&host);
+    assert_eq!((seq.wrapping_sub(isn), ack), (2001, None));
+    host.get("syn seq 50");
+    let (seq, ack, _) = reset(&host);
+    assert_eq!((seq, ack), (0, Some(51)));
+}

@@ -479,3 +479,63 @@ fn a_closed_window_is_probed_only_for_data() {
         assert_eq!(!host.sent().is_empty(), probed, "{unsent}");
     }
 }
+
+/// RFC 9293 §3.7.4, and Minshall's variant: it waits for a short segment only.
+#[test]
+fn a_short_segment_waits_for_what_its_rule_names() {
+    for (nagle, at_once) in [(Nagle::Off, 2), (Nagle::Minshall, 1), (Nagle::Standard, 0)] {
+        let mut host = Host::connected(Tcp { nagle, ..config() });
+        host.write(1000);
+        assert_eq!(host.sent(), ["1+1000"], "{nagle:?}");
+        host.write(300);
+        let first = host.sent();
+        assert_eq!(first.len(), usize::from(at_once > 0), "{nagle:?}");
+        host.write(200);
+        assert_eq!(host.sent().len(), usize::from(at_once > 1), "{nagle:?}");
+        host.get("ack 1001");
+        let freed = host.sent();
+        assert_eq!(freed, if nagle == Nagle::Standard { vec!["1001+500"] } else { vec![] }, "{nagle:?}");
+        host.get("ack 1301");
+        let freed = host.sent();
+        assert_eq!(freed, if nagle == Nagle::Minshall { vec!["1301+200"] } else { vec![] }, "{nagle:?}");
+        host.get("ack 1501");
+        host.write(1);
+        assert_eq!(host.sent(), ["1501+1"], "{nagle:?}");
+    }
+}
+
+/// Twice what was read in a round trip, room for 16 segments, and more for growth. A steady sender gets no more.
+#[test]
+fn the_offered_window_grows_ahead_of_a_sender_that_grows() {
+    let config = Tcp {
+        timestamps: true,
+        receive_buffer: Bytes::new(1_000_000),
+        receive_buffer_from: Some(Bytes::new(20_000)),
+        ..config()
+    };
+    let mut host = Host::new(config);
+    host.tcp.connect();
+    host.poll();
+    host.wait(100);
+    host.get("syn seq 0 ack 1 ts 9/1");
+    host.sent();
+    let mut at = 1;
+    // Segments of 1000 bytes, spread over a round trip of 100 ms. Returns the window after each round.
+    let mut round = |host: &mut Host, segments: u64| {
+        for _ in 0..segments {
+            host.wait(100 / segments);
+            let now = host.now.as_nanos() / 1_000_000;
+            host.get(&format!("seq {at} len 1000 ack 1 ts {now}/{}", now + 1 - 100));
+            at += 1000;
+        }
+        host.out.last().unwrap().1.window
+    };
+    let windows = [10, 20, 20, 20, 20].map(|segments| round(&mut host, segments));
+    // 11 segments were read in a round trip where 10 had been, then 20. RFC 7323 §2.3: windows are multiples of 16 here.
+    let size = |read: u64, before: u64| {
+        let room = 2 * read + 16_000;
+        u32::try_from(room + 2 * room * (read - before) / before).unwrap() & !15
+    };
+    assert_eq!(windows[..3], [20_000, size(11_000, 10_000), size(20_000, 11_000)]);
+    assert_eq!(windows[3..], [windows[2]; 2]);
+}
