@@ -645,4 +645,84 @@ mod tests {
         let behind = config.send_window.get() / smallest.get();
         assert!(ahead_pieces_per_message as u64 > behind && pieces as u64 > behind);
     }
+
+    /// RFC 9002 §6.1.1, §6.1.2 and §6.2.2; RFC 9000 §14; and the documentation of the fields.
+    #[test]
+    fn the_defaults_are_those_that_the_documentation_names() {
+        let config = SessionConfig::default();
+        let ms = Duration::from_millis;
+        assert_eq!((config.packet_threshold, config.initial_rtt), (3, ms(333)));
+        assert!((config.time_threshold - 1.125).abs() < 1e-6);
+        assert_eq!(
+            (config.initial_mtu, config.mtu_discovery, config.mtu_limit, config.loopback_mtu),
+            (1200, true, 1452, 4096)
+        );
+        assert_eq!((config.stall.rtts, config.stall.floor), (2500, ms(50)));
+        assert_eq!((config.batch.packets, config.batch.span), (10, Duration::from_micros(200)));
+        assert_eq!(Retry::default(), Retry { first: ms(1000), longest: ms(60_000) });
+        assert_eq!((config.idle_timeout, config.lane_idle_timeout), (ms(30_000), Some(ms(10_000))));
+        assert_eq!((config.keep_alive, config.max_lanes, config.reopen), (Some(ms(3000)), 8, None));
+        assert_eq!(
+            (config.pacing, config.growth, config.streams),
+            (Pacing::Session, Growth::Acknowledged, StreamUse::PerMessage)
+        );
+        assert_eq!((config.coupled, config.queued_packets, config.datagrams), (Coupling::Off, 2, None));
+        assert!(
+            config.follow_peer_backup && config.spin && !config.trace_windows && config.low_lanes.is_none()
+        );
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the values are small")]
+    /// Each bound is that of its documentation or of a wire format: the last value that holds, and the first that does
+    /// not.
+    #[test]
+    fn settings_are_refused_beyond_their_bounds_only() {
+        type Change = fn(&mut SessionConfig, u64);
+        let bounds: [(&str, Change, &[u64], &[u64]); 10] = [
+            ("max_lanes", |config, value| config.max_lanes = value as u8, &[1, 16], &[0, 17]),
+            (
+                "initial_mtu",
+                |config, value| config.initial_mtu = value as u16,
+                &[1200, 65_527],
+                &[1199, 65_528],
+            ),
+            (
+                "loopback_mtu",
+                |config, value| config.loopback_mtu = value as u16,
+                &[1200, 4096],
+                &[1199, 4097],
+            ),
+            ("mtu_limit", |config, value| config.mtu_limit = value as u16, &[1200, 1472], &[1473]),
+            ("max_streams", |config, value| config.max_streams = value as u32, &[2, 4096], &[0, 1]),
+            (
+                "stream_window",
+                |config, value| config.stream_window = Bytes::new(value),
+                &[1, 2_000_000],
+                &[0, 2_000_001],
+            ),
+            ("send_window", |config, value| config.send_window = Bytes::new(value), &[1], &[0]),
+            ("max_unfinished", |config, value| config.max_unfinished = value as usize, &[1], &[0]),
+            (
+                "idle_timeout",
+                |config, value| config.idle_timeout = Duration::from_secs(value),
+                &[1, (1 << 30) - 1],
+                &[1 << 30],
+            ),
+            (
+                "receive_window_from",
+                |config, value| config.receive_window_from = Some(Bytes::new(value)),
+                &[1, 16 << 20],
+                &[(16 << 20) + 1],
+            ),
+        ];
+        for (name, change, good, bad) in bounds {
+            for (values, valid) in [(good, true), (bad, false)] {
+                for value in values {
+                    let mut config = SessionConfig::default();
+                    change(&mut config, *value);
+                    assert_eq!(config.validate().is_ok(), valid, "{name} {value}");
+                }
+            }
+        }
+    }
 }

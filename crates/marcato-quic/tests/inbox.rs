@@ -242,17 +242,21 @@ proptest! {
         let mut reader = Reader::default();
         let mut stopped = BTreeSet::new();
         let mut done: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut arrived = 0;
         for event in events {
             match event {
                 Event::Data(place, at, end) => {
                     let stream = &sent[place];
+                    arrived += (end - at) as u64;
                     inbox.stream_data(stream.id, at as u64, stream.bytes.slice(at..end)).unwrap();
                 }
                 Event::Fin(place) => {
                     inbox.stream_finished(sent[place].id, sent[place].bytes.len() as u64).unwrap();
                 }
             }
+            assert_consistent(&inbox);
             while random.chance(0.5) && reader.read(&mut inbox, |id| Priority::ALL[specs[id as usize].priority]) {}
+            assert_consistent(&inbox);
             while let Some(action) = inbox.poll() {
                 match action {
                     Action::Stop { stream } => prop_assert!(stopped.insert(stream), "{} twice", stream),
@@ -283,7 +287,13 @@ proptest! {
         }
         let load = inbox.load();
         prop_assert_eq!((load.open_messages, load.unread_messages, load.unread.get(), load.ahead.get()), (0, 0, 0, 0));
-        prop_assert_eq!(load.id_gaps, 0);
+        prop_assert_eq!((load.id_gaps, load.unread_pieces, load.ahead_pieces), (0, 0, 0));
+        // No byte counts twice: as news, as a copy, as a repetition, or as too late.
+        let counters = inbox.counters();
+        let counted = counters.accepted + counters.duplicate + counters.repeated + counters.late + load.parked;
+        prop_assert!(counted.get() <= arrived, "{:?} of {}", counters, arrived);
+        prop_assert!(counters.frames as usize <= sent.len());
+        prop_assert_eq!(counters.stops as usize, stopped.len());
         prop_assert_eq!(inbox.counters().accepted.get(), specs.iter().map(|spec| spec.len).sum::<u64>());
         prop_assert_eq!(inbox.counters().completed, specs.len() as u64);
     }
@@ -331,6 +341,19 @@ fn assert_bounded(inbox: &Inbox, limits: &InboxLimits) {
     assert!(load.streams <= limits.streams && load.gaps <= limits.gaps, "{load:?}");
     assert!(load.hints <= limits.hints && load.id_gaps <= limits.id_gaps, "{load:?}");
     assert!(load.actions <= limits.actions, "{load:?}");
+}
+
+/// Checks that bytes are held where pieces are, and each piece has a byte.
+fn assert_consistent(inbox: &Inbox) {
+    let load = inbox.load();
+    let kinds = [
+        (load.unread, load.unread_pieces),
+        (load.ahead, load.ahead_pieces),
+        (load.parked, load.parked_pieces),
+    ];
+    for (bytes, pieces) in kinds {
+        assert!(bytes.is_zero() == (pieces == 0) && pieces as u64 <= bytes.get(), "{load:?}");
+    }
 }
 
 /// Stream that keeps most rules, so that a hostile peer gets far.
@@ -423,6 +446,7 @@ proptest! {
             }
             if failed.is_none() {
                 assert_bounded(&inbox, &limits);
+                assert_consistent(&inbox);
             }
             let (load, counters) = (inbox.load(), inbox.counters());
             prop_assert_eq!(

@@ -669,3 +669,46 @@ fn a_readable_message_that_is_given_up_hides_no_other() {
     inbox.stream_data(PEER_UNI + 8, 0, message(run(1, 0, 10), TEN)).unwrap();
     assert_eq!(read(&mut inbox), whole(1, TEN));
 }
+
+/// A message that is complete waits for the reader, not for the peer.
+#[test]
+fn only_messages_with_missing_bytes_count_as_open() {
+    let mut inbox = limited(|limits| limits.open_messages = 3);
+    for n in 0..20 {
+        inbox.stream_data(PEER_UNI + 4 * n, 0, message(run(n, 0, 10), TEN)).unwrap();
+    }
+    assert_eq!((inbox.load().open_messages, inbox.load().unread_messages), (0, 20));
+    let begin =
+        |inbox: &mut Inbox, n| inbox.stream_data(PEER_UNI + 4 * n, 0, message(run(n, 0, 10), TEN).slice(..8));
+    for n in 20..23 {
+        begin(&mut inbox, n).unwrap();
+    }
+    let limit = Err(InboxError::Limit { limit: InboxLimit::OpenMessages, most: 3 });
+    assert_eq!((inbox.load().open_messages, begin(&mut inbox, 23)), (3, limit));
+}
+
+/// The documentation of each limit names its default.
+#[test]
+fn the_default_limits_are_those_that_are_documented() {
+    let text = include_str!("limits.rs");
+    let fields = text.split_once("pub struct InboxLimits {").unwrap().1.split_once("\n}").unwrap().0;
+    let mut documented = Vec::new();
+    for sentence in fields.split("pub ").filter(|text| text.contains("///")) {
+        let Some((_, rest)) = sentence.rsplit_once('(') else { continue };
+        let number = rest.split_once(')').unwrap().0;
+        let unit = if number.ends_with(" MiB") { 1 << 20 } else { 1 };
+        let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+        documented.push(digits.parse::<u64>().unwrap() * unit);
+    }
+    let limits = InboxLimits::default();
+    let [unread, ahead, parked_per_stream, parked] =
+        [limits.unread, limits.ahead, limits.parked_per_stream, limits.parked].map(Bytes::get);
+    let InboxLimits { unread_pieces, unread_messages, open_messages, .. } = limits;
+    let InboxLimits { ahead_pieces_per_message, pieces, streams, gaps_per_stream, gaps, .. } = limits;
+    let InboxLimits { streams_per_message, id_gaps, hints, actions, .. } = limits;
+    let counts = [pieces, streams, gaps_per_stream, gaps, streams_per_message, id_gaps, hints, actions];
+    let mut all = vec![unread, unread_pieces as u64, unread_messages as u64, open_messages as u64, ahead];
+    all.extend([ahead_pieces_per_message as u64, parked_per_stream, parked]);
+    all.extend(counts.map(|count| count as u64));
+    assert_eq!(all, documented);
+}
