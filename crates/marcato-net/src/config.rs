@@ -561,3 +561,84 @@ impl Remote {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs of the types: each names its default.
+    #[test]
+    fn the_defaults_are_those_that_the_documentation_names() {
+        let config = Config::default();
+        let peers = config.peers;
+        assert_eq!((peers.connections, peers.handshakes, peers.backlog), (4096, 256, 128));
+        assert_eq!(peers.handshake_timeout, Duration::from_secs(10));
+        assert_eq!([Engine::Tcp, Engine::Quic].map(|engine| peers.per_address(engine)), [64, 32]);
+        let own = PeerLimits { handshakes_per_address: Some(5), ..peers };
+        assert_eq!([Engine::Tcp, Engine::Quic].map(|engine| own.per_address(engine)), [5, 5]);
+        assert_eq!((config.coupled, config.alpn), (Coupling::Auto, vec![b"marcato/1".to_vec()]));
+        #[cfg(feature = "tcp")]
+        {
+            let TcpConfig { congestion, idle_timeout, close_timeout, linger, .. } = config.tcp;
+            let seconds = [idle_timeout, close_timeout, linger].map(|span| span.as_secs_f64());
+            assert_eq!((congestion, seconds), (None, [30.0, 60.0, 5.0]));
+        }
+        #[cfg(feature = "quic")]
+        {
+            let quic = config.quic;
+            assert_eq!((quic.drivers, quic.socket_buffer), (1, Bytes::kb(4000)));
+            assert_eq!((quic.layered, quic.validate_addresses, quic.early_data), (false, false, false));
+            assert!(quic.reset_key.is_none());
+            assert_eq!(
+                (quic.session.receive_window_from, quic.session.reopen),
+                (Some(Bytes::kb(1250)), Some(Retry::default()))
+            );
+        }
+    }
+
+    /// Each limit that has to be at least one is named when it is zero.
+    #[test]
+    fn a_limit_of_zero_is_refused_by_its_name() {
+        type Change = fn(&mut Config);
+        let zero: [(&str, Change); 12] = [
+            ("queued", |config| config.limits.queued = marcato_units::Bytes::ZERO),
+            ("unfinished", |config| config.limits.unfinished = 0),
+            ("max_message", |config| config.limits.max_message = marcato_units::Bytes::ZERO),
+            ("open_messages", |config| config.limits.open_messages = 0),
+            ("streamed", |config| config.limits.streamed = marcato_units::Bytes::ZERO),
+            ("open", |config| config.limits.open = marcato_units::Bytes::ZERO),
+            ("unread", |config| config.limits.unread = marcato_units::Bytes::ZERO),
+            ("unread_messages", |config| config.limits.unread_messages = 0),
+            ("surplus", |config| config.limits.surplus = marcato_units::Bytes::ZERO),
+            ("memory", |config| config.limits.memory = marcato_units::Bytes::ZERO),
+            ("receipts", |config| config.limits.receipts = 0),
+            ("requests", |config| config.limits.requests = 0),
+        ];
+        assert!(Config::default().validate().is_ok());
+        for (name, change) in zero {
+            let mut config = Config::default();
+            change(&mut config);
+            let refused = config.validate();
+            assert!(
+                matches!(refused, Err(ConfigError::Zero { limit }) if limit == name),
+                "{name}: {refused:?}"
+            );
+        }
+    }
+
+    #[cfg(feature = "quic")]
+    #[test]
+    fn bounds_of_drivers_and_of_protocol_names_are_inclusive() {
+        let drivers = |drivers| {
+            let mut config = Config::new(Engine::Quic);
+            config.quic.drivers = drivers;
+            config.validate().is_ok()
+        };
+        assert_eq!([0, 1, 64, 65].map(drivers), [false, true, true, false]);
+        let name = |len| Config { alpn: vec![vec![b'a'; len]], ..Config::default() }.validate().is_ok();
+        assert_eq!([0, 1, 255, 256].map(name), [false, true, true, false]);
+        assert!(Config { alpn: Vec::new(), ..Config::default() }.validate().is_err());
+        let layered = |engine| Config::new(engine).layered(true).validate().is_ok();
+        assert_eq!([Engine::Tcp, Engine::Quic].map(layered), [false, true]);
+    }
+}

@@ -367,6 +367,8 @@ mod tests {
     use super::*;
     use crate::config::{ClientSecurity, Config, Remote, ServerSecurity};
     use crate::engine::Engine;
+    use crate::stats::{CoupledStats, LaneStats};
+    use marcato_sched::conductor::Tally;
 
     #[test]
     fn an_empty_registry_has_all_families_and_no_series() {
@@ -391,6 +393,130 @@ mod tests {
         }
         let watched = lock(&metrics.0).connections["clients"].alive.len();
         assert!(watched <= 17, "{watched}");
+    }
+
+    /// Every source has a number of its own, and two connections double it.
+    #[test]
+    fn each_series_shows_its_own_counter() {
+        let mut next = 0;
+        let mut number = || {
+            next += 1;
+            next
+        };
+        let mut stats = ConnectionStats::default();
+        let mut expected = BTreeMap::new();
+        let tally = |messages, bytes| Tally { messages, bytes: Bytes::new(bytes) };
+        for priority in Priority::ALL {
+            let at = priority.index();
+            let level = &mut stats.conducted.levels[at];
+            let mut set =
+                |name: &str, value: u64| _ = expected.insert(format!("{name} {priority}"), 2 * value);
+            level.queued = tally(number(), number());
+            set("backlog_messages", level.queued.messages);
+            set("backlog_bytes", level.queued.bytes.get());
+            level.granted = tally(number(), number());
+            set("sent_messages", level.granted.messages);
+            set("sent_bytes", level.granted.bytes.get());
+            level.expired = tally(number(), 0);
+            set("expired_messages", level.expired.messages);
+            level.cancelled = tally(number(), 0);
+            set("dropped_messages", level.cancelled.messages);
+            stats.received.messages[at] = number();
+            set("received_messages", stats.received.messages[at]);
+            stats.received.level_bytes[at] = Bytes::new(number());
+            set("received_bytes", stats.received.level_bytes[at].get());
+            stats.unfinished[at] = usize::try_from(number()).unwrap();
+            set("unfinished_messages", stats.unfinished[at] as u64);
+        }
+        let mut set = |name: &str, value: u64| _ = expected.insert(name.to_owned(), 2 * value);
+        stats.received.missed = number();
+        set("missed_messages", stats.received.missed);
+        stats.received.unreliable_dropped = number();
+        set("unreliable_dropped", stats.received.unreliable_dropped);
+        stats.received.stops = number();
+        set("read_stops", stats.received.stops);
+        set("connections", 1);
+        let mut coupled = CoupledStats {
+            mode: Mode::Steady,
+            cap: Some(Bytes::new(number())),
+            counters: Default::default(),
+            looks: 0,
+        };
+        coupled.counters.transitions = number();
+        set("coupled_connections", 1);
+        set("coupled_transitions", coupled.counters.transitions);
+        set("coupled_cap_bytes", coupled.cap.unwrap().get());
+        stats.coupled = Some(coupled);
+        let lane = LaneStats {
+            id: marcato_sched::lane::LaneId::FIRST,
+            local: None,
+            remote: None,
+            layer: marcato_units::Layer::High,
+            usable: true,
+            srtt: marcato_units::Duration::from_millis(7),
+            cwnd: Bytes::new(number()),
+            in_flight: Bytes::new(number()),
+            backlog: Bytes::new(number()),
+            sent: number(),
+            sent_bytes: Bytes::new(number()),
+            lost: number(),
+            coupled: Some(coupled),
+        };
+        set("lanes", 1);
+        set("lane_cwnd_bytes", lane.cwnd.get());
+        set("lane_in_flight_bytes", lane.in_flight.get());
+        set("lane_backlog_bytes", lane.backlog.get());
+        set("lane_packets", lane.sent);
+        set("lane_bytes", lane.sent_bytes.get());
+        set("lane_lost_packets", lane.lost);
+        stats.lanes = vec![lane];
+
+        let mut sums = Sums::default();
+        sums.add(&stats);
+        sums.add(&stats);
+        assert!((sums.srtt - 0.007).abs() < 1e-9);
+        let mut shown = BTreeMap::new();
+        for (name, _, _, value) in BY_LEVEL {
+            for (level, priority) in sums.levels.iter().zip(Priority::ALL) {
+                shown.insert(format!("{name} {priority}"), value(level));
+            }
+        }
+        shown.extend(OF_ALL.map(|(name, _, _, value)| (name.to_owned(), value(&sums))));
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn each_series_of_an_endpoint_shows_its_own_counter() {
+        let stats = EndpointStats {
+            connections: 1,
+            handshakes: 2,
+            held: Bytes::new(3),
+            accepted: 4,
+            refused: 5,
+            crowded: 6,
+            retried: 7,
+            failed: 8,
+            stray: 9,
+            discarded: 10,
+            handed_over: 11,
+            overrun: 12,
+        };
+        let expected = [
+            "connections",
+            "handshakes",
+            "held_bytes",
+            "accepted",
+            "refused",
+            "crowded",
+            "retried",
+            "failed",
+            "stray",
+            "discarded",
+            "handed_over",
+            "overrun",
+        ];
+        let shown = OF_ENDPOINTS.map(|(name, _, _, value)| (name.to_owned(), value(&stats)));
+        assert_eq!(shown, std::array::from_fn(|at| (format!("endpoint_{}", expected[at]), at as u64 + 1)));
     }
 
     #[test]

@@ -317,3 +317,44 @@ fn source(bound: SocketAddr, remote: Option<SocketAddr>) -> SocketAddr {
     };
     if bound.ip().is_unspecified() { asked().unwrap_or(bound) } else { bound }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use marcato_sched::coupled::Coupling;
+    use marcato_units::Priority;
+
+    /// The endpoint and its sessions get what the application has configured, each from its own setting.
+    #[test]
+    fn an_endpoint_and_its_sessions_have_the_configured_limits() {
+        let mut config = Config::new(Engine::Quic);
+        config.peers.connections = 11;
+        config.peers.handshakes = 12;
+        config.peers.handshakes_per_address = Some(13);
+        config.peers.handshake_timeout = std::time::Duration::from_millis(14);
+        config.limits.unfinished = 15;
+        config.limits.unreliable = Bytes::new(16);
+        for validate in [true, false] {
+            config.quic.validate_addresses = validate;
+            let endpoint = endpoint_config(&config, &[]);
+            assert_eq!(
+                (endpoint.max_sessions, endpoint.max_handshakes, endpoint.max_handshakes_per_address),
+                (11, 12, 13)
+            );
+            assert_eq!(endpoint.handshake_timeout.map(|time| time.as_nanos() / 1_000_000), Some(14));
+            assert_eq!((endpoint.validate_addresses, endpoint.reset_key.is_some()), (validate, false));
+        }
+        config.quic.reset_key = Some(marcato_quic::ResetKey([7; 64]));
+        assert!(endpoint_config(&config, &[]).reset_key.is_some());
+        for coupled in [Coupling::Off, Coupling::Auto, Coupling::On] {
+            config.coupled = coupled;
+            let session = crate::quic::session_config(&config);
+            // The limit of a connection holds for each of its levels.
+            assert_eq!((session.coupled, session.max_unfinished), (coupled, 15 * Priority::COUNT));
+            assert_eq!((session.datagrams, session.low_lanes.is_some()), (Some(Bytes::new(16)), false));
+        }
+        config.limits.unreliable = Bytes::ZERO;
+        let session = crate::quic::session_config(&config.layered(true));
+        assert_eq!((session.datagrams, session.low_lanes.is_some()), (None, true));
+    }
+}

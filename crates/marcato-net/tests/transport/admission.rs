@@ -4,7 +4,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::common::{pair, within};
-use marcato_net::{Bytes, Closed, Config, Connection, ConnectionEvent, Engine, Message, Priority, SendError};
+use marcato_net::{
+    Bytes, Closed, Config, Connection, ConnectionEvent, Engine, Message, MessageHandle, Priority, SendError,
+};
 
 /// Bytes that a long message hands over at once.
 const PART: usize = 128 << 10;
@@ -73,6 +75,41 @@ async fn both_engines_refuse_the_same_messages() {
         config.limits.streamed = Bytes::new(1);
         let (client, _accepted, _server) = within(pair(&config)).await;
         assert_eq!(refusals(&client), expected, "{engine}");
+    }
+}
+
+/// Room that the application makes itself is as good as that of a message that has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sender_goes_on_when_a_queued_message_is_given_up() {
+    type Act = fn(&Connection, &MessageHandle);
+    let acts: [(&str, Act); 2] = [
+        ("cancelled", |_, queued| queued.cancel().unwrap()),
+        ("discarded", |client, _| client.discard_less_urgent_than(Priority::P2)),
+    ];
+    for engine in [Engine::Tcp, Engine::Quic] {
+        for (what, act) in acts {
+            let mut config = Config::new(engine);
+            config.limits.unfinished = 1;
+            config.limits.queued = Bytes::new(64 << 20);
+            config.limits.max_message = Bytes::new(64 << 20);
+            config.limits.unread = Bytes::kb(64);
+            config.limits.surplus = Bytes::kb(64);
+            // Nobody takes it at the other end, so that it never leaves whole.
+            let (client, _accepted, _server) = within(pair(&config)).await;
+            let much = Message::new(vec![7; 32 << 20]).with_priority(Priority::P3);
+            let queued = client.try_send(&much).unwrap();
+            let small = || Message::new("x").with_priority(Priority::P2);
+            let mut first = pin!(client.send(small().with_priority(Priority::P3)));
+            assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "{engine}");
+            let waiting = tokio::spawn({
+                let client = client.clone();
+                async move { client.send(small().with_priority(Priority::P3)).await.map(drop) }
+            });
+            act(&client, &queued);
+            let sent = within(waiting).await.unwrap();
+            let refused = matches!(sent, Err(SendError::Discarding { .. }));
+            assert!(if what == "discarded" { refused } else { sent.is_ok() }, "{engine}, {what}: {sent:?}");
+        }
     }
 }
 

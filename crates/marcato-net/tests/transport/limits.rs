@@ -43,6 +43,23 @@ async fn beyond_the_most_connections_those_who_knock_are_refused(engine: Engine)
     close(client, accepted).await;
 }
 
+/// RFC 9000 §5.2: a short header that names no connection, and a first packet that is none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn datagrams_of_no_connection_are_counted() {
+    for drivers in [1, 2] {
+        let mut config = Config::new(Engine::Quic);
+        config.quic.drivers = drivers;
+        let server = server(&config).await;
+        let stranger = UdpSocket::bind(localhost()).await.unwrap();
+        for number in 0..3u8 {
+            stranger.send_to(&[0x40 | number; 60], server.endpoint.local_addrs()[0]).await.unwrap();
+        }
+        let stats = until(&server.endpoint, |stats| stats.stray == 3).await;
+        let others = (stats.connections, stats.handshakes, stats.accepted, stats.refused, stats.failed);
+        assert_eq!(others, (0, 0, 0, 0, 0));
+    }
+}
+
 /// Two peers leave large messages incomplete. One of them has to go; a third is not affected.
 async fn incomplete_messages_of_all_peers_stay_within_the_budget(engine: Engine) {
     let mut config = Config::new(engine);
