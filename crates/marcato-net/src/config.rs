@@ -576,7 +576,7 @@ mod tests {
         assert_eq!([Engine::Tcp, Engine::Quic].map(|engine| peers.per_address(engine)), [64, 32]);
         let own = PeerLimits { handshakes_per_address: Some(5), ..peers };
         assert_eq!([Engine::Tcp, Engine::Quic].map(|engine| own.per_address(engine)), [5, 5]);
-        assert_eq!((config.coupled, config.alpn), (Coupling::Auto, vec![b"marcato/1".to_vec()]));
+        assert_eq!((config.coupled, config.alpn), (Coupling::Auto, vec![b"marcato/2".to_vec()]));
         #[cfg(feature = "tcp")]
         {
             let TcpConfig { congestion, idle_timeout, close_timeout, linger, .. } = config.tcp;
