@@ -549,6 +549,7 @@ pub(crate) enum CrqAction {
   marcato crq attach eth0 --rate 1gbit --standard droptail --responsive codel-ecn
   marcato crq attach ifb0 --rate 475mbit --reverse eth0
   marcato crq attach eth0 --parent 1:10 --parent 1:20
+  marcato crq attach eth1 --rate 950mbit --subscribers ShapedDevices.csv
   marcato crq attach eth0 --config /etc/marcato/crq/eth0.toml")]
     Attach(CrqAttach),
 
@@ -573,6 +574,14 @@ pub(crate) enum CrqAction {
   marcato crq detach eth0
   marcato crq detach eth0 --dry-run")]
     Detach(CrqDetach),
+
+    /// Reads the file of a device's subscribers again, and changes what has changed
+    ///
+    /// A mistake in the file changes nothing. Other subscribers keep their packets and verdicts.
+    #[command(after_help = "Examples:
+  marcato crq reload eth1
+  marcato crq reload eth1 --dry-run")]
+    Reload(CrqReload),
 
     /// Removes programs whose device was deleted, in any network namespace
     ///
@@ -655,6 +664,10 @@ pub(crate) struct CrqStatus {
     #[arg(long, conflicts_with = "device")]
     pub(crate) all: bool,
 
+    /// Show the queues of this subscriber only, instead of those who sent most
+    #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "live")]
+    pub(crate) subscriber: Option<String>,
+
     #[command(flatten)]
     pub(crate) show: CrqShow,
 
@@ -681,6 +694,14 @@ pub(crate) struct CrqDetach {
     pub(crate) change: CrqChange,
 }
 
+/// Arguments of `marcato crq reload`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct CrqReload {
+    #[command(flatten)]
+    pub(crate) change: CrqChange,
+}
+
 /// Arguments of `marcato crq clean`.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
@@ -700,6 +721,10 @@ pub(crate) struct CrqMetrics {
     /// Address and port of the server, which answers GET /metrics
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9469")]
     pub(crate) listen: SocketAddr,
+
+    /// Number of subscribers of each device that have series, those who sent most
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) subscribers: usize,
 
     #[command(flatten)]
     pub(crate) pins: CrqPins,
@@ -737,7 +762,7 @@ pub(crate) struct CrqShow {
     #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = quantity::span_or_seconds)]
     pub(crate) every: Duration,
 
-    /// Number of flows to show, the largest first; 0 for all
+    /// Number of flows, and of subscribers, to show, the largest first; 0 for all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
 
@@ -753,7 +778,8 @@ pub(crate) struct CrqShow {
 #[cfg(target_os = "linux")]
 impl CrqShow {
     pub(crate) fn selection(&self) -> Selection {
-        Selection { top: self.top, addresses: self.addresses }
+        let subscribers = if self.top == 0 { usize::MAX } else { self.top };
+        Selection { top: self.top, addresses: self.addresses, subscribers }
     }
 }
 

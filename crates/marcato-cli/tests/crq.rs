@@ -622,6 +622,32 @@ fn metrics_have_queues_and_verdicts_and_no_address() {
     assert!(!output.contains("10.9.6"), "{output}");
 }
 
+#[test]
+fn queues_that_somebody_removes_are_told_and_attach_takes_over() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "crq attach wan {DROPTAIL}
+         tc qdisc del dev wan root
+         crq status wan
+         crq set wan --share 60 2>&1 || echo refused
+         crq attach wan {DROPTAIL}
+         send 3
+         crq status wan --format json"
+    ));
+    assert!(output.contains("wan: queues gone, 20Mbit/s"), "{output}");
+    assert!(
+        output.contains("have been removed (queues gone): attach it again") && output.contains("refused"),
+        "{output}"
+    );
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!(
+        (&status["state"], &status["counters"]["standard"]["packets"]),
+        (&"attached".into(), &3.into())
+    );
+}
+
 /// Tree of HTB on `wan`, as somebody else has set it up. Packets to port 9 belong to the class 1:10.
 const TREE: &str = r#"
 tree() {
@@ -833,7 +859,7 @@ fn a_class_that_goes_is_told_and_attach_takes_over() {
         "note: the class 1:20 of wan has CRQ no more",
         "`wan` has no class 1:20: 1:10 can be named",
         "queues of 1:20 gone  below 1:20",
-        "`wan` has no class with CRQ any more",
+        "CRQ's queues on `wan` have been removed (queues gone): attach it again",
         "wan: attached, below 1:10",
         "wan     device gone  below 1:10",
     ] {
@@ -847,7 +873,7 @@ fn a_class_that_goes_is_told_and_attach_takes_over() {
 }
 
 #[test]
-fn what_a_crash_leaves_below_a_class_is_removed() {
+fn remains_of_a_crash_below_a_class_are_removed() {
     if is_impossible() {
         return;
     }
@@ -903,4 +929,207 @@ fn a_refused_change_below_classes_leaves_all_as_it_was() {
          rm -r $bin"
     ));
     assert_eq!(output.matches("refused").count(), 3, "{output}");
+}
+
+/// File of a thousand subscribers, and a way to two of them.
+const SUBSCRIBERS: &str = r#"
+list=$(mktemp)
+{
+    echo "Circuit ID,Circuit Name,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps"
+    for n in $(seq 0 999); do
+        echo "s$n,Name $n,10.20.$((n / 250)).$((n % 250 + 1)),fd00:$n::/32,0.05,0.05,10,2"
+    done
+} > $list
+ip route add 10.20.0.0/16 dev wan
+for host in 8 9 10; do ip neigh add 10.20.0.$host lladdr 02:00:00:00:00:02 dev wan; done
+to() { for n in $(seq "$2"); do echo > /dev/udp/10.20.0.$1/9; done; }
+quiet="--rate 100mbit --standard droptail --responsive droptail --young 0"
+one() { crq status wan --subscriber $1 --format json; }
+"#;
+
+#[test]
+fn subscribers_of_a_file_have_classes_and_change_with_it() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{SUBSCRIBERS}
+         begun=$(date +%s%N)
+         crq attach wan $quiet --subscribers $list
+         echo attached in $(( ($(date +%s%N) - begun) / 1000000 )) ms
+         to 8 3
+         to 9 2
+         send 1
+         one s7; one s8; crq status wan --top 1 --format json
+         sed -i -e '/^s7,/d' -e 's/^s9,\\(.*\\),10,2$/s9,\\1,20,2/' $list
+         echo 'new,,10.20.0.8,,0.05,0.05,5,1' >> $list
+         crq reload wan --dry-run > $list.dry
+         crq reload wan
+         to 8 4
+         to 9 1
+         one new; one s8
+         crq status wan --subscriber s7 2>&1 || echo refused
+         tc class show dev wan | grep -c 'parent c4:1 '
+         tc class show dev wan | grep -e 'c4:1007 ' -e 'c4:1009 ' -e 'c4:13e8 '
+         crq set wan --share 75 --rate 80mbit
+         tc class show dev wan | grep -e 'c4:1 root' -e '1009:20 '
+         one s8
+         crq status wan --top 2
+         grep -e 'c4:1007' -e 's9' -e new $list.dry
+         crq detach wan
+         tc qdisc show dev wan
+         rm $list*
+         {PINS}"
+    ));
+    eprintln!("{}", output.lines().find(|line| line.starts_with("attached in")).unwrap());
+    let [seventh, eighth, top, new, again, after] = &documents(&output)[..] else { panic!("{output}") };
+    let rows = |status: &Value| -> Vec<(String, String, u64)> {
+        let queues = status["queues"].as_array().unwrap().iter();
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        queues
+            .map(|row| (text(row, "subscriber"), text(row, "name"), row["packets"].as_u64().unwrap()))
+            .collect()
+    };
+    let row = |name: &str, queue: &str, packets| (name.to_owned(), queue.to_owned(), packets);
+    for (status, expected) in [
+        (seventh, row("s7", "standard", 3)),
+        (seventh, row("s7", "all", 3)),
+        (seventh, row("", "root", 6)),
+        (eighth, row("s8", "standard", 2)),
+        (new, row("new", "standard", 4)),
+        (again, row("s8", "standard", 3)),
+        (after, row("s8", "standard", 3)),
+    ] {
+        assert!(rows(status).contains(&expected), "{expected:?}\n{:?}", rows(status));
+    }
+    assert_eq!((&seventh["subscribers"], rows(seventh).len()), (&1000.into(), 4), "{output}");
+    assert_eq!(seventh["queues"][1]["max_bps"], 10_000_000, "{output}");
+    // The one who sent most.
+    assert_eq!(rows(top)[1], row("s7", "all", 3), "{output}");
+    assert_eq!(rows(top).len(), 4);
+    for line in [
+        "wan: 1000 subscribers: 1 came, 1 have other rates, 1 left",
+        "`wan` has no subscriber `s7`",
+        // A class for each, and one for packets of nobody.
+        "\n1001\n",
+        "class htb c4:1009 parent c4:1 leaf 1009: prio 0 rate 50Kbit ceil 20Mbit",
+        "class htb c4:13e8 parent c4:1 leaf 13e8: prio 0 rate 50Kbit ceil 5Mbit",
+        "class htb c4:1 root rate 80Mbit ceil 80Mbit",
+        "class htb 1009:20 parent 1009:1 ",
+        "rate 75Gbit ceil 100Gbit",
+        "1000 subscribers; these sent most:",
+        "tc class del dev wan classid c4:1007",
+        "let `s9` have the class c4:1009, with 50kbit/s to 20Mbit/s",
+        "let `new` have the class c4:13e8",
+        "qdisc noqueue 0: root",
+    ] {
+        assert!(output.contains(line), "{line}\n{output}");
+    }
+    assert!(!output.contains("class htb c4:1007 ") && !output.contains("crq-"), "{output}");
+}
+
+#[test]
+fn a_wrong_file_of_subscribers_changes_nothing() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{SUBSCRIBERS}
+         exec 2>&1
+         crq attach wan --subscribers $list || echo refused
+         crq attach wan $quiet --subscribers $list.absent || echo refused
+         crq reload wan || echo refused
+         crq attach wan $quiet > /dev/null
+         crq reload wan || echo refused
+         crq set wan --subscribers $list || echo refused
+         crq detach wan > /dev/null
+         head -n 20 $list > $list.few
+         crq attach wan $quiet --subscribers $list.few > /dev/null
+         state() {{ tc qdisc show dev wan; tc class show dev wan; }}
+         state > $list.before
+         sed -i -e '3s/10.20.0.2/10.20.0.300/' -e '5s/,10,2$/,fast,2/' $list.few
+         crq reload wan || echo refused
+         crq set wan --direction upload || echo refused
+         state | diff $list.before -
+         to 8 3
+         one s7
+         rm $list.few
+         crq reload wan || echo refused
+         crq detach wan
+         rm $list*"
+    ));
+    assert_eq!(output.matches("refused").count(), 8, "{output}");
+    for said in [
+        "subscribers share the rate of a device: set `--rate`",
+        ".absent: No such file",
+        "CRQ is not on `wan`",
+        "`wan` has no subscribers",
+        "few:3: `10.20.0.300` is no address: write 192.0.2.7",
+        "few:5: `Download Max Mbps` is `fast`, which is no number",
+        "and their direction, cannot change",
+        ".few: No such file",
+    ] {
+        assert!(output.contains(said), "{said}\n{output}");
+    }
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!(status["queues"][1]["packets"], 3, "{output}");
+}
+
+#[test]
+fn a_failed_reload_leaves_classes_and_addresses_as_they_were() {
+    if is_impossible() {
+        return;
+    }
+    // The class that the next subscriber would get is there already, as one of another kind of queue.
+    let output = said(&format!(
+        "{SUBSCRIBERS}
+         head -n 11 $list > $list.few
+         crq attach wan $quiet --subscribers $list.few > /dev/null
+         tc class add dev wan parent c4:1 classid c4:100a htb rate 1mbit quantum 1514
+         tc qdisc add dev wan parent c4:100a handle 100a: htb
+         state() {{ tc class show dev wan | grep -v c4:100a; }}
+         state > $list.before
+         sed -i 's/,10,2$/,20,2/' $list.few
+         echo 'new,,10.20.0.8,,0.05,0.05,5,1' >> $list.few
+         sed -i '/^s7,/d' $list.few
+         crq reload wan 2>&1 || echo refused
+         state | diff $list.before -
+         to 8 3
+         one s7
+         rm $list*"
+    ));
+    assert!(output.contains("handle 100a: htb default 10` fails") && output.contains("refused"), "{output}");
+    let [status] = &documents(&output)[..] else { panic!("{output}") };
+    assert_eq!(
+        (&status["queues"][1]["packets"], &status["subscribers"]),
+        (&3.into(), &10.into()),
+        "{output}"
+    );
+}
+
+#[test]
+fn metrics_have_as_many_subscribers_as_were_asked_for() {
+    if is_impossible() {
+        return;
+    }
+    let output = said(&format!(
+        "{SUBSCRIBERS}
+         crq attach wan $quiet --subscribers $list > /dev/null
+         to 8 3
+         to 9 2
+         for n in 0 1; do
+             exec 4< <(exec $marcato crq metrics --listen 127.0.0.1:0 --subscribers $n)
+             metrics=$!
+             read -r _ _ url <&4
+             port=${{url#http://127.0.0.1:}}; port=${{port%/metrics}}
+             exec 3<>/dev/tcp/127.0.0.1/$port; printf 'GET /metrics HTTP/1.1\\r\\nHost: here\\r\\n\\r\\n' >&3; cat <&3
+             echo; echo next
+             kill $metrics
+         done
+         rm $list*"
+    ));
+    let [none, one, ..] = &output.split("next\n").collect::<Vec<_>>()[..] else { panic!("{output}") };
+    assert!(!none.contains("subscriber=\"") && none.contains("queue=\"root\""), "{none}");
+    let row = "marcato_crq_queue_packets_total{device=\"wan\",queue=\"standard\",kind=\"bfifo\",subscriber=\"s7\"} 3";
+    assert!(one.contains(row) && !one.contains("subscriber=\"s8\""), "{one}");
 }

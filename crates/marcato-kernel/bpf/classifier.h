@@ -6,6 +6,7 @@
 #define MARCATO_CLASSIFIER_H
 
 #include "flow.h"
+#include "subscribers.h"
 #include "young.h"
 
 /* `skb->tc_index` of a packet that left through this classifier: who, whether queues may mark it, whether it came marked, and
@@ -146,7 +147,8 @@ INLINE __u32 classify(struct __sk_buff *skb, const struct crq_config *config, bo
 	struct tallies *tallies = tallies_here();
 	if (!tallies)
 		return 0;
-	if (skb_read(skb, config->link_header, &packet))
+	bool is_read = skb_read(skb, config->link_header, &packet);
+	if (is_read)
 		queue = assess(skb, config, test, &packet, tallies, &tag);
 	else
 		tally(tallies, COUNT_UNREADABLE, segments_of(skb), skb->wire_len);
@@ -155,7 +157,12 @@ INLINE __u32 classify(struct __sk_buff *skb, const struct crq_config *config, bo
 	/* Without an assessment only an old tag of ours is removed: others may use the field. */
 	if (tag || (skb->tc_index & TAG_OURS_MASK) == TAG_OURS)
 		skb->tc_index = tag;
-	return queue < QUEUES ? config->priority[queue] : 0;
+	__u32 priority = queue < QUEUES ? config->priority[queue] : 0;
+	if (!config->side)
+		return priority;
+	/* The queues of every subscriber have the same minor numbers. */
+	__u32 handle = is_read ? subscriber_of(&packet.key, config->side, config->generation) : 0;
+	return (handle ? handle : OTHERS) << 16 | (priority & 0xffff);
 }
 
 /* A packet of the other direction, which enters, or leaves by another device. */

@@ -60,6 +60,9 @@ struct crq_config {
 	__u32 regain;
 	/* Secret of the hash by which flows share accounts. */
 	__u32 secret;
+	/* Side on which packets have their subscriber, 0 without subscribers, and the generation of these that counts. */
+	__u32 side;
+	__u32 generation;
 	/* Code of CoDel in the kernel, first address and the one after the last, for kernels that give no reason when CoDel
 	 * drops: of sch_codel and of sch_fq_codel. Zeros where it is not known. */
 	__u64 codel[CODELS][2];

@@ -44,6 +44,18 @@ int crq_ingress(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* Class of a subscriber, as a filter of the root queue: its number is that of the queue that `crq_egress` has named. */
+SEC("classifier")
+int crq_subscriber(struct __sk_buff *skb)
+{
+	__u32 handle = skb->priority >> 16;
+	/* HTB sends what names itself without a limit. */
+	if (!handle)
+		return TC_ACT_UNSPEC;
+	skb->tc_classid = handle;
+	return TC_ACT_OK;
+}
+
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(crq_dropped, struct sk_buff *skb, void *location, __u32 reason)
 {

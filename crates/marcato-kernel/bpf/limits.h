@@ -11,6 +11,13 @@
 /* Accounts of young flows: a power of two. */
 #define MAX_ACCOUNTS 16384
 
+/* Prefixes of subscribers: twice as many as count at a time. */
+#define MAX_PREFIXES (1 << 18)
+/* Subscribers with a class. The loader sets it. */
+#define MAX_SUBSCRIBERS 20000
+/* Handle of the queue for packets of no subscriber. */
+#define OTHERS 0x0fff
+
 /* VLAN tags before the IP header: one of a provider and one of a customer. */
 #define MAX_VLAN_TAGS 2
 /* IPv6 extension headers that are skipped. */

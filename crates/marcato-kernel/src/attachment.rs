@@ -11,12 +11,14 @@ use crate::codel::codel_text;
 use crate::counters::{Counter, Tally};
 use crate::device::{self, Device};
 use crate::error::{AttachError, LoadError};
-use crate::hook::{self, Hook, Place};
+use crate::hook::{self, Hook};
 use crate::layout::{Configuration, FlowId, Reverse};
 use crate::maps::Maps;
 use crate::pinned::{self, Pinned};
 use crate::programs;
+use crate::shaper::Shaper;
 use crate::state::FlowState;
+use crate::subscribers::{Prefix, Subscriber};
 use crate::tree::Seat;
 
 /// Default directory for the pins of attachments: a file system of type bpf.
@@ -27,6 +29,8 @@ pub(crate) const CLASSIFIERS: [(&str, TcAttachType); 2] =
     [("crq_egress", TcAttachType::Egress), ("crq_ingress", TcAttachType::Ingress)];
 /// Program of the packets of one class, in place of the first: a filter of CRQ's queue below the class.
 pub(crate) const CLASS: &str = "crq_class";
+/// Program that finds the class of a subscriber: a filter of the root queue.
+const SUBSCRIBER: &str = "crq_subscriber";
 /// Programs of the kernel's tracepoints.
 pub(crate) const TRACEPOINTS: [(&str, &str); 2] =
     [("crq_dropped", "kfree_skb"), ("crq_dequeued", "qdisc_dequeue")];
@@ -40,6 +44,17 @@ pub struct Attachment {
     maps: Maps,
     #[expect(dead_code, reason = "its drop matters")]
     held: Held,
+}
+
+/// Packets that an attachment classifies.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// All of the device.
+    Device,
+    /// Those of some classes of a tree.
+    Classes(&'a [Seat]),
+    /// All of the device, by the subscribers that these prefixes name.
+    Subscribers(&'a [Subscriber], &'a [(Prefix, u16)]),
 }
 
 /// Links that are not pinned.
@@ -69,7 +84,7 @@ impl Attachment {
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
-        Self::attach_pinned(pins, device, None, configuration, flows)
+        Self::attach_pinned(pins, device, Place::Device, configuration, flows)
     }
 
     /// Attaches the programs to the packets of some classes of a device, with room for so many flows of all of them.
@@ -85,13 +100,28 @@ impl Attachment {
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
-        Self::attach_pinned(pins, device, Some(seats), configuration, flows)
+        Self::attach_pinned(pins, device, Place::Classes(seats), configuration, flows)
+    }
+
+    /// Attaches the programs to a device with subscribers, whose classes have to be there.
+    ///
+    /// # Errors
+    /// [`AttachError`] as [`attach`](Self::attach).
+    pub fn attach_subscribers(
+        pins: &Path,
+        device: &Device,
+        subscribers: &[Subscriber],
+        prefixes: &[(Prefix, u16)],
+        configuration: &Configuration,
+        flows: u32,
+    ) -> Result<Self, AttachError> {
+        Self::attach_pinned(pins, device, Place::Subscribers(subscribers, prefixes), configuration, flows)
     }
 
     fn attach_pinned(
         pins: &Path,
         device: &Device,
-        seats: Option<&[Seat]>,
+        place: Place<'_>,
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
@@ -101,7 +131,7 @@ impl Attachment {
         }
         fs::create_dir_all(&directory)
             .map_err(|source| AttachError::Directory { path: directory.clone(), source })?;
-        let attached = Self::attach_in(Some(&directory), device, seats, configuration, flows);
+        let attached = Self::attach_in(Some(&directory), device, place, configuration, flows);
         if attached.is_err() {
             // The first error is the one to tell.
             let _ = Self::detach(pins, device);
@@ -115,17 +145,20 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`] if the kernel refuses one of the programs.
     pub fn hold(device: &Device, configuration: &Configuration, flows: u32) -> Result<Self, AttachError> {
-        Self::attach_in(None, device, None, configuration, flows)
+        Self::attach_in(None, device, Place::Device, configuration, flows)
     }
 
     fn attach_in(
         directory: Option<&Path>,
         device: &Device,
-        seats: Option<&[Seat]>,
+        place: Place<'_>,
         configuration: &Configuration,
         flows: u32,
     ) -> Result<Self, AttachError> {
-        let mut ebpf = programs::load(flows)?;
+        let mut ebpf = programs::load(
+            flows,
+            if matches!(place, Place::Subscribers(..)) { Subscriber::ROOM } else { 1 },
+        )?;
         for name in Maps::NAMES {
             let map = ebpf.map(name).ok_or(LoadError::Missing(name))?;
             directory.map_or(Ok(()), |directory| kept(name, map.pin(directory.join(name))))?;
@@ -133,6 +166,11 @@ impl Attachment {
         // The configuration comes first, so that no packet sees programs without one.
         let mut maps = Maps::take(&mut ebpf)?;
         maps.configure(configuration, codel_text())?;
+        if let Place::Subscribers(subscribers, prefixes) = place {
+            maps.put_subscribers(subscribers)?;
+            maps.set_prefixes(prefixes)?;
+            hook::filter(&mut ebpf, SUBSCRIBER, &device.name, &[Shaper::MAJOR])?;
+        }
         let mut held = Held::default();
         // Signals before packets: a packet that is tagged is then also followed.
         let btf = Btf::from_sys_fs().map_err(|source| LoadError::Btf { source })?;
@@ -150,15 +188,16 @@ impl Attachment {
             }
         };
         let places = places(device, reverse);
-        if let Some(seats) = seats {
+        if let Place::Classes(seats) = place {
             let handles: Vec<u16> = seats.iter().map(|seat| seat.handle).collect();
             hook::filter(&mut ebpf, CLASS, &device.name, &handles)?;
             // The pin tells that the programs are those of classes.
             let program = ebpf.program_mut(CLASS).ok_or(LoadError::Missing(CLASS))?;
             directory.map_or(Ok(()), |directory| kept(CLASS, program.pin(directory.join(CLASS))))?;
         }
+        let is_below = matches!(place, Place::Classes(_));
         for (name, place) in places {
-            if seats.is_some() && name == CLASSIFIERS[0].0 {
+            if is_below && name == CLASSIFIERS[0].0 {
                 continue;
             }
             let hook = hook::attach(&mut ebpf, name, &place)?;
@@ -214,6 +253,38 @@ impl Attachment {
         Ok(self.maps.configure(configuration, codel_text())?)
     }
 
+    /// Subscribers of the device, by handle.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the map cannot be read.
+    pub fn subscribers(&self) -> Result<Vec<Subscriber>, AttachError> {
+        Ok(self.maps.subscribers()?)
+    }
+
+    /// Takes note of subscribers that came, or have other rates.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the kernel refuses it.
+    pub fn put_subscribers(&mut self, subscribers: &[Subscriber]) -> Result<(), AttachError> {
+        Ok(self.maps.put_subscribers(subscribers)?)
+    }
+
+    /// Forgets the subscribers with these handles.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the kernel refuses it.
+    pub fn remove_subscribers(&mut self, handles: &[u16]) -> Result<(), AttachError> {
+        Ok(self.maps.remove_subscribers(handles)?)
+    }
+
+    /// Lets other prefixes name the subscribers, all at once. After an error, those before do.
+    ///
+    /// # Errors
+    /// [`AttachError`] if the kernel refuses it.
+    pub fn set_prefixes(&mut self, prefixes: &[(Prefix, u16)]) -> Result<(), AttachError> {
+        Ok(self.maps.set_prefixes(prefixes)?)
+    }
+
     /// Keeps a text with the attachment. The programs do not read it.
     ///
     /// # Errors
@@ -265,12 +336,12 @@ impl Attachment {
 }
 
 /// Programs with their places: the device, and for the other direction perhaps another one.
-fn places(device: &Device, reverse: Option<String>) -> [(&'static str, Place); 2] {
-    let own = |direction| Place { device: device.name.clone(), direction, of: None };
+fn places(device: &Device, reverse: Option<String>) -> [(&'static str, hook::Place); 2] {
+    let own = |direction| hook::Place { device: device.name.clone(), direction, of: None };
     CLASSIFIERS.map(|(name, direction)| match &reverse {
         Some(reverse) if direction == TcAttachType::Ingress => {
             let direction = TcAttachType::Egress;
-            (name, Place { device: reverse.clone(), direction, of: Some(device.ifindex) })
+            (name, hook::Place { device: reverse.clone(), direction, of: Some(device.ifindex) })
         }
         _ => (name, own(direction)),
     })

@@ -31,6 +31,17 @@ pub struct Configuration {
     pub ethernet: bool,
     /// Device by which the other direction leaves; `None` if that enters by the device itself.
     pub reverse: Option<Reverse>,
+    /// Side on which packets have the address of their subscriber; `None` without subscribers.
+    pub side: Option<Side>,
+}
+
+/// Side of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The packet is from the subscriber.
+    Source,
+    /// The packet is for the subscriber.
+    Destination,
 }
 
 /// Device of the same network namespace by which the other direction of the flows leaves.
@@ -72,9 +83,11 @@ impl YoungPlace {
 
 impl Configuration {
     /// Number of bytes in the kernel's map.
-    pub(crate) const LEN: usize = 96;
+    pub(crate) const LEN: usize = 104;
     /// Place of the number of the reverse device among them.
     const REVERSE: usize = 48;
+    /// Place of the generation of the subscribers' prefixes.
+    const GENERATION: usize = 68;
 
     /// Configuration that judges by `trap` and changes nothing: for a device with Ethernet headers.
     pub const fn watching(trap: TrapConfig) -> Self {
@@ -88,6 +101,7 @@ impl Configuration {
             ifindex: 0,
             ethernet: true,
             reverse: None,
+            side: None,
         }
     }
 
@@ -96,6 +110,19 @@ impl Configuration {
         let mut number = [0; 4];
         number.copy_from_slice(&bytes[Self::REVERSE..Self::REVERSE + 4]);
         Some(u32::from_ne_bytes(number)).filter(|number| *number > 0)
+    }
+
+    /// Generation of the subscribers' prefixes that counts.
+    pub(crate) fn generation_in(bytes: &[u8; Self::LEN]) -> u32 {
+        let mut number = [0; 4];
+        number.copy_from_slice(&bytes[Self::GENERATION..Self::GENERATION + 4]);
+        u32::from_ne_bytes(number)
+    }
+
+    /// The same bytes with another generation.
+    pub(crate) fn with_generation(mut bytes: [u8; Self::LEN], generation: u32) -> [u8; Self::LEN] {
+        bytes[Self::GENERATION..Self::GENERATION + 4].copy_from_slice(&generation.to_ne_bytes());
+        bytes
     }
 
     pub(crate) fn to_bytes(self, codel: CodelText) -> [u8; Self::LEN] {
@@ -163,6 +190,14 @@ impl Configuration {
         for word in self.young.map_or([0; 3], |young| young.words()) {
             out.put(word.to_ne_bytes());
         }
+        let side: u32 = match self.side {
+            None => 0,
+            Some(Side::Source) => 1,
+            Some(Side::Destination) => 2,
+        };
+        out.put(side.to_ne_bytes());
+        // The generation is that of the maps.
+        out.put(0_u32.to_ne_bytes());
         for address in codel.into_iter().flatten() {
             out.put(address.to_ne_bytes());
         }

@@ -31,6 +31,8 @@ enum Form {
     Rate(&'static str),
     /// One word for true, and one for false.
     Flag(&'static str, &'static str),
+    /// The name, and a number in a text that says its base; none for 0.
+    Mask(&'static str),
     /// The value is the word, unless it is `unlimited` or `unknown`.
     Word,
     /// A word for each value.
@@ -83,7 +85,7 @@ const CAKE: Options = &[
     ("overhead", Form::Number("overhead")),
     ("mpu", Form::Number("mpu")),
     ("memlimit", Form::Number("memlimit")),
-    ("fwmark", Form::Number("fwmark")),
+    ("fwmark", Form::Mask("fwmark")),
 ];
 
 /// Options of the kinds of queue that can be put back.
@@ -138,6 +140,16 @@ impl Form {
     fn words(self, value: &Value) -> Option<Option<String>> {
         let word = match (self, value) {
             (Self::Number(name), Value::Number(number)) => format!("{name} {number}"),
+            (Self::Mask(_), Value::String(mask)) if matches!(mask.as_str(), "0" | "0x0") => {
+                return Some(None);
+            }
+            (Self::Mask(name), Value::String(mask))
+                if mask
+                    .strip_prefix("0x")
+                    .is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())) =>
+            {
+                format!("{name} {mask}")
+            }
             (Self::Micros(name), Value::Number(number)) => format!("{name} {number}us"),
             (Self::CodelTime(name), Value::Number(number)) => format!("{name} {}us", number.as_u64()? + 1),
             (Self::Rate(name), Value::Number(number)) => format!("{name} {number}bps"),
@@ -180,12 +192,12 @@ mod tests {
                 "handle 110: fq_codel limit 10240 flows 1024 quantum 1514 target 5000us interval 100000us memory_limit 33554432 drop_batch 64 ecn",
             ),
             (
-                r#"{"kind":"cake","handle":"8002:","options":{"bandwidth":"unlimited","diffserv":"diffserv4","flowmode":"triple-isolate","nat":false,"wash":false,"ingress":false,"ack-filter":"disabled","split_gso":true,"rtt":100000,"raw":true,"overhead":0}}"#,
+                r#"{"kind":"cake","handle":"8002:","options":{"bandwidth":"unlimited","diffserv":"diffserv4","flowmode":"triple-isolate","nat":false,"wash":false,"ingress":false,"ack-filter":"disabled","split_gso":true,"rtt":100000,"raw":true,"overhead":0,"fwmark":"0"}}"#,
                 "handle 8002: cake diffserv4 triple-isolate nonat nowash egress no-ack-filter split-gso rtt 100000us raw",
             ),
             (
-                r#"{"kind":"cake","handle":"8003:","options":{"bandwidth":12500000,"diffserv":"besteffort","flowmode":"dual-dsthost","nat":true,"wash":true,"ingress":true,"ack-filter":"aggressive","split_gso":false,"rtt":30000,"raw":false,"atm":"ptm","overhead":30,"mpu":68,"memlimit":4194304}}"#,
-                "handle 8003: cake bandwidth 12500000bps besteffort dual-dsthost nat wash ingress ack-filter-aggressive no-split-gso rtt 30000us ptm overhead 30 mpu 68 memlimit 4194304",
+                r#"{"kind":"cake","handle":"8003:","options":{"bandwidth":12500000,"diffserv":"besteffort","flowmode":"dual-dsthost","nat":true,"wash":true,"ingress":true,"ack-filter":"aggressive","split_gso":false,"rtt":30000,"raw":false,"atm":"ptm","overhead":30,"mpu":68,"memlimit":4194304,"fwmark":"0xff00"}}"#,
+                "handle 8003: cake bandwidth 12500000bps besteffort dual-dsthost nat wash ingress ack-filter-aggressive no-split-gso rtt 30000us ptm overhead 30 mpu 68 memlimit 4194304 fwmark 0xff00",
             ),
         ] {
             assert_eq!(leaf(json).as_deref(), Some(words));
@@ -200,6 +212,7 @@ mod tests {
             r#"{"kind":"pfifo","handle":"20:","options":{"limit":"much"}}"#,
             r#"{"kind":"cake","handle":"20:","options":{"diffserv":"unknown"}}"#,
             r#"{"kind":"cake","handle":"20:","options":{"diffserv":"a b"}}"#,
+            r#"{"kind":"cake","handle":"20:","options":{"fwmark":"some"}}"#,
             r#"{"kind":"cake","handle":"20:","options":{"ack-filter":"new"}}"#,
         ] {
             assert_eq!(leaf(json), None, "{json}");

@@ -71,6 +71,8 @@ mod requirements;
 mod shaper;
 mod state;
 #[cfg(target_os = "linux")]
+mod subscribers;
+#[cfg(target_os = "linux")]
 mod tree;
 
 #[cfg(target_os = "linux")]
@@ -80,7 +82,7 @@ pub use counters::{Counter, Tally};
 pub use device::Device;
 #[cfg(target_os = "linux")]
 pub use error::{AttachError, DeviceError, LoadError, ParentError, TcError};
-pub use layout::{Configuration, FlowId, ReadPacket, Reverse, YoungPlace};
+pub use layout::{Configuration, FlowId, ReadPacket, Reverse, Side, YoungPlace};
 #[cfg(target_os = "linux")]
 pub use leaf::Leaf;
 #[cfg(target_os = "linux")]
@@ -94,6 +96,8 @@ pub use requirements::Missing;
 #[cfg(target_os = "linux")]
 pub use shaper::{QueueKind, Shaper, TcCommand, YoungQueue};
 pub use state::FlowState;
+#[cfg(target_os = "linux")]
+pub use subscribers::{Prefix, Subscriber};
 #[cfg(target_os = "linux")]
 pub use tree::{ClassId, Seat, Tree};
 

@@ -45,12 +45,15 @@ pub struct Programs {
     maps: Maps,
 }
 
-/// Loads the object with room for so many flows.
-pub(crate) fn load(flows: u32) -> Result<Ebpf, LoadError> {
+/// Loads the object with room for so many flows and subscribers.
+pub(crate) fn load(flows: u32, subscribers: u32) -> Result<Ebpf, LoadError> {
     if OBJECT.is_empty() {
         return Err(LoadError::NotBuilt);
     }
-    Ok(EbpfLoader::new().map_max_entries(maps::FLOWS, flows).load(OBJECT)?)
+    Ok(EbpfLoader::new()
+        .map_max_entries(maps::FLOWS, flows)
+        .map_max_entries(maps::SUBSCRIBERS, subscribers)
+        .load(OBJECT)?)
 }
 
 /// Loads a classifier of the object into the kernel.
@@ -87,7 +90,7 @@ impl Programs {
     /// # Errors
     /// [`LoadError`] if this build has none, or the kernel refuses them.
     pub fn load(configuration: &Configuration, flows: u32) -> Result<Self, LoadError> {
-        let mut ebpf = load(flows)?;
+        let mut ebpf = load(flows, 1)?;
         let mut maps = Maps::take(&mut ebpf)?;
         maps.configure(configuration, CodelText::default())?;
         Ok(Self { ebpf, maps })

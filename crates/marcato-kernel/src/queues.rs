@@ -1,6 +1,8 @@
 //! Queues of a device, as iproute2's `tc` shows and changes them.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
 
 use marcato_units::Bytes;
 
@@ -83,6 +85,52 @@ impl TcCommand {
             return Ok(String::from_utf8_lossy(&said.stdout).into_owned());
         }
         Err(self.refused(&String::from_utf8_lossy(&said.stderr)))
+    }
+
+    /// Runs many commands by one process of `tc`, in the caller's network namespace, up to the first that fails.
+    ///
+    /// # Errors
+    /// [`TcError`] for that command.
+    pub fn run_all(commands: &[Self]) -> Result<(), TcError> {
+        Self::run_by(&["-batch", "-"], commands)
+    }
+
+    /// Runs many commands by one process of `tc`, also those after one that fails.
+    ///
+    /// # Errors
+    /// [`TcError`] for the first that fails.
+    pub fn run_each(commands: &[Self]) -> Result<(), TcError> {
+        Self::run_by(&["-force", "-batch", "-"], commands)
+    }
+
+    fn run_by(options: &[&str], commands: &[Self]) -> Result<(), TcError> {
+        let Some(first) = commands.first() else { return Ok(()) };
+        let mut tc = Command::new("tc")
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(TcError::NoTc)?;
+        let lines: String = commands.iter().map(|command| format!("{}\n", command.0.join(" "))).collect();
+        let input = tc.stdin.take();
+        // tc may say more than a pipe holds before it has read all. One that has failed reads no more.
+        let said = thread::scope(|scope| {
+            scope.spawn(|| input.map(|mut input| input.write_all(lines.as_bytes())));
+            tc.wait_with_output()
+        });
+        let said = said.map_err(TcError::NoTc)?;
+        if said.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        // It ends with the number of the line: `Command failed -:7`.
+        let number = text
+            .lines()
+            .find_map(|line| line.strip_prefix("Command failed -:")?.trim().parse::<usize>().ok());
+        let command = number.and_then(|number| commands.get(number.checked_sub(1)?)).unwrap_or(first);
+        let words: Vec<&str> = text.lines().filter(|line| !line.starts_with("Command failed")).collect();
+        Err(command.refused(&words.join(" ")))
     }
 
     /// Error for what `tc` says.

@@ -6,10 +6,11 @@ use marcato_queue::Class;
 use marcato_units::{Duration, Rate};
 
 use crate::device::Device;
+use crate::subscribers::Subscriber;
 use crate::tree::{ClassId, Seat};
 
-/// Handle of the root queue; "c4" for CRQ. Its classes have it as their major number.
-const MAJOR: u16 = 0x00c4;
+/// Handle of the root queue; its classes have it as their major number.
+const MAJOR: u16 = Shaper::MAJOR;
 /// Minor numbers of the classes: all, the standard queue's, the responsive queue's.
 const ALL: u16 = 0x1;
 const STANDARD: u16 = 0x10;
@@ -104,6 +105,9 @@ impl fmt::Display for TcCommand {
 }
 
 impl Shaper {
+    /// Number in the handle of the root queue: "c4" for CRQ.
+    pub(crate) const MAJOR: u16 = 0x00c4;
+
     /// Values of `skb->priority` that name the classes: standard, responsive.
     pub const fn priority(&self) -> [u32; 2] {
         [class(STANDARD), class(RESPONSIVE)]
@@ -176,6 +180,88 @@ impl Shaper {
         self.tree(device, &format!("parent {}", seat.class), seat.handle, bps, packet, &classes)
     }
 
+    /// Commands that set up the root of a device with subscribers, in place of its root queue, and a class for packets of
+    /// nobody. The rate is that of the link.
+    pub fn commands_shared(&self, device: &Device) -> Vec<TcCommand> {
+        let Device { name, .. } = device;
+        let bps = self.rate.as_bps();
+        let burst = self.burst(device);
+        let quantum = self.turn(device);
+        let mut commands = vec![
+            TcCommand::new(&format!(
+                "qdisc replace dev {name} root handle {MAJOR:x}: htb default {:x}",
+                Subscriber::OTHERS
+            )),
+            TcCommand::new(&format!(
+                "class replace dev {name} parent {MAJOR:x}: classid {MAJOR:x}:{ALL:x} htb rate {bps}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}"
+            )),
+        ];
+        commands.extend(self.commands_of(device, &self.others()));
+        commands
+    }
+
+    /// Class for packets of nobody, which has what subscribers leave.
+    fn others(&self) -> Subscriber {
+        Subscriber { name: String::new(), handle: Subscriber::OTHERS, min: Rate::default(), max: self.rate }
+    }
+
+    /// Commands that change the root of a device with subscribers to these queues.
+    pub fn changes_shared(&self, device: &Device) -> Vec<TcCommand> {
+        // Neither HTB is made again: the kernel has no change of it.
+        let mut commands = self.commands_shared(device);
+        commands.retain(|command| command.0[0] == "class");
+        commands.truncate(1);
+        commands.extend(self.changes_of(device, &self.others()));
+        commands
+    }
+
+    /// Commands that remove what `before` has at the root and these queues have not.
+    pub fn removals_shared(&self, device: &Device, before: &Self) -> Vec<TcCommand> {
+        self.removals_below(device, &self.others().seat(), before)
+    }
+
+    /// Commands that make a subscriber's class and the queues below it. The rate is the subscriber's largest.
+    pub fn commands_of(&self, device: &Device, subscriber: &Subscriber) -> Vec<TcCommand> {
+        let seat = subscriber.seat();
+        let mut commands = vec![self.class_of_subscriber(device, subscriber)];
+        commands.extend(self.commands_below(device, &seat, false));
+        commands
+    }
+
+    /// Commands that change a subscriber's class and queues to these.
+    pub fn changes_of(&self, device: &Device, subscriber: &Subscriber) -> Vec<TcCommand> {
+        let mut commands = vec![self.class_of_subscriber(device, subscriber)];
+        commands.extend(self.changes_below(device, &subscriber.seat(), false));
+        commands
+    }
+
+    /// Command that removes a subscriber's class, with its queues.
+    pub fn removal_of(device: &Device, handle: u16) -> TcCommand {
+        TcCommand::new(&format!("class del dev {} classid {MAJOR:x}:{handle:x}", device.name))
+    }
+
+    fn class_of_subscriber(&self, device: &Device, subscriber: &Subscriber) -> TcCommand {
+        let Subscriber { handle, min, max, .. } = subscriber;
+        let [min, max] = [min, max].map(|rate| rate.as_bps().max(8));
+        let burst = self.burst(device);
+        let quantum = self.turn(device);
+        TcCommand::new(&format!(
+            "class replace dev {} parent {MAJOR:x}:{ALL:x} classid {MAJOR:x}:{handle:x} htb rate {min}bit ceil {max}bit burst {burst} cburst {burst} quantum {quantum}",
+            device.name
+        ))
+    }
+
+    /// Two milliseconds of the rate at least, and two packets: a timer of the kernel may be late.
+    fn burst(&self, device: &Device) -> u64 {
+        (self.rate.as_bps() / 8 / 500).max(2 * device.mtu.get().saturating_add(LINK_HEADER))
+    }
+
+    /// Bytes of a turn: a millisecond of the rate.
+    fn turn(&self, device: &Device) -> u64 {
+        let packet = device.mtu.get().saturating_add(LINK_HEADER);
+        (self.rate.as_bps() / 8 / 1000).clamp(packet, MOST_QUANTUM.max(packet))
+    }
+
     /// Commands for an HTB with these classes and their queues.
     fn tree(
         &self,
@@ -187,9 +273,7 @@ impl Shaper {
         classes: &[HtbClass; 3],
     ) -> Vec<TcCommand> {
         let Device { name, .. } = device;
-        let packet = device.mtu.get().saturating_add(LINK_HEADER);
-        // Two milliseconds of the link at least, and two packets: a timer of the kernel may be late.
-        let burst = (bps / 8 / 500).max(2 * packet);
+        let burst = Self { rate: Rate::from_bps(bps), ..*self }.burst(device);
         let class = |parent: &str, minor: u16, rate: u64, quantum: u64, prio: &str| {
             TcCommand::new(&format!(
                 "class replace dev {name} parent {parent} classid {major:x}:{minor:x} htb rate {rate}bit ceil {bps}bit burst {burst} cburst {burst} quantum {quantum}{prio}"
@@ -275,7 +359,8 @@ impl Shaper {
         let class = [(STANDARD, Class::Standard), (RESPONSIVE, Class::Responsive), (YOUNG, Class::Young)]
             .into_iter()
             .find_map(|(of, class)| (of == minor).then_some(class))?;
-        (major == MAJOR || Seat::HANDLES.contains(&major)).then_some((major, class))
+        let is_own = major == MAJOR || Seat::HANDLES.contains(&major) || Subscriber::HANDLES.contains(&major);
+        is_own.then_some((major, class))
     }
 
     /// Returns whether a root queue with this handle is one of these.
@@ -487,6 +572,39 @@ mod tests {
         assert_eq!(changes.iter().map(ToString::to_string).collect::<Vec<_>>(), limited[1..]);
         let removed = SHAPER.removals_below(&wan(), &seat(), &YOUNG_FIRST);
         assert_eq!(removed[0].to_string(), "tc class del dev wan classid c507:30");
+    }
+
+    #[test]
+    fn a_subscriber_has_a_class_of_its_rates_and_queues_below() {
+        let subscriber = |handle| Subscriber {
+            name: "anna".to_owned(),
+            handle,
+            min: Rate::from_mbps(5),
+            max: SHAPER.rate,
+        };
+        let texts =
+            |commands: Vec<TcCommand>| -> Vec<String> { commands.iter().map(ToString::to_string).collect() };
+        let made = texts(SHAPER.commands_of(&wan(), &subscriber(0x1007)));
+        assert_eq!(
+            made[..2],
+            [
+                "tc class replace dev wan parent c4:1 classid c4:1007 htb rate 5000000bit ceil 50000000bit burst 12500 cburst 12500 quantum 6250",
+                "tc qdisc replace dev wan parent c4:1007 handle 1007: htb default 10",
+            ]
+        );
+        assert_eq!(made[5], "tc qdisc replace dev wan parent 1007:10 bfifo limit 625000");
+        let changed = texts(SHAPER.changes_of(&wan(), &subscriber(0x1007)));
+        assert_eq!(changed, [&made[..1], &made[2..]].concat());
+        let shared = texts(SHAPER.commands_shared(&wan()));
+        assert_eq!(shared[0], "tc qdisc replace dev wan root handle c4: htb default fff");
+        assert!(shared[2].contains("classid c4:fff htb rate 8bit ceil 50000000bit"), "{shared:?}");
+        let change = texts(SHAPER.changes_shared(&wan()));
+        assert!(
+            change.len() + 2 == shared.len()
+                && change.iter().all(|it| shared.contains(it) && !it.contains(": htb default")),
+            "{change:?}"
+        );
+        assert_eq!(Shaper::removal_of(&wan(), 0x1007).to_string(), "tc class del dev wan classid c4:1007");
     }
 
     #[test]

@@ -33,6 +33,24 @@ pub(crate) enum CrqError {
         "the device of the other direction cannot change while CRQ is attached: detach it, and attach it again"
     )]
     Reverse,
+    #[error("the subscribers cannot be read: {path}: {source}")]
+    Subscribers { path: PathBuf, source: io::Error },
+    #[error("{}", .0.join("\n"))]
+    List(Vec<String>),
+    #[error("subscribers share the rate of a device: set `--rate`, such as 950mbit")]
+    SharedRate,
+    #[error("a device has either classes of your own tree (`parent`) or subscribers: leave one away")]
+    Both,
+    #[error(
+        "`{device}` has no subscribers: put CRQ on it with `marcato crq attach {device} --subscribers FILE`"
+    )]
+    NoSubscribers { device: String },
+    #[error("`{device}` has no subscriber `{name}`: `marcato crq status {device} --top 0` lists them")]
+    NoSubscriber { device: String, name: String },
+    #[error(
+        "whether a device has subscribers, and their direction, cannot change while CRQ is attached: detach it, and attach it again"
+    )]
+    Direction,
     #[error("the classes that have CRQ cannot change while it is attached: detach it, and attach it again")]
     Parents,
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
@@ -40,9 +58,9 @@ pub(crate) enum CrqError {
     #[error("the rate of the class {class} of `{device}` cannot be read: set `--rate`")]
     ClassRate { device: String, class: ClassId },
     #[error(
-        "`{device}` has no class with CRQ any more, since its tree has changed: attach it again, or `marcato crq detach {device}`"
+        "CRQ's queues on `{device}` have been removed ({lost}): attach it again, or `marcato crq detach {device}`"
     )]
-    NoClass { device: String },
+    Lost { device: String, lost: String },
     #[error(
         "`{device}` meets one direction of its flows only, and packets of {} are redirected to it: name the device by which the other direction leaves, as with `--reverse eth0`",
         match found.as_slice() { [] => "no device that `tc` knows".to_owned(), found => found.join(" and ") }

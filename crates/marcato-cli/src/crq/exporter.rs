@@ -35,7 +35,7 @@ pub(super) fn snapshots(pins: &std::path::Path, selection: Selection) -> Result<
 }
 
 /// Serves metrics until the future is dropped.
-pub(super) async fn serve(listener: TcpListener, pins: PathBuf) -> std::io::Result<()> {
+pub(super) async fn serve(listener: TcpListener, pins: PathBuf, subscribers: usize) -> std::io::Result<()> {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let pins = Arc::new(pins);
     loop {
@@ -43,7 +43,8 @@ pub(super) async fn serve(listener: TcpListener, pins: PathBuf) -> std::io::Resu
         let (stream, _) = listener.accept().await?;
         let pins = Arc::clone(&pins);
         tokio::spawn(async move {
-            let service = hyper::service::service_fn(move |request| answer(request, Arc::clone(&pins)));
+            let service =
+                hyper::service::service_fn(move |request| answer(request, Arc::clone(&pins), subscribers));
             let mut server = hyper::server::conn::http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).keep_alive(false);
             let served = server.serve_connection(TokioIo::new(stream), service);
@@ -92,14 +93,19 @@ impl Form {
     }
 }
 
-async fn answer(request: Request<Incoming>, pins: Arc<PathBuf>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    pins: Arc<PathBuf>,
+    subscribers: usize,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let form = Form::of(&request);
     let (status, kind, text) = match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/metrics") => {
             // It reads files and runs `ip` and `tc`.
-            let read =
-                tokio::task::spawn_blocking(move || snapshots(&pins, Selection { top: 1, addresses: false }))
-                    .await;
+            let read = tokio::task::spawn_blocking(move || {
+                snapshots(&pins, Selection { top: 1, addresses: false, subscribers })
+            })
+            .await;
             match read {
                 Ok(Ok(snapshots)) => (StatusCode::OK, form.content_type(), form.encode(&snapshots)),
                 Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
@@ -126,6 +132,7 @@ async fn answer(request: Request<Incoming>, pins: Arc<PathBuf>) -> Result<Respon
 pub(super) fn run(
     at: SocketAddr,
     pins: PathBuf,
+    subscribers: usize,
     ready: impl FnOnce(SocketAddr) -> Result<(), CrqError>,
 ) -> Result<(), CrqError> {
     let failed = |source| CrqError::Serve { at, source };
@@ -136,7 +143,7 @@ pub(super) fn run(
         let mut end =
             tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(failed)?;
         tokio::select! {
-            served = serve(listener, pins) => served.map_err(failed),
+            served = serve(listener, pins, subscribers) => served.map_err(failed),
             _ = tokio::signal::ctrl_c() => Ok(()),
             _ = end.recv() => Ok(()),
         }

@@ -39,6 +39,7 @@ impl Families {
         for queue in &snapshot.queues {
             let mut labels = with(&[("queue", queue.name), ("kind", &queue.kind)]);
             labels.extend(queue.class.clone().map(|class| ("class", class)));
+            labels.extend(queue.subscriber.clone().map(|name| ("subscriber", name)));
             for (family, value) in [
                 (&self.queue_packets, queue.packets),
                 (&self.queue_bytes, queue.bytes),

@@ -1,7 +1,9 @@
 //! `marcato crq`: congestion-responsive queuing in the kernel of this host.
 
+mod enrolled;
 mod error;
 mod exporter;
+mod list;
 mod metrics;
 mod note;
 mod plan;
@@ -29,8 +31,8 @@ use self::trial::Trial;
 use self::view::View;
 use crate::Status;
 use crate::arguments::{
-    CrqAction, CrqAttach, CrqChange, CrqClean, CrqDetach, CrqMetrics, CrqMonitor, CrqPins, CrqSet, CrqShow,
-    CrqStatus, OutputFormat,
+    CrqAction, CrqAttach, CrqChange, CrqClean, CrqDetach, CrqMetrics, CrqMonitor, CrqPins, CrqReload, CrqSet,
+    CrqShow, CrqStatus, OutputFormat,
 };
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -46,8 +48,9 @@ pub(crate) fn run(action: &CrqAction, stdout: &mut dyn Write) -> Result<Status, 
         CrqAction::Set(asked) => set(asked, stdout),
         CrqAction::Detach(asked) => detach(asked, stdout),
         CrqAction::Clean(asked) => clean(asked, stdout),
-        CrqAction::Metrics(CrqMetrics { listen, pins: CrqPins { pins } }) => {
-            exporter::run(*listen, pins.clone(), |at| {
+        CrqAction::Reload(asked) => reload(asked, stdout),
+        CrqAction::Metrics(CrqMetrics { listen, subscribers, pins: CrqPins { pins } }) => {
+            exporter::run(*listen, pins.clone(), *subscribers, |at| {
                 print(stdout, &format!("metrics at http://{at}/metrics\n"))
             })?;
             Ok(Status::Ok)
@@ -91,7 +94,18 @@ fn attach(asked: &CrqAttach, stdout: &mut dyn Write) -> Result<Status, CrqError>
             Settings::from_toml(&text, &path.display().to_string())?
         }
     };
-    let settings = settings.clone().over(file);
+    let mut settings = settings.clone().over(file);
+    if let Some(path) = &mut settings.subscribers {
+        if settings.rate.is_none() {
+            return Err(CrqError::SharedRate);
+        }
+        if !settings.parent.is_empty() {
+            return Err(CrqError::Both);
+        }
+        // `reload` may be called from elsewhere.
+        *path = std::path::absolute(&*path)
+            .map_err(|source| CrqError::Subscribers { path: path.clone(), source })?;
+    }
     if !settings.shapes() {
         return Err(CrqError::NoRate);
     }
@@ -115,8 +129,16 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
     let before = Note::of(&attachment, &device)?;
-    let settings = settings.clone().over(before.settings.clone());
-    carry_out(Plan::set(&device, pins, &before, &settings)?, *dry_run, stdout)?;
+    let mut settings = settings.clone().over(before.settings.clone());
+    if let Some(path) = &mut settings.subscribers {
+        *path = std::path::absolute(&*path)
+            .map_err(|source| CrqError::Subscribers { path: path.clone(), source })?;
+    }
+    let plan = match before.settings.subscribers {
+        None => Plan::set(&device, pins, &before, &settings)?,
+        Some(_) => Plan::renew(&device, pins, &attachment, &before, &settings)?,
+    };
+    carry_out(plan, *dry_run, stdout)?;
     if !dry_run {
         print(stdout, &format!("CRQ is on {}: {}\n", device.name, settings.shown()))?;
     }
@@ -140,6 +162,25 @@ fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError>
     carry_out(Plan::detach(&device, pins)?, *dry_run, stdout)?;
     if !dry_run {
         print(stdout, &format!("CRQ is off {}\n", device.name))?;
+    }
+    Ok(Status::Ok)
+}
+
+/// Reads the file of a device's subscribers again.
+fn reload(asked: &CrqReload, stdout: &mut dyn Write) -> Result<Status, CrqError> {
+    let CrqReload { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
+    permitted(pins, *dry_run)?;
+    let device = Device::find(device)?;
+    let attachment = Attachment::open(pins, &device)?;
+    let before = Note::of(&attachment, &device)?;
+    if before.settings.subscribers.is_none() {
+        return Err(CrqError::NoSubscribers { device: device.name });
+    }
+    let plan = Plan::renew(&device, pins, &attachment, &before, &before.settings)?;
+    let changes = plan.changes.clone();
+    carry_out(plan, *dry_run, stdout)?;
+    if !dry_run {
+        print(stdout, &format!("{}: {changes}\n", device.name))?;
     }
     Ok(Status::Ok)
 }
@@ -196,7 +237,7 @@ fn monitor(asked: &CrqMonitor, stdout: &mut dyn Write) -> Result<Status, CrqErro
 }
 
 fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError> {
-    let CrqStatus { device, live, all, show, pins: CrqPins { pins } } = asked;
+    let CrqStatus { device, live, all, subscriber, show, pins: CrqPins { pins } } = asked;
     let selection = show.selection();
     permitted(pins, !*all)?;
     if *all {
@@ -218,7 +259,17 @@ fn status(asked: &CrqStatus, stdout: &mut dyn Write) -> Result<Status, CrqError>
         let interrupt = Interrupt::listen().map_err(CrqError::Interrupt)?;
         watch(&device, pins, show, None, &interrupt, None, stdout)?;
     } else {
-        print_one(&Snapshot::take(&device, pins, selection)?, show, stdout)?;
+        let selection = Selection {
+            subscribers: if subscriber.is_some() { usize::MAX } else { selection.subscribers },
+            ..selection
+        };
+        let mut snapshot = Snapshot::take(&device, pins, selection)?;
+        if let Some(name) = subscriber
+            && !snapshot.only(name)
+        {
+            return Err(CrqError::NoSubscriber { device: device.name, name: name.clone() });
+        }
+        print_one(&snapshot, show, stdout)?;
     }
     Ok(Status::Ok)
 }

@@ -2,11 +2,11 @@
 //!
 //! The name is for whoever finds the attachment when the device is gone.
 
-use marcato_kernel::{Attachment, ClassId, Device, Pinned, Seat, Tree};
+use marcato_kernel::{Attachment, Device, Pinned, Queue, Seat, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::CrqError;
 use super::settings::Settings;
+use super::{CrqError, plan};
 
 /// Text that is kept with an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,13 +25,19 @@ impl Note {
         Self { device: device.name.clone(), settings: settings.clone(), seats: seats.to_vec() }
     }
 
-    /// Returns the classes that have CRQ's queue no more: somebody has changed the tree.
-    pub(super) fn lost(&self) -> Result<Vec<ClassId>, CrqError> {
+    /// Returns which queues of CRQ are there no more, in words, if somebody has removed some of them.
+    pub(super) fn lost(&self) -> Result<Option<String>, CrqError> {
+        if !self.settings.shapes() {
+            return Ok(None);
+        }
         if self.seats.is_empty() {
-            return Ok(Vec::new());
+            let is_there = Queue::all(&self.device)?.iter().any(plan::is_own);
+            return Ok((!is_there).then(|| "queues gone".to_owned()));
         }
         let tree = Tree::read(&self.device)?;
-        Ok(self.seats.iter().filter(|seat| !tree.has(seat)).map(|seat| seat.class).collect())
+        let lost = self.seats.iter().filter(|seat| !tree.has(seat)).map(|seat| seat.class.to_string());
+        let lost: Vec<String> = lost.collect();
+        Ok((!lost.is_empty()).then(|| format!("queues of {} gone", lost.join(", "))))
     }
 
     /// Reads the note of a device's attachment.

@@ -6,10 +6,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use marcato_kernel::{
-    Attachment, ClassId, Configuration, Device, Pinned, Queue, Seat, Shaper, TcCommand, Tree, Whereabouts,
+    Attachment, ClassId, Configuration, Device, Pinned, Prefix, Queue, Seat, Shaper, Subscriber, TcCommand,
+    Tree, Whereabouts,
 };
 use marcato_units::Duration;
 
+use super::enrolled::{self, Enrolled};
 use super::note::Note;
 use super::settings::Settings;
 use super::{CrqError, remains};
@@ -22,6 +24,20 @@ pub(super) enum Step {
     Attach { configuration: Box<Configuration>, settings: Settings, seats: Vec<Seat> },
     /// Other rules for the programs that are there.
     Configure { configuration: Box<Configuration>, settings: Settings, seats: Vec<Seat> },
+    /// Many commands about queues, in one process.
+    Batch(Vec<TcCommand>),
+    /// The same, each of which may fail.
+    Restore(Vec<TcCommand>),
+    /// Programs on a device with subscribers, whose classes are there.
+    AttachSubscribers { configuration: Box<Configuration>, settings: Settings, enrolled: Enrolled },
+    /// Subscribers that came, or have other rates.
+    Put(Vec<Subscriber>),
+    /// Addresses of all subscribers.
+    Prefixes(Vec<(Prefix, u16)>),
+    /// Subscribers that have no class any more.
+    Forget(Vec<u16>),
+    /// What comes after this is not undone: packets find their classes by the new addresses.
+    Commit,
     /// Programs away from the device.
     Detach,
     /// Programs of a device that is gone.
@@ -37,6 +53,8 @@ pub(super) struct Plan {
     undo: Vec<Step>,
     /// Facts that the operator should know.
     pub(super) notes: Vec<String>,
+    /// Summary of the changes of subscribers.
+    pub(super) changes: String,
 }
 
 impl Plan {
@@ -47,6 +65,7 @@ impl Plan {
             steps: Vec::new(),
             undo: Vec::new(),
             notes: Vec::new(),
+            changes: String::new(),
         }
     }
 
@@ -74,9 +93,24 @@ impl Plan {
                 }
                 _ => {}
             }
-            plan.steps.extend(shaper.commands(device).into_iter().map(Step::Tc));
             plan.undo.push(Step::Tc(Shaper::undo(&device.name)));
             plan.notes.extend(notes(device, &shaper, speed(&device.name)));
+            if let Some(path) = &settings.subscribers {
+                let enrolled = Enrolled::read(path, &settings, shaper.rate, &[])?;
+                plan.notes.extend(enrolled.notes.iter().cloned());
+                let mut commands = shaper.commands_shared(device);
+                for subscriber in &enrolled.subscribers {
+                    commands.extend(settings.shaper_of(subscriber.max).commands_of(device, subscriber));
+                }
+                plan.steps.push(Step::Batch(commands));
+                plan.steps.push(Step::AttachSubscribers {
+                    configuration: Box::new(settings.configuration(device, reverse.as_ref())),
+                    settings,
+                    enrolled,
+                });
+                return Ok(plan);
+            }
+            plan.steps.extend(shaper.commands(device).into_iter().map(Step::Tc));
         }
         plan.steps.push(Step::Attach {
             configuration: Box::new(settings.configuration(device, reverse.as_ref())),
@@ -119,7 +153,7 @@ impl Plan {
         match own.as_ref().map(Pinned::whereabouts) {
             None => {}
             Some(Whereabouts::Attached | Whereabouts::Elsewhere)
-                if note.as_ref().map_or(Ok(true), |note| note.lost().map(|lost| lost.is_empty()))? =>
+                if note.as_ref().map_or(Ok(None), Note::lost)?.is_none() =>
             {
                 let device = self.device.name.clone();
                 return Err(marcato_kernel::AttachError::Attached { device }.into());
@@ -138,9 +172,15 @@ impl Plan {
         before: &Note,
         settings: &Settings,
     ) -> Result<Self, CrqError> {
+        if let (Some(lost), true) = (before.lost()?, before.seats.is_empty()) {
+            return Err(CrqError::Lost { device: device.name.clone(), lost });
+        }
         let Note { settings: before, seats, .. } = before;
         if settings.parent != before.parent {
             return Err(CrqError::Parents);
+        }
+        if settings.subscribers.is_some() {
+            return Err(CrqError::Direction);
         }
         if settings.flows() != before.flows() {
             return Err(CrqError::Flows);
@@ -179,12 +219,102 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Changes to other settings, or another file, of a device with subscribers. Those who stay keep packets and verdicts.
+    pub(super) fn renew(
+        device: &Device,
+        pins: &Path,
+        attachment: &Attachment,
+        before: &Note,
+        settings: &Settings,
+    ) -> Result<Self, CrqError> {
+        if let Some(lost) = before.lost()? {
+            return Err(CrqError::Lost { device: device.name.clone(), lost });
+        }
+        let Note { settings: before, .. } = before;
+        if settings.flows() != before.flows() {
+            return Err(CrqError::Flows);
+        }
+        if settings.reverse != before.reverse {
+            return Err(CrqError::Reverse);
+        }
+        if settings.direction() != before.direction() || !settings.parent.is_empty() {
+            return Err(CrqError::Direction);
+        }
+        let (Some(path), Some(old), Some(new)) = (&settings.subscribers, before.shaper(), settings.shaper())
+        else {
+            return Err(CrqError::Direction);
+        };
+        let reverse = settings.reverse.as_deref().map(Device::find).transpose()?;
+        let known = attachment.subscribers()?;
+        let enrolled = Enrolled::read(path, settings, new.rate, &known)?;
+        let mut plan = Self::new(device, pins);
+        plan.notes.extend(enrolled.notes.iter().cloned());
+        let find = |all: &[Subscriber], handle: u16| all.iter().find(|it| it.handle == handle).cloned();
+        let is_other = old != new;
+        let (mut commands, mut undo, mut put, mut restored) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        if is_other {
+            commands.extend(new.changes_shared(device));
+            undo.extend(old.changes_shared(device));
+        }
+        let (mut added, mut changed) = (Vec::new(), 0);
+        for subscriber in &enrolled.subscribers {
+            let shaper = settings.shaper_of(subscriber.max);
+            match find(&known, subscriber.handle) {
+                None => {
+                    commands.extend(shaper.commands_of(device, subscriber));
+                    undo.push(Shaper::removal_of(device, subscriber.handle));
+                    added.push(subscriber.handle);
+                    put.push(subscriber.clone());
+                }
+                Some(last) if is_other || last != *subscriber => {
+                    commands.extend(shaper.changes_of(device, subscriber));
+                    undo.extend(before.shaper_of(last.max).changes_of(device, &last));
+                    changed += usize::from(last != *subscriber);
+                    put.push(subscriber.clone());
+                    restored.push(last);
+                }
+                Some(_) => {}
+            }
+        }
+        let gone: Vec<u16> = known
+            .iter()
+            .map(|it| it.handle)
+            .filter(|handle| find(&enrolled.subscribers, *handle).is_none())
+            .collect();
+        plan.changes = format!(
+            "{} subscribers: {} came, {changed} have other rates, {} left",
+            enrolled.subscribers.len(),
+            added.len(),
+            gone.len()
+        );
+        let configure = |settings: &Settings| Step::Configure {
+            configuration: Box::new(settings.configuration(device, reverse.as_ref())),
+            settings: settings.clone(),
+            seats: Vec::new(),
+        };
+        plan.steps.extend([Step::Batch(commands), Step::Put(put), configure(settings)]);
+        plan.steps.extend([Step::Prefixes(enrolled.prefixes), Step::Commit]);
+        plan.undo.extend([configure(before), Step::Put(restored), Step::Forget(added)]);
+        plan.undo.push(Step::Restore(undo));
+        // The place of young flows goes when no packet names it any more.
+        let stay = enrolled.subscribers.iter().filter(|it| find(&known, it.handle).is_some());
+        let mut removals: Vec<TcCommand> = new
+            .removals_shared(device, &old)
+            .into_iter()
+            .chain(stay.flat_map(|it| new.removals_below(device, &it.seat(), &old)))
+            .collect();
+        removals.extend(gone.iter().map(|handle| Shaper::removal_of(device, *handle)));
+        plan.steps.extend([Step::Batch(removals), Step::Forget(gone)]);
+        Ok(plan)
+    }
+
     /// Changes of the queues below classes. Those of a class that is gone went with it.
     fn set_below(&mut self, before: &Settings, settings: &Settings, seats: &[Seat]) -> Result<(), CrqError> {
         let device = self.device.clone();
         let tree = Tree::read(&device.name)?;
         if !seats.iter().any(|seat| tree.has(seat)) {
-            return Err(CrqError::NoClass { device: device.name });
+            return Err(CrqError::Lost { device: device.name, lost: "queues gone".to_owned() });
         }
         for seat in seats {
             if !tree.has(seat) {
@@ -256,8 +386,12 @@ impl Plan {
     /// Carries the changes out. After a failure, queues and programs are as before; a queue that `--replace` has
     /// removed is not there again.
     pub(super) fn run(self) -> Result<(), CrqError> {
-        let done = self.steps.iter().try_for_each(|step| self.step(step));
-        if done.is_err() {
+        let mut is_final = false;
+        let done = self.steps.iter().try_for_each(|step| {
+            is_final |= matches!(step, Step::Commit);
+            self.step(step)
+        });
+        if done.is_err() && !is_final {
             for step in &self.undo {
                 // The first error is the one to tell. There may be nothing to undo.
                 let _ = self.step(step);
@@ -288,10 +422,38 @@ impl Plan {
                 attachment.configure(configuration)?;
                 attachment.set_note(&Note::new(device, settings, seats).to_toml()?)?;
             }
+            Step::Batch(commands) => TcCommand::run_all(commands)?,
+            Step::Restore(commands) => TcCommand::run_each(commands)?,
+            Step::AttachSubscribers { configuration, settings, enrolled } => {
+                let note = Note::new(device, settings, &[]).to_toml()?;
+                let Enrolled { subscribers, prefixes, .. } = enrolled;
+                let attached = Attachment::attach_subscribers(
+                    pins,
+                    device,
+                    subscribers,
+                    prefixes,
+                    configuration,
+                    settings.flows(),
+                );
+                let mut attachment = attached?;
+                if let Err(error) = attachment.set_note(&note) {
+                    let _ = Attachment::detach(pins, device);
+                    return Err(error.into());
+                }
+            }
+            Step::Put(subscribers) => Attachment::open(pins, device)?.put_subscribers(subscribers)?,
+            Step::Prefixes(prefixes) => Attachment::open(pins, device)?.set_prefixes(prefixes)?,
+            Step::Forget(handles) => Attachment::open(pins, device)?.remove_subscribers(handles)?,
+            Step::Commit => {}
             Step::Detach => Attachment::detach(pins, device)?,
             Step::Remove(pinned) => pinned.remove()?,
         }
         Ok(())
+    }
+
+    fn loading(&self, settings: &Settings) -> Vec<String> {
+        let (flows, pins) = (settings.flows(), self.pins.display());
+        vec![format!("load the programs with room for {flows} flows, and pin them below {pins}")]
     }
 
     /// Returns every change as a line.
@@ -300,15 +462,32 @@ impl Plan {
         let lines = self.steps.iter().flat_map(|step| match step {
             Step::Tc(command) => vec![command.to_string()],
             Step::Attach { settings, seats, .. } => {
-                let mut lines = vec![format!(
-                    "load the programs with room for {} flows, and pin them below {}",
-                    settings.flows(),
-                    self.pins.display()
-                )];
+                let mut lines = self.loading(settings);
                 lines.extend(Attachment::programs(name, settings.reverse.as_deref(), seats));
                 lines.push(format!("configure them: {}", settings.shown()));
                 lines
             }
+            Step::Batch(commands) | Step::Restore(commands) => {
+                commands.iter().map(ToString::to_string).collect()
+            }
+            Step::AttachSubscribers { settings, enrolled, .. } => {
+                let mut lines = self.loading(settings);
+                lines.extend(Attachment::programs(name, settings.reverse.as_deref(), &[]));
+                lines.push(
+                    "attach crq_subscriber to packets of the root queue, as a filter of c4:".to_owned(),
+                );
+                lines.extend(enrolled.lines());
+                lines.push(format!("configure them: {}", settings.shown()));
+                lines
+            }
+            Step::Put(subscribers) => subscribers.iter().map(enrolled::line).collect(),
+            Step::Prefixes(prefixes) => {
+                vec![format!("let {} prefixes name them, all at once", prefixes.len())]
+            }
+            Step::Forget(handles) => {
+                handles.iter().map(|it| format!("forget the subscriber of the class c4:{it:x}")).collect()
+            }
+            Step::Commit => Vec::new(),
             Step::Configure { settings, .. } => vec![format!("configure the programs: {}", settings.shown())],
             Step::Detach => vec![format!("take the programs off {name}, and remove their pins")],
             Step::Remove(pinned) => vec![remains::line(pinned)],
@@ -356,7 +535,7 @@ fn shaper_below(
 }
 
 /// Returns whether a queue is the root of CRQ's queues.
-fn is_own(queue: &Queue) -> bool {
+pub(super) fn is_own(queue: &Queue) -> bool {
     Shaper::is_root(&queue.handle) && queue.parent.is_none()
 }
 

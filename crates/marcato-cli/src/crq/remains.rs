@@ -35,14 +35,9 @@ impl Row {
 pub(super) fn state(pinned: &Pinned, note: Option<&Note>) -> String {
     let whereabouts = pinned.whereabouts();
     let is_here = || Device::find(note.map_or("", |it| &it.device)).is_ok_and(|it| pinned.is_of(&it));
-    if let Some(note) =
-        note.filter(|note| whereabouts == Whereabouts::Attached && !note.seats.is_empty() && is_here())
-    {
-        let lost = note.lost().unwrap_or_default();
-        if !lost.is_empty() {
-            let names: Vec<String> = lost.iter().map(ToString::to_string).collect();
-            return format!("queues of {} gone", names.join(", "));
-        }
+    let note = note.filter(|_| whereabouts == Whereabouts::Attached && is_here());
+    if let Some(lost) = note.and_then(|note| note.lost().ok().flatten()) {
+        return lost;
     }
     named(whereabouts).to_owned()
 }

@@ -3,10 +3,13 @@
 //! They are a text in a pinned map, beside the configuration that the programs read. The command keeps no
 //! file, so the text cannot be older or newer than the programs.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use marcato_kernel::{ClassId, Configuration, Device, QueueKind, Reverse, Shaper, YoungPlace, YoungQueue};
+use marcato_kernel::{
+    ClassId, Configuration, Device, QueueKind, Reverse, Shaper, Side, YoungPlace, YoungQueue,
+};
 use marcato_queue::{Admission, YoungConfig};
 use marcato_scenario::traffic::Preset;
 use marcato_units::{Bytes, Rate};
@@ -95,6 +98,16 @@ pub(crate) struct Settings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parent: Vec<ClassId>,
 
+    /// CSV file of subscribers, such as ShapedDevices.csv of LibreQoS: each has a class of its rates, and CRQ below it
+    #[arg(long, value_name = "FILE", conflicts_with = "parent")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) subscribers: Option<PathBuf>,
+
+    /// Direction of the packets that leave the device, as subscribers have it [default: download]
+    #[arg(long, value_enum)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) direction: Option<DirectionName>,
+
     /// Device by which the other direction of the flows leaves, if it does not enter by the device itself [default: for an IFB, the device whose packets are redirected to it]
     #[arg(long, value_name = "DEV")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +130,34 @@ fn regain(text: &str) -> Result<Rate, String> {
         .ok()
         .filter(possible)
         .ok_or_else(|| format!("`{text}` is no rate of 8 kbit/s or more: write 128kbit"))
+}
+
+/// Directions of subscribers' packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DirectionName {
+    /// Packets for subscribers: they are found by destination, and have the download rates
+    Download,
+    /// Packets from subscribers: they are found by source, and have the upload rates
+    Upload,
+}
+
+impl std::fmt::Display for DirectionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Download => "download",
+            Self::Upload => "upload",
+        })
+    }
+}
+
+impl From<DirectionName> for Side {
+    fn from(name: DirectionName) -> Self {
+        match name {
+            DirectionName::Download => Self::Destination,
+            DirectionName::Upload => Self::Source,
+        }
+    }
 }
 
 /// Disciplines of a queue.
@@ -222,6 +263,8 @@ impl Settings {
             round_trip: self.round_trip.or(others.round_trip),
             flows: self.flows.or(others.flows),
             reverse: self.reverse.or(others.reverse),
+            subscribers: self.subscribers.or(others.subscribers),
+            direction: self.direction.or(others.direction),
             parent: if self.parent.is_empty() { others.parent } else { self.parent },
         }
     }
@@ -229,6 +272,11 @@ impl Settings {
     /// Returns the queues, if there is a rate.
     pub(super) fn shaper(&self) -> Option<Shaper> {
         self.rate.map(|rate| self.shaper_of(rate))
+    }
+
+    /// Returns the direction of subscribers' packets.
+    pub(super) fn direction(&self) -> DirectionName {
+        self.direction.unwrap_or(DirectionName::Download)
     }
 
     /// Returns whether packets are sent to queues, and not watched only.
@@ -298,6 +346,7 @@ impl Settings {
             // An IFB says that its packets are Ethernet, and they are as they came from the other device.
             ethernet: reverse.filter(|_| device.ifb).unwrap_or(device).ethernet,
             reverse: reverse.map(|it| Reverse { ifindex: it.ifindex, ethernet: it.ethernet }),
+            side: self.subscribers.as_ref().map(|_| self.direction().into()),
             ..Configuration::watching(preset.trap())
         }
     }
@@ -322,6 +371,10 @@ impl Settings {
             ("flows", self.flows().to_string()),
             ("reverse", self.reverse.clone().unwrap_or_default()),
         ];
+        if let Some(path) = &self.subscribers {
+            labels.push(("subscribers", path.display().to_string()));
+            labels.push(("direction", self.direction().to_string()));
+        }
         if !self.parent.is_empty() {
             labels.push(("parent", names(&self.parent, " ")));
         }
@@ -342,7 +395,9 @@ impl Settings {
             Some(shaper) => {
                 let rate = self.rate.map_or("the rate of each class".to_owned(), quantity::shown_rate);
                 let below = match self.parent.as_slice() {
-                    [] => String::new(),
+                    [] => self.subscribers.as_ref().map_or(String::new(), |path| {
+                        format!("subscribers of {} ({}): ", path.display(), self.direction())
+                    }),
                     parents => format!("below {}: ", names(parents, ", ")),
                 };
                 let young = shaper

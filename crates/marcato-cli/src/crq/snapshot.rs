@@ -1,13 +1,15 @@
 //! State of CRQ on a device at one moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use marcato_kernel::{Attachment, ClassId, Counter, Device, FlowId, FlowState, Pinned, Queue, Seat, Shaper};
+use marcato_kernel::{
+    Attachment, ClassId, Counter, Device, FlowId, FlowState, Pinned, Queue, Seat, Shaper, Subscriber,
+};
 use marcato_queue::Class;
 use marcato_queue::trap::{TrapKind, Verdict};
 use marcato_report::{COMMIT, VERSION};
-use marcato_units::Time;
+use marcato_units::{Rate, Time};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -27,6 +29,9 @@ pub(super) struct Snapshot {
     /// Condition of the attachment, in words.
     pub(super) state: String,
     pub(super) queues: Vec<QueueRow>,
+    /// Number of subscribers with a class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) subscribers: Option<usize>,
     pub(super) counters: BTreeMap<&'static str, Count>,
     /// Number of flows with a state.
     pub(super) followed: usize,
@@ -51,6 +56,12 @@ pub(super) struct QueueRow {
     /// Class of somebody's tree that the queue is below, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) class: Option<String>,
+    /// Subscriber that the queue belongs to, if there are any; `-` for packets of nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) subscriber: Option<String>,
+    /// Largest rate of the subscriber, in bit/s, beside the sum of its queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_bps: Option<u64>,
     pub(super) kind: String,
     pub(super) packets: u64,
     pub(super) bytes: u64,
@@ -91,6 +102,8 @@ pub(crate) struct Selection {
     pub(crate) top: usize,
     /// Show addresses and ports.
     pub(crate) addresses: bool,
+    /// Largest number of subscribers.
+    pub(crate) subscribers: usize,
 }
 
 pub(super) const fn verdict_name(verdict: Verdict) -> &'static str {
@@ -115,6 +128,10 @@ impl Snapshot {
     pub(super) fn take(device: &Device, pins: &Path, selection: Selection) -> Result<Self, CrqError> {
         let attachment = Attachment::open(pins, device)?;
         let note = Note::of(&attachment, device)?;
+        let subscribers = match note.settings.subscribers {
+            None => Vec::new(),
+            Some(_) => attachment.subscribers()?,
+        };
         let mut counters = BTreeMap::new();
         for counter in Counter::ALL {
             let tally = attachment.counter(counter)?;
@@ -139,7 +156,11 @@ impl Snapshot {
             time_s: now.since(Time::ZERO).as_secs_f64(),
             state: Pinned::of(pins, device)
                 .map_or(String::new(), |pinned| remains::state(&pinned, Some(&note))),
-            queues: QueueRow::all(Queue::all(&device.name)?, &note.seats),
+            subscribers: note.settings.subscribers.as_ref().map(|_| subscribers.len()),
+            queues: match note.settings.subscribers {
+                None => QueueRow::all(Queue::all(&device.name)?, &note.seats),
+                Some(_) => QueueRow::of_subscribers(Queue::all(&device.name)?, &subscribers),
+            },
             settings: note.settings,
             counters,
             followed,
@@ -150,11 +171,23 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Leaves out flows beyond so many as are to be shown.
+    /// Leaves out flows and subscribers beyond so many as are to be shown.
     pub(super) fn show(&mut self, selection: Selection) {
+        let mut names = std::collections::BTreeSet::new();
+        self.queues.retain(|row| match &row.subscriber {
+            None => true,
+            Some(name) if names.contains(name) => true,
+            Some(name) => names.len() < selection.subscribers && names.insert(name.clone()),
+        });
         if selection.top > 0 {
             self.flows.truncate(selection.top);
         }
+    }
+
+    /// Leaves out the queues of other subscribers. Returns whether there is one of this name.
+    pub(super) fn only(&mut self, name: &str) -> bool {
+        self.queues.retain(|row| row.subscriber.as_ref().is_none_or(|of| of == name));
+        self.queues.iter().any(|row| row.subscriber.is_some())
     }
 
     pub(super) fn count(&self, counter: Counter) -> Count {
@@ -173,6 +206,44 @@ impl QueueRow {
             row.class.as_ref().map(|name| seats.iter().position(|it| it.class.to_string() == *name))
         };
         rows.sort_by_key(place);
+        rows
+    }
+
+    /// Returns the rows of a device with subscribers, those who sent most first.
+    fn of_subscribers(queues: Vec<Queue>, subscribers: &[Subscriber]) -> Vec<Self> {
+        let others = Subscriber {
+            name: "-".to_owned(),
+            handle: Subscriber::OTHERS,
+            min: Rate::default(),
+            max: Rate::default(),
+        };
+        let all = subscribers.iter().chain([&others]);
+        let seats: Vec<Seat> = all.clone().map(Subscriber::seat).collect();
+        let by_class: HashMap<String, &Subscriber> =
+            all.map(|it| (it.seat().class.to_string(), it)).collect();
+        let by_handle: HashMap<u16, Seat> = seats.iter().map(|seat| (seat.handle, seat.clone())).collect();
+        let class = |handle: u16| by_handle.get(&handle).map(|seat| seat.class);
+        let row = |queue: Queue| {
+            let own = queue.parent.as_deref().and_then(|parent| by_class.get(parent));
+            let seat: Vec<Seat> = own.map(|it| it.seat()).into_iter().collect();
+            let mut row = Self::new(queue, &class, &seat)?;
+            if let Some(subscriber) = row.class.take().and_then(|class| by_class.get(&class)) {
+                row.subscriber = Some(subscriber.name.clone());
+                let is_whole = row.name == "all" && subscriber.handle != Subscriber::OTHERS;
+                row.max_bps = is_whole.then(|| subscriber.max.as_bps());
+            }
+            Some(row)
+        };
+        let mut rows: Vec<Self> = queues.into_iter().filter_map(row).collect();
+        let bytes: HashMap<Option<String>, u64> = rows
+            .iter()
+            .filter(|row| row.name == "all")
+            .map(|row| (row.subscriber.clone(), row.bytes))
+            .collect();
+        rows.sort_by_key(|row| {
+            let sent = bytes.get(&row.subscriber).copied().unwrap_or(0);
+            (row.subscriber.is_some(), std::cmp::Reverse(sent), row.subscriber.clone(), row.name != "all")
+        });
         rows
     }
 
@@ -195,6 +266,8 @@ impl QueueRow {
         Some(Self {
             name,
             class: class.map(|class| class.to_string()),
+            subscriber: None,
+            max_bps: None,
             kind: queue.kind,
             packets: queue.packets,
             bytes: queue.bytes,

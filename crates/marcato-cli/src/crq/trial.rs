@@ -305,6 +305,7 @@ mod tests {
             settings: Settings::default(),
             state: "attached".to_owned(),
             queues: Vec::new(),
+            subscribers: None,
             counters: counters.into_iter().map(|(counter, count)| (counter.name(), count)).collect(),
             followed: flows.len(),
             flows,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use marcato_kernel::{Counter, FlowId};
 
-use super::snapshot::{FlowRow, Snapshot};
+use super::snapshot::{FlowRow, QueueRow, Snapshot};
 use crate::table::Table;
 
 /// Snapshot, beside an earlier one of the same device: rates are those between the two.
@@ -31,8 +31,10 @@ impl View<'_> {
 
     fn queues(&self) -> Table {
         // Only CRQ below classes has a column for these.
-        let has_classes = self.now.queues.iter().any(|queue| queue.class.is_some());
-        let header = has_classes.then_some("class").into_iter().chain([
+        let owner = |queue: &QueueRow| queue.class.clone().or(queue.subscriber.clone());
+        let has_classes = self.now.queues.iter().any(|queue| owner(queue).is_some());
+        let name = if self.now.subscribers.is_some() { "subscriber" } else { "class" };
+        let header = has_classes.then_some(name).into_iter().chain([
             "queue",
             "kind",
             "Mbit/s",
@@ -44,14 +46,12 @@ impl View<'_> {
             "waiting kB",
         ]);
         let mut table = Table::new(header).words(2 + usize::from(has_classes));
-        for (number, queue) in self.now.queues.iter().enumerate() {
-            let before = self
-                .before
-                .and_then(|before| before.queues.get(number))
-                .filter(|it| (it.name, &it.class) == (queue.name, &queue.class));
+        for queue in &self.now.queues {
+            let is_same = |it: &&QueueRow| (it.name, owner(it)) == (queue.name, owner(queue));
+            let before = self.before.and_then(|before| before.queues.iter().find(is_same));
             let rate =
                 before.map_or("-".to_owned(), |it| mbps(queue.bytes.saturating_sub(it.bytes), self.span()));
-            let class = has_classes.then(|| queue.class.clone().unwrap_or("-".to_owned()));
+            let class = has_classes.then(|| owner(queue).unwrap_or_default());
             table.row(class.into_iter().chain([
                 queue.name.to_owned(),
                 queue.kind.clone(),
@@ -128,6 +128,9 @@ impl std::fmt::Display for View<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let now = self.now;
         writeln!(f, "{}: {}, {}\n", now.device, now.state, now.settings.shown())?;
+        if let Some(number) = now.subscribers {
+            writeln!(f, "{number} subscribers; these sent most:\n")?;
+        }
         writeln!(f, "{}\n{}", self.queues(), self.verdicts())?;
         let count = |counter| now.count(counter).packets;
         writeln!(

@@ -191,3 +191,50 @@ fn classes_below_the_queues_of_a_device_have_crq() {
     let sent: u64 = seats.iter().map(|seat| seen(leaf(seat))).sum();
     assert_eq!(attachment.counter(Counter::Standard).unwrap().packets, sent);
 }
+
+// Debian's kernels have all of them: `make test-kernel`.
+#[test]
+fn queues_of_classes_are_put_back_with_their_options() {
+    let Some(net) = Net::new("leaf") else { return };
+    tree(&net, "20mbit");
+    let class: ClassId = "1:10".parse().unwrap();
+    let queue = || {
+        let queues = net.on(0, || Queue::all("wan").unwrap());
+        let leaf = queues.into_iter().find(|queue| queue.parent.as_deref() == Some("1:10"));
+        leaf.map(|queue| (queue.kind, queue.handle, queue.options))
+    };
+    let mut kinds = 0;
+    for words in [
+        "pfifo limit 77",
+        "handle 99: bfifo limit 33000",
+        "pfifo_head_drop limit 55",
+        "codel limit 500 target 7ms interval 80ms ecn",
+        "codel noecn",
+        "fq_codel limit 1001 flows 512 quantum 300 target 6ms interval 90ms memory_limit 4Mb drop_batch 32 noecn",
+        "fq_codel",
+        "cake bandwidth 15mbit diffserv4 nat wash ingress ack-filter dual-dsthost rtt 50ms ptm overhead 30 mpu 68 memlimit 2Mb",
+        "cake raw besteffort no-split-gso",
+        "cake",
+    ] {
+        let made = run("tc", &format!("-n {} qdisc replace dev wan parent 1:10 {words}", net.names[0]));
+        match made {
+            Err(why) if why.contains("unknown") => continue,
+            made => drop(made.unwrap()),
+        }
+        kinds += 1;
+        let before = queue().unwrap();
+        net.on(0, || {
+            let device = Device::find("wan").unwrap();
+            let seats = Tree::read("wan").unwrap().seats(&[class], &[], false).unwrap();
+            let run = |command: &marcato_kernel::TcCommand| drop(command.run().unwrap());
+            SHAPER.commands_below(&device, &seats[0], false).iter().for_each(run);
+            let tree = Tree::read("wan").unwrap();
+            assert!(tree.has(&seats[0]), "{words}");
+            run(&tree.undo(&seats[0]));
+        });
+        assert_eq!(queue().unwrap(), before, "{words}");
+        net.tc("qdisc del dev wan parent 1:10");
+    }
+    assert!(kinds >= 3, "{kinds} kinds of queue");
+    assert_eq!(queue(), None);
+}

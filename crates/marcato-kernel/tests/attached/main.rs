@@ -13,6 +13,7 @@ mod below;
 mod encapsulation;
 mod net;
 mod reverse;
+mod subscribers;
 mod young;
 
 use std::net::UdpSocket;
