@@ -306,7 +306,8 @@ impl Transport for Tcp {
     fn abort(&self, reason: Option<CloseReason>) {
         let mut state = lock(&self.state);
         match (state.phase, reason) {
-            (Phase::Over | Phase::Aborting, Some(_)) | (Phase::Over, None) => {}
+            // The reason still leaves once the last handle is gone. `linger` bounds the wait for that.
+            (Phase::Over | Phase::Aborting, _) => {}
             (_, Some(reason)) => {
                 state.phase = Phase::Aborting;
                 state.reason = reason;

@@ -58,6 +58,18 @@ async fn the_peer_learns_the_reason_of_an_abort(engine: Engine) {
     assert!(matches!(within(more.acknowledged()).await, Ok(()) | Err(NotDelivered::Closed(Closed::Local))));
 }
 
+/// As a program does that ends at once.
+async fn the_reason_of_an_abort_outlives_the_last_handle(engine: Engine) {
+    let (client, server, _listener) = pair(&config(engine)).await;
+    for number in 0..20 {
+        let bulk = Message::new(body(number, 400_000)).with_priority(Priority::P4);
+        let _unwatched = client.send(bulk).await.unwrap();
+    }
+    client.abort_with(reason());
+    drop(client);
+    assert_eq!(within(server.closed()).await, Closed::Aborted(reason()));
+}
+
 async fn an_endpoint_gives_its_reason_to_all(engine: Engine) {
     let (client, server, listener) = pair(&config(engine)).await;
     listener.endpoint.close_with(reason());
@@ -201,6 +213,7 @@ for_both_engines! {
     the_peer_learns_the_reason_after_the_last_message
     the_first_reason_counts
     the_peer_learns_the_reason_of_an_abort
+    the_reason_of_an_abort_outlives_the_last_handle
     an_endpoint_gives_its_reason_to_all
     one_direction_ends_and_the_other_goes_on
     empty_messages_arrive
