@@ -575,6 +575,14 @@ impl Connection {
         self.transport().abort(Some(reason));
     }
 
+    /// Returns the reason for which the connection has ended; `None` before that. It does not wait.
+    ///
+    /// [`Closed::cause`] tells a program what happened, and [`Closed::is_retryable`] whether another connection may
+    /// succeed.
+    pub fn close_reason(&self) -> Option<Closed> {
+        self.shared().closed()
+    }
+
     /// Waits until the connection has ended, and returns the reason.
     pub async fn closed(&self) -> Closed {
         self.shared().readable.wait_for(|| self.shared().closed()).await

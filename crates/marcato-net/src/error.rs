@@ -9,7 +9,8 @@ use marcato_identity::IdentityError;
 use marcato_quic::SessionConfigError;
 use marcato_sched::conductor::DebtError;
 use marcato_sched::reserve::DeclareError;
-pub use marcato_stream::{ChangeError, Closed, NoReply, NotDelivered, SendError};
+pub use marcato_stream::{Cause, ChangeError, Closed, NoReply, NotDelivered, SendError};
+use rustls::AlertDescription;
 
 /// Error returned when the system's trust cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -255,6 +256,8 @@ pub enum ConnectError {
     Ended {
         /// Address of the peer.
         addr: SocketAddr,
+        /// Cause, for a program.
+        cause: Cause,
         /// Reason, as text.
         reason: String,
     },
@@ -270,6 +273,57 @@ pub enum ConnectError {
     #[cfg(feature = "quic")]
     #[error(transparent)]
     Lane(#[from] marcato_quic::LaneError),
+}
+
+impl ConnectError {
+    /// Cause of the failure, for a program.
+    pub fn cause(&self) -> Cause {
+        match self {
+            // Interfaces, names, routes and servers come and go.
+            Self::Bind { .. } | Self::Unknown { .. } | Self::Unreachable { .. } => Cause::Network,
+            Self::TimedOut { .. } => Cause::TimedOut,
+            Self::Ended { cause, .. } => *cause,
+            Self::Tls { source, .. } => of_tls(source),
+            Self::NotPlaintext { .. } | Self::NotTls { .. } | Self::Protocol { .. } => Cause::Protocol,
+            #[cfg(feature = "quic")]
+            Self::Session(marcato_quic::ConnectError::TooMany { .. }) => Cause::Crowded,
+            #[cfg(feature = "quic")]
+            Self::Endpoint(_) | Self::Session(_) | Self::Lane(_) => Cause::Stopped,
+            Self::Config(_) => Cause::Stopped,
+        }
+    }
+
+    /// Returns whether another attempt may succeed, though nothing is changed at either end.
+    pub fn is_retryable(&self) -> bool {
+        self.cause().is_retryable()
+    }
+}
+
+/// Error of a handshake over QUIC that an alert ended.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct Alerted {
+    pub(crate) alert: AlertDescription,
+    pub(crate) reason: String,
+}
+
+impl From<Alerted> for io::Error {
+    fn from(alerted: Alerted) -> Self {
+        Self::new(io::ErrorKind::InvalidData, alerted)
+    }
+}
+
+/// Cause of a failed TLS handshake.
+fn of_tls(source: &io::Error) -> Cause {
+    // Without an error of TLS, the network ended the handshake.
+    let Some(source) = source.get_ref() else { return Cause::Cut };
+    match (source.downcast_ref(), source.downcast_ref()) {
+        (Some(rustls::Error::AlertReceived(alert)), _) | (None, Some(Alerted { alert, .. })) => {
+            Cause::Tls { alert: Some((*alert).into()) }
+        }
+        (Some(_), _) => Cause::Tls { alert: None },
+        (None, None) => Cause::Cut,
+    }
 }
 
 /// Error returned when a message that is sent piece by piece cannot continue.

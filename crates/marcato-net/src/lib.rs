@@ -225,8 +225,8 @@ pub use connection::Connection;
 pub use endpoint::Endpoint;
 pub use engine::Engine;
 pub use error::{
-    AcceptError, AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError,
-    ListenError, LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError,
+    AcceptError, AddLaneError, Cause, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError,
+    ExportError, ListenError, LongSendError, NoReply, NotDelivered, RequestError, ReserveError, SendError,
     SetIdentityError, TrustError,
 };
 pub use event::{ConnectionEvent, Events};

@@ -13,7 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{LaneConfig, Limits};
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, ExportError, NotDelivered, ReserveError, SendError,
+    AddLaneError, Cause, ChangeError, ChangeLaneError, Closed, ExportError, NotDelivered, ReserveError,
+    SendError,
 };
 use crate::event::{ConnectionEvent, Events, Readers};
 use crate::signal::{Signal, lock};
@@ -206,7 +207,7 @@ impl Shared {
 
     /// Returns the outcome of a message whose connection has ended without one.
     pub(crate) fn lost(&self) -> NotDelivered {
-        let lost = || Closed::Lost { reason: "its task has ended".to_owned() };
+        let lost = || Closed::lost(Cause::Stopped, "its task has ended");
         NotDelivered::Closed(self.closed().unwrap_or_else(lost))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use marcato_identity::{ClientAuth, PeerIdentity, ServerIdentity};
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{AlertDescription, ClientConfig, ServerConfig, quic};
+use rustls::{ClientConfig, ServerConfig, quic};
 
 use crate::config::{ClientSecurity, Config, ServerSecurity};
 use crate::engine::Engine;
@@ -24,20 +24,6 @@ pub(crate) struct Handshake {
     pub(crate) alpn: Option<Vec<u8>>,
     /// Set if an earlier session was resumed: the certificates were verified then, and not now.
     pub(crate) resumed: bool,
-}
-
-/// Error of a handshake over QUIC that an alert ended.
-#[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
-pub(crate) struct Alerted {
-    pub(crate) alert: AlertDescription,
-    pub(crate) reason: String,
-}
-
-impl From<Alerted> for io::Error {
-    fn from(alerted: Alerted) -> Self {
-        Self::new(io::ErrorKind::InvalidData, alerted)
-    }
 }
 
 /// TLS of a server; nothing in plaintext.

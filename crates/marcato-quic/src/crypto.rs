@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use marcato_identity::{Identity, IdentityError, Trust, explain_alert};
+use marcato_stream::Cause;
 use marcato_wire::ErrorCode;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq_proto::{ConnectionError, TransportErrorCode};
@@ -48,6 +49,32 @@ pub(crate) fn alert(reason: &ConnectionError) -> Option<u8> {
         ConnectionError::ConnectionClosed(close) => alert_in(close.error_code),
         ConnectionError::TransportError(error) => alert_in(error.code),
         _ => None,
+    }
+}
+
+/// Returns the cause for which a session was lost.
+pub(crate) fn cause(reason: &ConnectionError) -> Cause {
+    let of_transport = |code| match alert_in(code) {
+        Some(alert) => Cause::Tls { alert: Some(alert) },
+        // RFC 9000 §20.1: the server refuses a new connection.
+        None if code == TransportErrorCode::CONNECTION_REFUSED => Cause::Crowded,
+        None => Cause::Protocol,
+    };
+    match reason {
+        ConnectionError::TimedOut => Cause::TimedOut,
+        ConnectionError::Reset => Cause::Reset,
+        ConnectionError::ConnectionClosed(close) => of_transport(close.error_code),
+        // The alert is this end's own.
+        ConnectionError::TransportError(error) if alert_in(error.code).is_some() => {
+            Cause::Tls { alert: None }
+        }
+        ConnectionError::TransportError(_) | ConnectionError::VersionMismatch => Cause::Protocol,
+        ConnectionError::ApplicationClosed(close) => match close.error_code.into_inner() {
+            code if code == ErrorCode::Crowded.get() => Cause::Crowded,
+            code if code == ErrorCode::Aborted.get() => Cause::Aborted,
+            _ => Cause::Protocol,
+        },
+        ConnectionError::LocallyClosed | ConnectionError::CidsExhausted => Cause::Stopped,
     }
 }
 

@@ -3,7 +3,7 @@
 use marcato_sched::conductor;
 use marcato_units::{Bytes, Priority};
 
-use crate::CloseReason;
+use crate::{Cause, CloseReason};
 
 /// Reason for which a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,9 +24,32 @@ pub enum Closed {
     /// The peer or the network aborted it, or the peer violated the protocol or a limit.
     #[error("the connection was lost: {reason}")]
     Lost {
+        /// Cause, for a program.
+        cause: Cause,
         /// Reason, as text.
         reason: String,
     },
+}
+
+impl Closed {
+    /// Loss for this cause.
+    pub fn lost(cause: Cause, reason: impl Into<String>) -> Self {
+        Self::Lost { cause, reason: reason.into() }
+    }
+
+    /// Cause of a loss; `None` if one end's application closed the connection.
+    pub const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Lost { cause, .. } => Some(*cause),
+            Self::Local | Self::ByPeer(_) | Self::Aborted(_) | Self::Finished => None,
+        }
+    }
+
+    /// Returns whether another connection may succeed, though nothing is changed at either end. What an application
+    /// has ended is not to be tried again.
+    pub fn is_retryable(&self) -> bool {
+        self.cause().is_some_and(Cause::is_retryable)
+    }
 }
 
 /// Error returned when a message is not accepted.

@@ -1228,7 +1228,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_nobody_accepts_are_bounded_even_if_they_are_empty() {
+    fn empty_streams_that_nobody_accepts_are_bounded() {
         let mut inbound = inbound(|limits| {
             limits.unread_messages = 4;
             limits.surplus = Bytes::new(MESSAGE_COST * 3);

@@ -42,6 +42,7 @@
 
 mod admission;
 mod budget;
+mod cause;
 pub mod chunk;
 mod close_reason;
 mod error;
@@ -57,6 +58,7 @@ mod reader;
 mod sender;
 
 pub use admission::{Admission, Admitted, NextPart, Receipt, Ticket};
+pub use cause::Cause;
 pub use chunk::ChunkRule;
 pub use close_reason::CloseReason;
 pub use error::{ChangeError, Closed, NotDelivered, SendError};

@@ -800,6 +800,8 @@ pub enum ErrorCode {
     LimitExceeded,
     /// CONNECTION_CLOSE: the application ended the connection before everything was delivered.
     Aborted,
+    /// CONNECTION_CLOSE: the server has no room for the connection.
+    Crowded,
     /// CONNECTION_CLOSE: the application ended the connection in this manner, and gave a code.
     Application(Manner, u32),
 }
@@ -818,6 +820,7 @@ impl ErrorCode {
             Self::ProtocolViolation => 3,
             Self::LimitExceeded => 4,
             Self::Aborted => 5,
+            Self::Crowded => 6,
             Self::Application(Manner::Closed, code) => CLOSED + code as u64,
             Self::Application(Manner::Aborted, code) => ABORTED + code as u64,
         }
@@ -1028,6 +1031,7 @@ mod tests {
             ("PROTOCOL_VIOLATION", ErrorCode::ProtocolViolation),
             ("LIMIT_EXCEEDED", ErrorCode::LimitExceeded),
             ("ABORTED", ErrorCode::Aborted),
+            ("CROWDED", ErrorCode::Crowded),
         ];
         for (name, code) in codes {
             assert!(description.contains(&format!("| {} | {name} |", code.get())), "{name}");

@@ -15,9 +15,9 @@ use super::{any_address, driver, low_address, request, session_config};
 use crate::config::{Config, LaneConfig, LocalAddress, Remote};
 use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::error::{ConfigError, ConnectError, ListenError};
+use crate::error::{Alerted, Cause, Closed, ConfigError, ConnectError, ListenError};
 use crate::signal::lock;
-use crate::tls::{self, Alerted, ClientTls};
+use crate::tls::{self, ClientTls};
 
 /// Returns the lanes of a client, with the implied ones of the low layer.
 fn with_low_lanes(config: &Config, lanes: &[LaneConfig]) -> Result<Vec<LaneConfig>, ConfigError> {
@@ -90,7 +90,7 @@ struct Connecting {
     connection: Connection,
     quic: Weak<Quic>,
     /// Channel that reports the end of the handshake.
-    connected: oneshot::Receiver<Result<(), String>>,
+    connected: oneshot::Receiver<Result<(), Closed>>,
 }
 
 /// Begins a session by these sockets, one for each lane.
@@ -156,12 +156,28 @@ async fn established(
             wanted.tls.check(addr, connection.transport().shared().handshake.get())?;
             Ok(connection)
         }
-        Ok(Ok(Err(reason))) => Err(match connection.transport().shared().alert.get() {
-            None => ConnectError::Ended { addr, reason },
+        Ok(Ok(Err(closed))) => Err(match connection.transport().shared().alert.get() {
+            None => {
+                let cause = closed.cause().unwrap_or(Cause::Stopped);
+                ConnectError::Ended { addr, cause, reason: why(closed) }
+            }
             Some(AlertDescription::NoApplicationProtocol) => ConnectError::Protocol { addr },
-            Some(alert) => ConnectError::Tls { addr, source: Alerted { alert: *alert, reason }.into() },
+            Some(alert) => {
+                ConnectError::Tls { addr, source: Alerted { alert: *alert, reason: why(closed) }.into() }
+            }
         }),
-        Ok(Err(_)) => Err(ConnectError::Ended { addr, reason: "its task has ended".to_owned() }),
+        Ok(Err(_)) => {
+            let reason = "its task has ended".to_owned();
+            Err(ConnectError::Ended { addr, cause: Cause::Stopped, reason })
+        }
+    }
+}
+
+/// Text of the reason for which a connection ended.
+fn why(closed: Closed) -> String {
+    match closed {
+        Closed::Lost { reason, .. } => reason,
+        other => other.to_string(),
     }
 }
 

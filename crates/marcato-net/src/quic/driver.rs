@@ -18,7 +18,7 @@ use super::hub::{Entry, Hub, State};
 use super::port::Port;
 use super::slab::Slabs;
 use crate::connection::Connection;
-use crate::error::{Closed, NotDelivered};
+use crate::error::{Cause, Closed, NotDelivered};
 use crate::event::ConnectionEvent;
 use crate::signal::lock;
 use crate::sys::Incoming;
@@ -370,7 +370,7 @@ impl Hub {
             }
             Event::Closed { reason, .. } => {
                 let closed = state.endpoint.peek(id).and_then(Session::closed).cloned();
-                state.end(now, id, closed.unwrap_or(Closed::Lost { reason }));
+                state.end(now, id, closed.unwrap_or_else(|| Closed::lost(Cause::Stopped, reason)));
             }
             event => {
                 entry.span.in_scope(|| tracing::debug!(?event, "lane"));
@@ -398,7 +398,7 @@ impl Hub {
             }
             None => {
                 if let Some(session) = state.endpoint.session(id) {
-                    session.close(now, ErrorCode::LimitExceeded, "no application accepts this connection");
+                    session.close(now, ErrorCode::Crowded, "no application accepts this connection");
                 }
             }
         }
@@ -436,7 +436,7 @@ impl Hub {
         if let Some(overrun) = overrun {
             let reason = overrun.to_string();
             session.close(now, ErrorCode::LimitExceeded, &reason);
-            state.end(now, id, Closed::Lost { reason });
+            state.end(now, id, Closed::lost(Cause::Protocol, reason));
         }
         quic.shared.readable.notify_waiters();
         any | Self::answer(state, id)

@@ -75,7 +75,7 @@ pub(super) struct Entry {
     /// Span of its log events.
     pub(super) span: tracing::Span,
     /// Channel to the task that waits for the handshake.
-    pub(super) connecting: Option<oneshot::Sender<Result<(), String>>>,
+    pub(super) connecting: Option<oneshot::Sender<Result<(), Closed>>>,
 }
 
 /// Connection over QUIC, as its handles see it.
@@ -133,7 +133,7 @@ impl Hub {
         self: &Arc<Self>,
         state: &mut State,
         id: SessionId,
-        connecting: Option<oneshot::Sender<Result<(), String>>>,
+        connecting: Option<oneshot::Sender<Result<(), Closed>>>,
     ) -> Arc<Quic> {
         let key = state.next_key;
         state.next_key += 1;
@@ -269,11 +269,7 @@ impl State {
             let _ = entry.quic.shared.alert.set(alert.into());
         }
         if let Some(connecting) = entry.connecting {
-            let reason = match &closed {
-                Closed::Lost { reason } => reason.clone(),
-                other => other.to_string(),
-            };
-            let _ = connecting.send(Err(reason));
+            let _ = connecting.send(Err(closed.clone()));
         }
         entry.quic.shared.close(closed);
     }

@@ -14,7 +14,7 @@ use super::socket::Socket;
 use super::{any_address, close, request};
 use crate::config::LaneConfig;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, ExportError, ReserveError, SendError,
+    AddLaneError, Cause, ChangeError, ChangeLaneError, Closed, ExportError, ReserveError, SendError,
 };
 use crate::shared::{Shared, Ticket, Transport};
 use crate::signal::lock;
@@ -61,7 +61,7 @@ impl Quic {
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
             session.close(now, ErrorCode::NoError, LATE);
-            state.end(now, self.id, Closed::Lost { reason: LATE.to_owned() });
+            state.end(now, self.id, Closed::lost(Cause::TimedOut, LATE));
         }
         drop(state);
         self.hub.wake.notify_one();

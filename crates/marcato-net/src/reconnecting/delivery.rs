@@ -7,7 +7,7 @@ use marcato_units::Priority;
 
 use super::Client;
 use super::end::Ended;
-use crate::error::{ChangeError, Closed, NotDelivered, SendError};
+use crate::error::{Cause, ChangeError, Closed, NotDelivered, SendError};
 use crate::shared::Awaited;
 
 /// Error returned when a reconnecting client does not know of a message's delivery.
@@ -35,7 +35,7 @@ pub(super) type Fate = Result<(), Undelivered>;
 
 /// Returns the error for a message whose client no longer reports fates.
 fn lost() -> Undelivered {
-    let closed = Closed::Lost { reason: "the client's task has ended".to_owned() };
+    let closed = Closed::lost(Cause::Stopped, "the client's task has ended");
     Undelivered::Uncertain(closed.into())
 }
 

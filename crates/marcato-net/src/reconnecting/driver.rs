@@ -9,7 +9,7 @@ use marcato_units::Time;
 use tokio::sync::mpsc;
 
 use super::backoff::Backoff;
-use super::end::{Ended, is_passing};
+use super::end::Ended;
 use super::event::ReconnectingEvent;
 use super::{Client, Phase};
 use crate::connection::Connection;
@@ -72,7 +72,7 @@ impl Driver {
             };
             tracing::debug!(%error, "cannot connect");
             self.client.failed(&error);
-            if !is_passing(&error) {
+            if !error.is_retryable() {
                 return Err(Ended::Refused(error));
             }
             self.pause(&error.to_string()).await?;

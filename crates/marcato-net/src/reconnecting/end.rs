@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::AlertDescription as Alert;
-
-use crate::error::{Closed, ConnectError};
-use crate::tls::Alerted;
+use crate::error::{Cause, Closed, ConnectError};
 
 /// Reason for which a [`Reconnecting`](crate::Reconnecting) client has ended.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -37,39 +34,10 @@ impl From<Ended> for Closed {
         match ended {
             Ended::Local => Self::Local,
             Ended::Peer(closed) => closed,
-            other => Self::Lost { reason: other.to_string() },
+            Ended::Refused(error) => Self::lost(error.cause(), error.to_string()),
+            gave_up @ Ended::GaveUp { .. } => Self::lost(Cause::TimedOut, gave_up.to_string()),
         }
     }
-}
-
-/// Returns whether an attempt that failed so may succeed later without a change at either end.
-pub(super) fn is_passing(error: &ConnectError) -> bool {
-    match error {
-        // Interfaces, names, routes and servers come and go.
-        ConnectError::Bind { .. }
-        | ConnectError::Unknown { .. }
-        | ConnectError::Unreachable { .. }
-        | ConnectError::TimedOut { .. }
-        | ConnectError::Ended { .. } => true,
-        // Without an error of TLS, the network ended the handshake.
-        ConnectError::Tls { source, .. } => {
-            let Some(source) = source.get_ref() else { return true };
-            match (source.downcast_ref(), source.downcast_ref()) {
-                (Some(rustls::Error::AlertReceived(alert)), _) => is_passing_alert(*alert),
-                (Some(_), _) => false,
-                (None, Some(Alerted { alert, .. })) => is_passing_alert(*alert),
-                (None, None) => true,
-            }
-        }
-        #[cfg(feature = "quic")]
-        ConnectError::Session(marcato_quic::ConnectError::TooMany { .. }) => true,
-        _ => false,
-    }
-}
-
-/// Returns whether a handshake that an alert ended may succeed later (RFC 8446 §6).
-fn is_passing_alert(alert: Alert) -> bool {
-    matches!(alert, Alert::CloseNotify | Alert::UserCanceled | Alert::InternalError)
 }
 
 #[cfg(test)]
@@ -77,8 +45,10 @@ mod tests {
     use std::io;
     use std::net::SocketAddr;
 
+    use rustls::AlertDescription as Alert;
+
     use super::*;
-    use crate::error::ConfigError;
+    use crate::error::{Alerted, ConfigError};
 
     #[test]
     fn failures_of_the_network_pass_and_refusals_do_not() {
@@ -90,13 +60,13 @@ mod tests {
             ConnectError::Unknown { host: "server.test".to_owned(), source: source() },
             ConnectError::Unreachable { addr, source: source() },
             ConnectError::TimedOut { addr },
-            ConnectError::Ended { addr, reason: reason() },
+            ConnectError::Ended { addr, cause: Cause::Crowded, reason: reason() },
             ConnectError::Tls { addr, source: source() },
             ConnectError::Tls { addr, source: io::Error::new(io::ErrorKind::UnexpectedEof, "eof") },
             #[cfg(feature = "quic")]
             ConnectError::Session(marcato_quic::ConnectError::TooMany { limit: 1 }),
         ] {
-            assert!(is_passing(&passing), "{passing}");
+            assert!(passing.is_retryable(), "{passing}");
         }
         for lasting in [
             ConnectError::Config(ConfigError::NoAddress),
@@ -105,7 +75,7 @@ mod tests {
             ConnectError::Protocol { addr },
             ConnectError::Tls { addr, source: io::Error::other(rustls::Error::DecryptError) },
         ] {
-            assert!(!is_passing(&lasting), "{lasting}");
+            assert!(!lasting.is_retryable(), "{lasting}");
         }
         for (alert, passes) in [
             (Alert::InternalError, true),
@@ -115,7 +85,7 @@ mod tests {
         ] {
             let tcp = io::Error::other(rustls::Error::AlertReceived(alert));
             for source in [tcp, Alerted { alert, reason: reason() }.into()] {
-                assert_eq!(is_passing(&ConnectError::Tls { addr, source }), passes, "{alert:?}");
+                assert_eq!(ConnectError::Tls { addr, source }.is_retryable(), passes, "{alert:?}");
             }
         }
     }

@@ -404,7 +404,7 @@ mod tests {
     }
 
     fn lost() -> Closed {
-        Closed::Lost { reason: "cut".to_owned() }
+        Closed::lost(crate::Cause::Cut, "cut")
     }
 
     fn settled(message: u64, receipt: bool, outcome: Result<(), NotDelivered>) -> Settled {

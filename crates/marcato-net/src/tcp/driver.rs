@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use marcato_identity::explain_alert;
 use marcato_sched::coupled::{OwnClock, PeerClock};
-use marcato_stream::{CloseReason, PeerError, Reader};
+use marcato_stream::{Cause, CloseReason, PeerError, Reader};
 use marcato_units::{Bytes, Time};
 use marcato_wire::Manner;
 use socket2::SockRef;
@@ -45,6 +45,26 @@ enum Stop {
     Dead(std::time::Duration),
     #[error("the peer took nothing for {0:?} while the connection was closing")]
     Stuck(std::time::Duration),
+}
+
+impl Stop {
+    /// Cause of the loss, for a program.
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Io(error) => match error.kind() {
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe => Cause::Reset,
+                io::ErrorKind::TimedOut => Cause::TimedOut,
+                _ => Cause::Network,
+            },
+            Self::Tls(rustls::Error::AlertReceived(alert)) => Cause::Tls { alert: Some((*alert).into()) },
+            Self::Tls(_) => Cause::Tls { alert: None },
+            Self::Peer(_) => Cause::Protocol,
+            Self::Truncated | Self::CutShort => Cause::Cut,
+            Self::Dead(_) | Self::Stuck(_) => Cause::TimedOut,
+        }
+    }
 }
 
 /// Returns the meaning of an error of TLS, as text. With TLS 1.3 a client's handshake ends before
@@ -109,7 +129,7 @@ pub(super) async fn drive(tcp: Arc<Tcp>, stream: Arc<TcpStream>, pipe: Pipe, con
             if let Stop::Tls(rustls::Error::AlertReceived(alert)) = &stop {
                 let _ = tcp.shared.alert.set(*alert);
             }
-            Closed::Lost { reason: stop.to_string() }
+            Closed::lost(stop.cause(), stop.to_string())
         }
     };
     tracing::debug!(%closed, "over");
@@ -544,14 +564,14 @@ mod tests {
         let (mut driver, _connection, mut peer) = driver(&Config::new(Engine::Tcp)).await;
         // MESSAGE with RECEIPT, without end, at offsets 0, 1 and so on, with one byte.
         let data = |at: u8| [1, 0, 2, 2, at, 1, 7];
-        assert_eq!(answered(&mut driver, &mut peer, &data(0)).await, [], "nobody has asked");
+        assert!(answered(&mut driver, &mut peer, &data(0)).await.is_empty(), "nobody has asked");
         // WATCH, a minute: no machine is as slow as that.
-        assert_eq!(answered(&mut driver, &mut peer, &[9, 0x80, 0, 0xea, 0x60]).await, [], "no data");
+        assert!(answered(&mut driver, &mut peer, &[9, 0x80, 0, 0xea, 0x60]).await.is_empty(), "no data");
         let clock = answered(&mut driver, &mut peer, &data(1)).await;
         assert!(matches!(
             Frame::decode(&clock),
             Ok(Decoded::Frame { frame: Frame::Clock { .. }, len }) if len == clock.len()
         ));
-        assert_eq!(answered(&mut driver, &mut peer, &data(2)).await, [], "once in an interval");
+        assert!(answered(&mut driver, &mut peer, &data(2)).await.is_empty(), "once in an interval");
     }
 }

@@ -35,8 +35,8 @@ use crate::config::{Config, LaneConfig, Remote, TcpConfig};
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::error::{
-    AddLaneError, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError, ReserveError,
-    SendError,
+    AddLaneError, Cause, ChangeError, ChangeLaneError, Closed, ConfigError, ConnectError, ExportError,
+    ReserveError, SendError,
 };
 use crate::shared::{Shared, Ticket, Transport};
 use crate::signal::lock;
@@ -385,7 +385,9 @@ pub(crate) async fn connect(config: &Config, remote: &Remote) -> Result<Connecti
             hello::exchange(&stream).await.map_err(|error| match error {
                 HelloError::Io(source) => ConnectError::Unreachable { addr, source },
                 HelloError::Other => ConnectError::NotPlaintext { addr },
-                HelloError::Ended => ConnectError::Ended { addr, reason: error.to_string() },
+                HelloError::Ended => {
+                    ConnectError::Ended { addr, cause: Cause::Cut, reason: error.to_string() }
+                }
             })?;
             return Ok((stream, Pipe::plain()));
         };

@@ -10,8 +10,8 @@ use crate::common::{
     with_a_bare_peer, within,
 };
 use marcato_net::{
-    AcceptError, ClientSecurity, CloseReason, Closed, Config, ConfigError, ConnectError, Endpoint, Engine,
-    LocalAddress, LongMessages, Message, MissedReason, Named, NotDelivered, Remote, SendError,
+    AcceptError, Cause, ClientSecurity, CloseReason, Closed, Config, ConfigError, ConnectError, Endpoint,
+    Engine, LocalAddress, LongMessages, Message, MissedReason, Named, NotDelivered, Remote, SendError,
     ServerSecurity,
 };
 use marcato_quic::{Fingerprint, Identity, Trust};
@@ -203,9 +203,14 @@ async fn an_abort_is_told_apart_from_a_regular_end(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     client.abort();
     let closed = within(server.closed()).await;
-    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    let cause = if engine == Engine::Quic { Cause::Aborted } else { Cause::Cut };
+    assert_eq!((closed.cause(), closed.is_retryable()), (Some(cause), true), "{closed}");
+    assert_eq!((server.close_reason(), client.close_reason()), (Some(closed), Some(Closed::Local)));
     let (client, server, _listener) = pair(&config(engine)).await;
-    close(client, server).await;
+    assert_eq!(client.close_reason(), None);
+    close(client.clone(), server.clone()).await;
+    let regular = server.close_reason().unwrap();
+    assert_eq!((regular.cause(), regular.is_retryable()), (None, false));
 }
 
 async fn a_slow_reader_slows_its_peer_down(engine: Engine) {
@@ -313,7 +318,8 @@ async fn a_message_longer_than_its_receiver_takes_ends_the_connection(engine: En
     config.limits.max_message = Bytes::new(1 << 20);
     let (client, server, _listener) = pair(&config).await;
     let mut handle = client.send(Message::new(body(0, 2 << 20))).await.unwrap();
-    let Closed::Lost { reason } = within(server.closed()).await else { panic!("it breaks a limit") };
+    let Closed::Lost { reason, cause } = within(server.closed()).await else { panic!("it breaks a limit") };
+    assert_eq!((cause, cause.is_retryable()), (Cause::Protocol, false));
     assert!(reason.contains("max_message"), "{reason}");
     assert!(matches!(within(handle.acknowledged()).await, Err(NotDelivered::Closed(_))));
 }
@@ -332,6 +338,7 @@ async fn only_the_certificate_that_is_trusted_will_do(engine: Engine) {
     ] {
         let error = within(Endpoint::connect(&config, &Remote::new(addr, security))).await.unwrap_err();
         assert!(error.to_string().contains("certificate"), "{error}");
+        assert!(matches!(error.cause(), Cause::Tls { .. }) && !error.is_retryable(), "{error}");
     }
     within(Endpoint::connect(&config, &server.remote())).await.unwrap();
     // With a pinned fingerprint, the name does not matter.
@@ -476,7 +483,7 @@ async fn a_plain_tcp_peer_that_sends_invalid_frames_is_disconnected() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_in_the_midst_of_a_message_is_a_loss() {
-    let lost = |reason: &str| Closed::Lost { reason: reason.to_owned() };
+    let lost = |reason: &str| Closed::lost(Cause::Cut, reason);
     let cut = "the stream ended within a message";
     let regular = Closed::ByPeer(CloseReason::default());
     // The first two bytes of a frame; a frame of one byte of a message that goes on; a whole message.

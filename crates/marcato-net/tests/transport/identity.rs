@@ -412,7 +412,7 @@ async fn the_reason_of_an_end_is_the_alert_behind_a_failed_write() {
     drop(peer);
     // All of this happened in one turn of this thread: the connection wakes to a message and to a reset.
     client.try_send(&Message::new(vec![2; 100])).unwrap();
-    let Closed::Lost { reason } = within(client.closed()).await else { panic!("the connection is lost") };
+    let Closed::Lost { reason, .. } = within(client.closed()).await else { panic!("the connection is lost") };
     assert!(reason.contains("alert"), "{reason}");
 }
 

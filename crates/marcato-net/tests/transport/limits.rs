@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::common::{NAME, close, for_both_engines, localhost, server, until, with_a_bare_peer, within};
 use bytes::BytesMut;
 use marcato_net::{
-    ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, Message, NotDelivered, Remote,
+    Cause, ClientSecurity, Closed, Config, ConnectError, Endpoint, Engine, Message, NotDelivered, Remote,
 };
 use marcato_quic::{EndpointConfig, LocalSocket, SessionConfig, SocketId};
 use marcato_units::{Bytes, Priority, Time};
@@ -147,7 +147,8 @@ async fn beyond_the_backlog_quic_clients_are_refused_at_once() {
         clients.push(within(Endpoint::connect(&config, &server.remote())).await.unwrap());
     }
     let error = within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Ended { .. }), "{error}");
+    assert!(matches!(error, ConnectError::Ended { cause: Cause::Crowded, .. }), "{error}");
+    assert!(error.is_retryable());
     // A client may be refused while the server's side of an earlier handshake goes on.
     until(&server.endpoint, |stats| (stats.refused, stats.accepted, stats.handshakes) == (1, 2, 0)).await;
     for client in &clients {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{body, close, pair, with_a_bare_peer, within};
-use marcato_net::{Closed, Config, Connection, Engine, Message, NotDelivered, Priority};
+use marcato_net::{Cause, Closed, Config, Connection, Engine, Message, NotDelivered, Priority};
 use marcato_units::Bytes;
 use marcato_wire::{Decoded, Frame};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -126,7 +126,7 @@ async fn a_peer_that_vanishes_with_a_closed_window_is_noticed() {
     until_stuck(&client).await;
     cut(&peer);
     let closed = within(client.closed()).await;
-    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    assert_eq!(closed.cause(), Some(Cause::TimedOut), "{closed}");
     assert_eq!(within(message.acknowledged()).await, Err(NotDelivered::Closed(closed)));
 }
 
@@ -147,7 +147,7 @@ async fn silence_of_a_vanished_peer(config: &Config, unanswered: bool) -> Durati
         client.send(Message::new("are you there?")).await.unwrap();
     }
     let closed = within(client.closed()).await;
-    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    assert_eq!(closed.cause(), Some(Cause::TimedOut), "{closed}");
     client.now().since(before)
 }
 
@@ -167,7 +167,7 @@ async fn a_peer_that_vanishes_while_reading_is_paused_is_noticed() {
     fill_the_inbox_of(&client, &mut peer).await;
     cut(&peer);
     let closed = within(client.closed()).await;
-    assert!(matches!(closed, Closed::Lost { .. }), "{closed}");
+    assert_eq!(closed.cause(), Some(Cause::TimedOut), "{closed}");
     // Messages that had arrived can still be taken.
     assert_eq!(within(client.recv()).await.unwrap().bytes, [7; 4096][..]);
 }

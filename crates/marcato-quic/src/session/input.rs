@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes as Payload;
 use marcato_sched::lane::LaneId;
 use marcato_sched::schedule::LaneScheduler as _;
-use marcato_stream::{CloseReason, Closed};
+use marcato_stream::{Cause, CloseReason, Closed};
 use marcato_units::{Bytes, Duration, PrioritySet, Time};
 use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
@@ -279,8 +279,9 @@ impl Session {
                     _ => None,
                 };
                 self.alert = crypto::alert(&reason);
+                let cause = crypto::cause(&reason);
                 let reason = crypto::end(&reason);
-                let closed = closed_by(&reason, code);
+                let closed = closed_by(cause, &reason, code);
                 self.over(reason, code, closed);
             }
             EngineEvent::Stream(event) => self.stream_event(now, event),
@@ -497,12 +498,12 @@ impl Session {
 }
 
 /// Returns the end of a session that the peer's code or the engine's reason explains.
-fn closed_by(reason: &str, code: Option<u64>) -> Closed {
+fn closed_by(cause: Cause, reason: &str, code: Option<u64>) -> Closed {
     match code {
         Some(code) if code == ErrorCode::NoError.get() => Closed::ByPeer(CloseReason::default()),
         code => match code.and_then(ErrorCode::application) {
             Some((manner, code)) => CloseReason::received(code, reason.as_bytes()).of_peer(manner),
-            None => Closed::Lost { reason: reason.to_owned() },
+            None => Closed::lost(cause, reason),
         },
     }
 }

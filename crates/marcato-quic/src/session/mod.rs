@@ -91,6 +91,7 @@ use send_state::SendState;
 
 pub use datagrams::Datagram;
 pub use error::LaneError;
+use marcato_stream::Cause;
 pub use marcato_stream::{Closed, Message, SendError};
 pub use notes::MAX_NOTES;
 pub use stats::{SessionLoad, SessionStats};
@@ -777,7 +778,7 @@ impl Session {
     fn fail(&mut self, now: Time, code: ErrorCode, reason: String) {
         let code = VarInt::from_u64(code.get()).unwrap_or_default();
         self.conn.close(self.clock.instant(now), code, Payload::copy_from_slice(reason.as_bytes()));
-        self.over(reason.clone(), None, Closed::Lost { reason });
+        self.over(reason.clone(), None, Closed::lost(Cause::Protocol, reason));
     }
 
     /// Forgets a message that will not be sent in full, and informs the receiver.
