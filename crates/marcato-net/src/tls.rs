@@ -268,6 +268,29 @@ mod tests {
         .await
     }
 
+    /// RFC 8446 §8: what is sent early can be replayed, and only this crate's own configurations know how to bound that.
+    #[tokio::test]
+    async fn custom_configurations_send_and_accept_no_early_data() {
+        let config = Config { alpn: vec![b"own".to_vec()], ..Config::new(Engine::Quic) };
+        let identity = expiring();
+        let mut custom = identity.server_tls(None).unwrap();
+        custom.max_early_data_size = u32::MAX;
+        custom.alpn_protocols.clear();
+        let tls = server(&config, &ServerSecurity::Custom(Arc::new(custom))).unwrap();
+        let accepting = tls.config.unwrap();
+        assert_eq!((accepting.max_early_data_size, &accepting.alpn_protocols), (0, &config.alpn));
+
+        let own = ClientSecurity::trusting(NAME, pin(&identity));
+        let own = client(&config, &own).await.unwrap().unwrap();
+        let mut custom = ClientConfig::clone(&own.config);
+        custom.enable_early_data = true;
+        custom.alpn_protocols.clear();
+        let custom = ClientSecurity::Custom { name: NAME.to_owned(), config: Arc::new(custom) };
+        let tls = client(&config, &custom).await.unwrap().unwrap();
+        assert_eq!((tls.config.enable_early_data, &tls.config.alpn_protocols), (false, &config.alpn));
+        assert!(tls.sessions.is_none());
+    }
+
     #[tokio::test]
     async fn a_server_whose_certificate_has_expired_is_not_resumed() {
         for config in [Engine::Tcp, Engine::Quic].map(Config::new) {

@@ -534,3 +534,37 @@ async fn a_client_without_a_fitting_socket_says_so() {
     let error = Client::bind(&Config::new(Engine::Tcp), &[localhost().into()]).unwrap_err();
     assert!(error.to_string().contains("quic engine"), "{error}");
 }
+
+/// Without keep-alives and probes, an idle connection has no timer for an hour. Whatever an application does has to wake
+/// the driver by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_act_leaves_although_no_timer_is_due() {
+    let mut config = Config::new(Engine::Quic);
+    let session = &mut config.quic.session;
+    (session.keep_alive, session.lane_idle_timeout, session.mtu_discovery) = (None, None, false);
+    session.idle_timeout = Duration::from_secs(3600);
+    let (client, accepted, _relays) = two_lanes(&config, Layer::High).await;
+    let mut events = accepted.events();
+    let mut event = async |wanted: fn(&ConnectionEvent) -> bool| {
+        within(async { while !wanted(&events.next().await.unwrap()) {} }).await;
+    };
+    let second = client.stats().lanes[1].id;
+    for backup in [true, false] {
+        client.set_backup(second, backup).unwrap();
+        event(|event| matches!(event, ConnectionEvent::LaneBackup { .. })).await;
+    }
+    let mut sent = client.send(Message::new("a message")).await.unwrap();
+    assert_eq!(within(accepted.recv()).await.unwrap().bytes, b"a message"[..]);
+    within(sent.acknowledged()).await.unwrap();
+    let asked = tokio::spawn({
+        let client = client.clone();
+        async move { client.request(Message::new("a request")).await }
+    });
+    let request = within(accepted.accept_request()).await.unwrap();
+    asked.abort();
+    within(request.withdrawn()).await;
+    drop(request);
+    client.remove_lane(second).unwrap();
+    event(|event| matches!(event, ConnectionEvent::LaneDown { .. })).await;
+    close(client, accepted).await;
+}

@@ -460,6 +460,39 @@ async fn events_report_connections_losses_and_attempts(engine: Engine) {
     assert_eq!(sent, SendError::Closed(Closed::Local));
 }
 
+/// Its first event is of an attempt, and not of a connection that is over. What is reported is also counted.
+async fn a_reader_between_two_connections_waits_for_the_next(engine: Engine) {
+    let (site, endpoint) = Site::open(Config::new(engine)).await;
+    let client = site.client();
+    let mut events = client.events();
+    accept(&endpoint).await.abort();
+    endpoint.abort();
+    drop(endpoint);
+    until_lost(&mut events).await;
+    let mut late = client.events();
+    let first = next(&mut late).await;
+    assert!(!matches!(first, ReconnectingEvent::Connected), "{first:?}");
+    let mut failures = 0;
+    while failures < 3 {
+        failures += u64::from(matches!(next(&mut events).await, ReconnectingEvent::Failed(_)));
+    }
+    assert!(client.stats().failures >= 3, "{:?}", client.stats());
+    assert_eq!(client.stats().connections, 1);
+    let endpoint = site.listen().await;
+    let connection = accept(&endpoint).await;
+    let mut connected = false;
+    while !connected {
+        let event = next(&mut events).await;
+        failures += u64::from(matches!(event, ReconnectingEvent::Failed(_)));
+        connected = matches!(event, ReconnectingEvent::Connected);
+    }
+    let stats = client.stats();
+    assert_eq!((stats.connections, stats.failures, stats.discarded), (2, failures, 0));
+    assert!(matches!(next(&mut client.events()).await, ReconnectingEvent::Connected));
+    client.abort();
+    within(connection.closed()).await;
+}
+
 async fn ending_the_connection_makes_the_client_connect_again(engine: Engine) {
     let (site, endpoint) = Site::open(Config::new(engine)).await;
     let client = site.client();
@@ -717,6 +750,7 @@ for_both_engines! {
     a_full_connection_gets_what_waits_once_it_has_room
     a_message_is_moved_and_cancelled_on_its_connection
     events_report_connections_losses_and_attempts
+    a_reader_between_two_connections_waits_for_the_next
     ending_the_connection_makes_the_client_connect_again
     a_peer_that_closes_ends_the_client_unless_it_restarts
     a_client_that_is_dropped_ends_with_its_connection
