@@ -226,6 +226,33 @@ mod tests {
         assert_eq!(lane.granted(Priority::P0), Bytes::ZERO);
     }
 
+    /// A governor that begins in a queue knows the round trip without it, if it has seen the path before. One that has
+    /// not takes the queue for the path.
+    #[test]
+    fn what_was_seen_before_it_acts_counts() {
+        let (_, gate) = gated();
+        let cap = |observed: bool| {
+            let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
+            let mut now = Time::ZERO;
+            let mut delivered = Bytes::ZERO;
+            let mut packet = |lane: &mut LaneGovernor, rtt: Duration, urgent: bool, acts: bool| {
+                now += Duration::from_millis(1);
+                delivered += MSS;
+                lane.acked(rtt, MSS, true);
+                lane.sample(now, (delivered, &gate), &PeerClock::new(), urgent, acts);
+            };
+            for _ in 0..if observed { 200 } else { 0 } {
+                packet(&mut lane, Duration::from_millis(10), false, false);
+            }
+            for _ in 0..400 {
+                packet(&mut lane, Duration::from_millis(60), true, true);
+            }
+            lane.state().cap
+        };
+        let (observed, fresh) = (cap(true), cap(false));
+        assert!(observed.is_some_and(|cap| fresh.is_none_or(|other| cap < other)), "{observed:?} {fresh:?}");
+    }
+
     #[test]
     fn a_path_that_has_moved_is_measured_anew() {
         let mut lane = at_floor(&gated().1);

@@ -179,6 +179,17 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_that_is_up_waits_no_more() {
+        let to = SocketAddr::from(([192, 0, 2, 1], 4434));
+        let mut keeper = Keeper::default();
+        keeper.keep(LaneRequest::new(SocketId(1), to));
+        keeper.down(Time::from_secs(100), to, Retry::default());
+        assert!(keeper.waits(to) && keeper.waiting() == 1);
+        keeper.up(Time::from_secs(100), to);
+        assert!(!keeper.waits(to) && keeper.next().is_none() && keeper.due(Time::from_secs(200)).is_none());
+    }
+
+    #[test]
     fn a_replaced_lane_comes_at_once_unless_it_was_new() {
         let to = SocketAddr::from(([192, 0, 2, 1], 4434));
         let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(10) };

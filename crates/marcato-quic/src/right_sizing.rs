@@ -106,6 +106,27 @@ mod tests {
         }
     }
 
+    /// What counts is the data of a whole round trip of the slowest lane, however it is spread over it.
+    #[test]
+    fn a_burst_counts_as_the_data_of_its_round_trip() {
+        let rtt = Duration::from_millis(100);
+        for (per_round, expected) in [(MB / 2, vec![]), (2 * MB, vec![6 * MB])] {
+            let mut sizing = RightSizing::new(Bytes::new(2 * MB), Bytes::new(16 * MB), Time::ZERO);
+            sizing.lanes([rtt, rtt / 4].into_iter());
+            let mut windows = Vec::new();
+            for round in 1..=5u64 {
+                // Ten packets within a millisecond, at the end of each round trip.
+                for packet in 0..10 {
+                    sizing.read(Bytes::new(per_round / 10));
+                    let now = Time::from_millis(100 * round) + Duration::from_micros(100 * packet);
+                    windows.extend(sizing.grow(now).map(Bytes::get));
+                }
+            }
+            // The first round trip has one packet of ten only: the others belong to the next.
+            assert_eq!(windows, expected, "{per_round}");
+        }
+    }
+
     #[test]
     fn before_the_first_round_trip_nothing_grows() {
         let mut sizing = RightSizing::new(Bytes::new(MB), Bytes::new(16 * MB), Time::ZERO);
