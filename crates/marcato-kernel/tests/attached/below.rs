@@ -58,7 +58,7 @@ fn tree(net: &Net, rate: &str) {
 fn a_class_with_crq_has_its_queues_and_borrows_as_before() {
     let Some(net) = Net::new("below") else { return };
     // So slow that packets are sent faster than they leave, also on a busy machine.
-    tree(&net, "400kbit");
+    tree(&net, "200kbit");
     let young = Some(YoungQueue { share: 75, kind: QueueKind::DropTail });
     let (attachment, seats) = attach(&net, "wan", &Shaper { young, ..SHAPER }, &["1:10"]);
     let receiver = net.on(1, || UdpSocket::bind("10.9.8.2:9000").unwrap());
@@ -110,7 +110,8 @@ fn a_class_with_crq_has_its_queues_and_borrows_as_before() {
     // And within the class, the young flow has passed most of the flood.
     let last = arrived.iter().rposition(|port| *port == 8193).unwrap();
     let flooded = arrived[..last].iter().filter(|port| **port == 8192).count();
-    assert!(flooded < 30, "{flooded} of 50 before the last young packet");
+    // Ten of its own, a sixth as many as the young ones, and those that left before these came.
+    assert!(flooded < 23, "{flooded} of 50 before the last young packet");
     let count = |counter| attachment.counter(counter).unwrap().packets;
     // Packets of the other class are none of CRQ's.
     assert_eq!((count(Counter::Young), count(Counter::Standard)), (2 * ALLOWED, 40));

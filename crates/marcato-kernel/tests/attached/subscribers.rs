@@ -10,6 +10,7 @@ use marcato_kernel::{
 };
 use marcato_units::Rate;
 
+use crate::encapsulation::{flow, frame, send as transmit};
 use crate::net::{Net, run};
 use crate::{SHAPER, configuration};
 
@@ -206,5 +207,11 @@ fn addresses_change_hands_and_the_longest_prefix_counts() {
     });
     send();
     assert_eq!(seen(&net, 7, 0x10).0, 2);
+    // Both families, behind tags too.
+    attachment.set_prefixes(&[(prefix("fd00::/64"), handle(9)), (prefix("192.0.2.2"), handle(10))]).unwrap();
+    for (version, tags) in [(4, &[][..]), (6, &[]), (6, &[0x8100])] {
+        transmit(&net, "wan", &frame(&flow(1, version), tags, false), 1);
+    }
+    assert_eq!([9, 10].map(|number| seen(&net, number, 0x10).0), [2, 1]);
     assert_eq!(attachment.subscribers().unwrap().len(), usize::from(SOME));
 }
