@@ -1,10 +1,11 @@
 //! Congestion-responsive queuing (CRQ) in the Linux kernel.
 //!
-//! Three kinds of eBPF program, in `bpf/`, do what [`Crq`](marcato_queue::Crq) does in user space:
+//! Four kinds of eBPF program, in `bpf/`, do what [`Crq`](marcato_queue::Crq) does in user space:
 //!
 //! | program | where | work |
 //! |---|---|---|
 //! | `crq_egress`, or `crq_class` for packets of one class | packets that leave a device | assesses the flow, and sends the packet to its queue by `skb->priority` |
+//! | `crq_subscriber` | the root queue of a device with subscribers | finds the subscriber's class |
 //! | `crq_ingress` | packets that enter it, or leave by a device beside it ([`Reverse`]) | lets the flow's judge (its *trap*) see the other direction |
 //! | `crq_dropped`, `crq_dequeued` | tracepoints of the kernel | book drops and marks of the device's queues |
 //!

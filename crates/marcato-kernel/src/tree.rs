@@ -22,6 +22,7 @@ use crate::error::{ParentError, TcError};
 use crate::leaf::Leaf;
 use crate::queues::Queue;
 use crate::shaper::{Shaper, TcCommand};
+use crate::subscribers::Subscriber;
 
 /// Name of a class: the number of its queue's handle, and its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,6 +156,17 @@ impl Tree {
             leaf => leaf.clone(),
         };
         Seat { before, ..seat.clone() }.undo(&self.device)
+    }
+
+    /// Handles of subscribers' queues that stand below their classes.
+    pub fn subscribers(&self) -> BTreeSet<u16> {
+        let handle = |queue: &Queue| {
+            let ClassId { major, minor } = queue.parent.as_ref()?.parse().ok()?;
+            let is_one =
+                major == Shaper::MAJOR && minor != Subscriber::OTHERS && Subscriber::HANDLES.contains(&minor);
+            queue.major().filter(|handle| is_one && *handle == minor && queue.kind == "htb")
+        };
+        self.queues.iter().filter_map(handle).collect()
     }
 
     /// Number in the handle of CRQ's queue of a class, if it has one.
@@ -389,6 +401,20 @@ class mq :1 root
         // The note of an earlier attachment tells what a queue of CRQ has replaced.
         let known = Seat { before: seats[1].before.clone(), ..left[0].clone() };
         assert_eq!(tree().seats(&ids(&["1:40"]), std::slice::from_ref(&known), false).unwrap(), [known]);
+    }
+
+    #[test]
+    fn queues_of_subscribers_are_told_from_others() {
+        let queues = r#"[
+            {"kind":"htb","handle":"c4:","root":true},
+            {"kind":"htb","handle":"fff:","parent":"c4:fff"},
+            {"kind":"htb","handle":"1000:","parent":"c4:1000"},
+            {"kind":"htb","handle":"1002:","parent":"c4:1001"},
+            {"kind":"htb","handle":"1003:","parent":"1:1003"},
+            {"kind":"bfifo","handle":"1004:","parent":"c4:1004"},
+            {"kind":"htb","handle":"1005:","parent":"c4:1005"}]"#;
+        let tree = Tree { queues: serde_json::from_str(queues).unwrap(), ..tree() };
+        assert_eq!(tree.subscribers(), BTreeSet::from([0x1000, 0x1005]));
     }
 
     #[test]

@@ -245,7 +245,13 @@ impl Plan {
             return Err(CrqError::Direction);
         };
         let reverse = settings.reverse.as_deref().map(Device::find).transpose()?;
-        let known = attachment.subscribers()?;
+        // A process that was killed may have left classes that nobody knows, or somebody have removed one.
+        let there = Tree::read(&device.name)?.subscribers();
+        let mut known = attachment.subscribers()?;
+        known.retain(|it| there.contains(&it.handle));
+        let is_known = |handle: &u16| known.iter().any(|it| it.handle == *handle);
+        let strays = there.iter().filter(|handle| !is_known(handle));
+        let strays: Vec<TcCommand> = strays.map(|handle| Shaper::removal_of(device, *handle)).collect();
         let enrolled = Enrolled::read(path, settings, new.rate, &known)?;
         let mut plan = Self::new(device, pins);
         plan.notes.extend(enrolled.notes.iter().cloned());
@@ -293,7 +299,7 @@ impl Plan {
             settings: settings.clone(),
             seats: Vec::new(),
         };
-        plan.steps.extend([Step::Batch(commands), Step::Put(put), configure(settings)]);
+        plan.steps.extend([Step::Batch(strays), Step::Batch(commands), Step::Put(put), configure(settings)]);
         plan.steps.extend([Step::Prefixes(enrolled.prefixes), Step::Commit]);
         plan.undo.extend([configure(before), Step::Put(restored), Step::Forget(added)]);
         plan.undo.push(Step::Restore(undo));
