@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use ::ring::hkdf;
 #[cfg(feature = "self-signed")]
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use rustls::crypto::ring;
@@ -189,8 +190,41 @@ impl Identity {
         (self.chain.clone(), self.key.clone_key())
     }
 
+    /// Derives a secret of 64 bytes for this purpose from the private key (HKDF, RFC 5869). It is the same as long as
+    /// the key is, and tells nothing about the key or the secrets for other purposes.
+    pub fn derive(&self, purpose: &[&[u8]]) -> [u8; 64] {
+        /// Length of a secret.
+        struct Secret;
+        impl hkdf::KeyType for Secret {
+            fn len(&self) -> usize {
+                64
+            }
+        }
+        let key = hkdf::Salt::new(hkdf::HKDF_SHA256, b"marcato").extract(self.key.secret_der());
+        let mut secret = [0; 64];
+        // HKDF gives up to 255 times 32 bytes, so this does not fail.
+        let filled = key.expand(purpose, Secret).and_then(|okm| okm.fill(&mut secret));
+        debug_assert!(filled.is_ok(), "64 bytes are within HKDF's limit");
+        secret
+    }
+
     /// Returns the log of secrets that a server with this identity fills, if there is one.
     pub const fn secrets(&self) -> Option<&Secrets> {
         self.secrets.as_ref()
+    }
+}
+
+#[cfg(all(test, feature = "self-signed"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_secrets_are_those_of_key_and_purpose() {
+        let identity = Identity::self_signed("a.test").unwrap();
+        let secret = identity.derive(&[b"one", b" more"]);
+        assert_eq!(identity.clone().derive(&[b"one more"]), secret);
+        assert_ne!(identity.derive(&[b"two"]), secret);
+        assert_ne!(Identity::self_signed("a.test").unwrap().derive(&[b"one more"]), secret);
+        assert_ne!(secret[..32], secret[32..]);
     }
 }

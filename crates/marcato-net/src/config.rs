@@ -257,8 +257,10 @@ pub struct QuicConfig {
     /// [`socket_buffer`](Self::socket_buffer) each, and up to 5 MB of receive buffers. All limits
     /// hold for the endpoint as a whole.
     pub drivers: usize,
-    /// Key of stateless resets; a new one for each endpoint if `None`. A server that keeps it across
-    /// restarts ends the connections of its predecessor at once (RFC 9000 §10.3).
+    /// Key of stateless resets. A server that keeps it across restarts ends the connections of its predecessor at once
+    /// (RFC 9000 §10.3). If `None`, it is derived from the private key of the server's certificate and its addresses; with
+    /// [`ServerSecurity::Custom`] it is a new one for each endpoint. Servers that share certificate and address, as
+    /// behind a balancer that may send a packet to the wrong one, need a key each.
     pub reset_key: Option<ResetKey>,
     /// Requires every client to prove first that it receives packets at its address, which costs a
     /// round trip (off).
@@ -410,6 +412,17 @@ pub enum ServerSecurity {
     /// No encryption and no authentication. Only over TCP, for links that are protected otherwise
     /// and for measurements.
     Plaintext,
+}
+
+impl ServerSecurity {
+    /// Identity of the server; `None` if it is a part of a custom configuration, or there is none.
+    #[cfg(feature = "quic")]
+    pub(crate) const fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Tls(identity) | Self::Mutual { identity, .. } => Some(identity),
+            _ => None,
+        }
+    }
 }
 
 /// Authentication between a client and its server, as the client sets it.

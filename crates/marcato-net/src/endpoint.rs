@@ -124,7 +124,7 @@ impl Endpoint {
             }
             #[cfg(feature = "quic")]
             Engine::Quic => {
-                let listener = quic::Listener::new(config, at, tls.config, sender)?;
+                let listener = quic::Listener::new(config, at, tls.config, security.identity(), sender)?;
                 (listener.addrs.clone(), Listener::Quic(listener))
             }
             #[cfg(not(all(feature = "tcp", feature = "quic")))]

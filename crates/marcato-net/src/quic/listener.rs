@@ -20,6 +20,8 @@ use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use marcato_identity::Identity;
+use marcato_quic::ResetKey;
 use marcato_stream::Pool;
 use marcato_units::Layer;
 use rustls::ServerConfig;
@@ -38,6 +40,13 @@ use crate::stats::EndpointStats;
 
 /// Limit of the attempts to get two consecutive ports from the system.
 const PORT_PAIRS: u32 = 32;
+
+/// Key of stateless resets of a server, which is the same when it restarts. Servers of one certificate on other addresses
+/// have others: RFC 9000 §21.11 warns of a reset that one server sends for the connections of another.
+fn reset_key(identity: &Identity, addrs: &[SocketAddr]) -> ResetKey {
+    let place: String = addrs.iter().map(|addr| format!(" {addr}")).collect();
+    ResetKey(identity.derive(&[b"quic stateless reset", place.as_bytes()]))
+}
 
 /// Returns the sockets of a server, with the implied ones for low lanes.
 fn listening(config: &Config, at: &[LocalAddress]) -> Result<Vec<Arc<Socket>>, ListenError> {
@@ -128,9 +137,10 @@ impl Listener {
         config: &Config,
         at: &[LocalAddress],
         tls: Option<Arc<ServerConfig>>,
+        identity: Option<&Identity>,
         accepted: mpsc::Sender<Connection>,
     ) -> Result<Self, ListenError> {
-        Self::with(config, at, tls, accepted, true)
+        Self::with(config, at, tls, identity, accepted, true)
     }
 
     /// Creates a listener whose datagrams the kernel gives to the drivers that own them, if it
@@ -139,6 +149,7 @@ impl Listener {
         config: &Config,
         at: &[LocalAddress],
         tls: Option<Arc<ServerConfig>>,
+        identity: Option<&Identity>,
         accepted: mpsc::Sender<Connection>,
         steers: bool,
     ) -> Result<Self, ListenError> {
@@ -150,7 +161,11 @@ impl Listener {
         let addrs: Vec<_> = first.iter().map(|socket| socket.addr).collect();
         let further = sharing(config, &first, count.get() - 1)?;
         let epoch = Instant::now();
-        let group = marcato_quic::Endpoint::group(&endpoint_config(config, &first), epoch, count);
+        let mut endpoint = endpoint_config(config, &first);
+        if endpoint.reset_key.is_none() {
+            endpoint.reset_key = identity.map(|identity| reset_key(identity, &addrs));
+        }
+        let group = marcato_quic::Endpoint::group(&endpoint, epoch, count);
         let (mut endpoints, steering) = group?;
         let drivers =
             (count > NonZeroU8::MIN).then(|| Arc::new(Drivers::new(steering, config.quic.socket_buffer)));
@@ -236,7 +251,7 @@ mod tests {
         let trust = Trust::Certificate(identity.certificate().unwrap().clone());
         let tls = crate::tls::server(config, &ServerSecurity::Tls(identity)).unwrap();
         let (sender, accepted) = mpsc::channel(config.peers.backlog);
-        let listener = Listener::with(config, at, tls.config, sender, steers).unwrap();
+        let listener = Listener::with(config, at, tls.config, None, sender, steers).unwrap();
         let remote = Remote::new(listener.addrs[0], ClientSecurity::trusting("drivers.test", trust));
         Server { listener, accepted, remote }
     }

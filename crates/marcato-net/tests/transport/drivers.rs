@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::common::{NAME, Server, body, close, localhost, number_of, server, server_at, until, within};
 use marcato_net::{
-    Client, ClientSecurity, Closed, Config, ConfigError, ConnectError, Connection, Endpoint, EndpointStats,
-    Engine, Identity, LaneConfig, ListenError, Message, Priority, Remote, ResetKey, ServerSecurity, Trust,
+    Cause, Client, ClientSecurity, Closed, Config, ConfigError, ConnectError, Connection, Endpoint,
+    EndpointStats, Engine, Identity, LaneConfig, ListenError, Message, Priority, Remote, ResetKey,
+    ServerSecurity, Trust,
 };
 use marcato_units::{Bytes, Layer};
 use tokio::net::UdpSocket;
@@ -325,6 +326,39 @@ async fn all_drivers_present_a_new_identity() {
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+/// The key of resets follows from that of the certificate, unless the address is another one.
+#[test]
+fn a_restarted_server_is_noticed_without_any_key_of_its_own() {
+    let clients = runtime();
+    let identity = Identity::self_signed(NAME).unwrap();
+    let security = ServerSecurity::Tls(identity.clone());
+    let mut config = config(1);
+    // Longer than the test may take.
+    config.quic.session.idle_timeout = Duration::from_secs(1000);
+    config.quic.session.keep_alive = None;
+    let first = runtime();
+    let at = [localhost().into()];
+    let server = first.block_on(Endpoint::listen(&config, &at, &security)).unwrap();
+    let addr = server.local_addrs()[0];
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let remote = Remote::new(addr, ClientSecurity::trusting(NAME, trust));
+    let connecting = clients.spawn({
+        let config = config.clone();
+        async move { Endpoint::connect(&config, &remote).await.unwrap() }
+    });
+    let accepted = first.block_on(within(server.accept())).unwrap();
+    let client = clients.block_on(connecting).unwrap();
+    // It vanishes without a word.
+    first.shutdown_timeout(crate::common::LIMIT);
+    drop((server, accepted));
+    clients.block_on(async {
+        let _server = Endpoint::listen(&config, &[addr.into()], &security).await.unwrap();
+        // A probe of its own may have been answered by a reset already.
+        let _ = client.send(Message::new("hello")).await;
+        assert_eq!(within(client.closed()).await.cause(), Some(Cause::Reset));
+    });
 }
 
 /// RFC 9000 §10.3: a server that has lost its state resets the connections of its predecessor.
