@@ -229,7 +229,7 @@ mod tests {
     /// A governor that begins in a queue knows the round trip without it, if it has seen the path before. One that has
     /// not takes the queue for the path.
     #[test]
-    fn what_was_seen_before_it_acts_counts() {
+    fn samples_from_before_it_acts_count() {
         let (_, gate) = gated();
         let cap = |observed: bool| {
             let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
