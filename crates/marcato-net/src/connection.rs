@@ -1,6 +1,7 @@
 //! Connections and messages: the application's interface.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
@@ -34,12 +35,28 @@ impl Drop for Handle {
 
 /// Connection over either engine. It is cheap to clone. With the last clone the connection ends at
 /// once, so [`close`](Self::close) it first.
+///
+/// Handles are equal if they are of one connection, so a connection can be the key of a map.
 #[derive(Clone)]
 pub struct Connection(Arc<Handle>);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("stats", &self.stats()).finish()
+    }
+}
+
+impl PartialEq for Connection {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Connection {}
+
+impl Hash for Connection {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.stable_id().hash(state);
     }
 }
 
@@ -56,9 +73,10 @@ impl Connection {
         self.transport().shared()
     }
 
-    /// Returns whether both are handles of one connection.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// Returns a number that all handles of this connection share, and no other connection of the process has while one
+    /// of them exists.
+    pub fn stable_id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     /// Returns the transport without keeping the connection's memory.

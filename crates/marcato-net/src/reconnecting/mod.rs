@@ -204,7 +204,7 @@ impl Client {
         let current = || {
             let state = lock(&self.state);
             match &state.connection {
-                Some(connection) if !over.is_some_and(|over| over.is(connection)) => {
+                Some(connection) if !over.is_some_and(|over| over == connection) => {
                     Some(Ok(connection.clone()))
                 }
                 _ => state.ended.clone().map(Err),
@@ -216,7 +216,7 @@ impl Client {
     /// Waits for the connection from which the application gets the next message, other than `over`,
     /// of which it has taken everything.
     async fn source(&self, over: Option<&Connection>) -> Result<Connection, Ended> {
-        let is_over = |connection: &Connection| over.is_some_and(|over| over.is(connection));
+        let is_over = |connection: &Connection| over.is_some_and(|over| over == connection);
         let source = || {
             let mut state = lock(&self.state);
             state.aside.retain(|connection| !is_over(connection));

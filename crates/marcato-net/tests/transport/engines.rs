@@ -208,6 +208,9 @@ async fn an_abort_is_told_apart_from_a_regular_end(engine: Engine) {
     assert_eq!((server.close_reason(), client.close_reason()), (Some(closed), Some(Closed::Local)));
     let (client, server, _listener) = pair(&config(engine)).await;
     assert_eq!(client.close_reason(), None);
+    let mut known = std::collections::HashSet::from([client.clone()]);
+    assert!(!known.insert(client.clone()) && known.insert(server.clone()));
+    assert_eq!((client.stable_id(), client != server), (client.clone().stable_id(), true));
     close(client.clone(), server.clone()).await;
     let regular = server.close_reason().unwrap();
     assert_eq!((regular.cause(), regular.is_retryable()), (None, false));
