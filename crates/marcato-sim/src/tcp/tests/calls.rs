@@ -172,6 +172,24 @@ fn a_control_hears_of_a_loss_that_a_probe_has_repaired() {
     assert_eq!(watched.get("ack 3001"), ["Loss of 2000", "recovered"]);
 }
 
+/// RFC 8985 §7.3: a recovery repairs all losses, so that the outcome of an earlier probe is no news at its end.
+#[test]
+fn a_recovery_that_follows_a_probe_is_one_reduction() {
+    let mut watched = Watched::connected(Tcp { loss_detection: LossDetection::Rack, ..config() });
+    watched.begin(5000);
+    while watched.host.sent().is_empty() {
+        watched.host.wait(10);
+    }
+    watched.host.write(1000);
+    watched.host.wait(100);
+    // The probe and what follows it have arrived, long after the four before were sent.
+    let reduced = watched.get("ack 1 sack 4001-6001");
+    assert_eq!(reduced.len(), 2, "{reduced:?}");
+    assert_eq!(reduced[0], "Loss of 6000");
+    watched.host.wait(100);
+    assert_eq!(watched.get("ack 6001"), ["recovered"]);
+}
+
 /// A control that knows nothing of undoing is told of the end of its recovery.
 #[test]
 fn without_a_way_to_undo_a_spurious_reduction_just_ends() {
