@@ -234,6 +234,21 @@ mod tests {
         assert_eq!((flight.len(), flight.awaits_ack()), (0, false));
     }
 
+    /// The engine reports acknowledgements of nothing that left before: neither data nor control frames are awaited.
+    #[test]
+    fn a_change_of_address_ends_the_wait_for_control_frames() {
+        let mut flight = flight(0);
+        flight.sent(ms(5), 1, 60, Load::Control);
+        flight.sent(ms(7), 2, 60, Load::Control);
+        assert_eq!(flight.control_since(), Some(ms(5)));
+        flight.moved();
+        assert_eq!(flight.control_since(), None);
+        flight.sent(ms(9), 3, 60, Load::Control);
+        assert_eq!(flight.control_since(), Some(ms(9)));
+        flight.settle(3, 60);
+        assert_eq!(flight.control_since(), None);
+    }
+
     /// Packets of the handshake have numbers of their own, and the gates report them alike.
     #[test]
     fn a_packet_of_the_same_number_and_another_length_settles_none() {

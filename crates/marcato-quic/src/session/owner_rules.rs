@@ -9,7 +9,8 @@ use marcato_wire::{EndReason, ErrorCode, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, address, message};
 use super::{Closed, LaneError, SendError};
-use crate::config::{PathScheduler, SessionConfig};
+use crate::config::{PathScheduler, SessionConfig, StreamUse};
+use crate::controller::Congestion;
 use crate::endpoint::SocketId;
 use crate::event::{Event, LaneLoss};
 use crate::lane::{LaneRequest, LaneState};
@@ -553,4 +554,45 @@ fn a_lane_that_has_moved_is_measured_anew() {
     let after = exchange(&mut pair);
     // It is the least of smoothed ones, which were on their way from 40 ms to 120.
     assert!(after > ms(60), "{after:?}");
+}
+
+/// A stream whose message was cancelled is over at both ends, so that it counts no more against those that the peer allows.
+#[test]
+fn cancelled_messages_leave_room_for_further_reusable_streams() {
+    let config = SessionConfig { streams: StreamUse::Reuse, max_streams: 4, ..SessionConfig::default() };
+    let mut pair = pair(&[20], &config);
+    for _ in 0..12 {
+        let cancelled = pair.send(Client, message(Priority::P2, 3_000_000));
+        pair.pass(ms(30));
+        let now = pair.now;
+        pair.session(Client).cancel(now, cancelled).unwrap();
+        pair.pass(ms(300));
+    }
+    let last = pair.send(Client, message(Priority::P2, 100));
+    pair.pass(ms(500));
+    assert!(pair.delivered(Client, last).is_some());
+    assert_eq!(pair.received(Server).len(), 1);
+}
+
+/// High lanes keep the session's controller, and a request that names one gets it.
+#[test]
+fn only_low_lanes_get_the_controller_of_the_low_layer() {
+    let layered = SessionConfig::default().layered();
+    for (config, manages) in [(layered, true), (SessionConfig::default(), false)] {
+        let mut pair = pair(&[20], &config);
+        let session = pair.session(Client);
+        let request = |layer, congestion| LaneRequest {
+            layer,
+            congestion,
+            ..LaneRequest::new(SocketId(1), address(Server, 1))
+        };
+        let filled = |layer, own| session.as_layered(request(layer, own)).congestion;
+        assert_eq!(filled(Layer::High, None), None);
+        let low = filled(Layer::Low, None);
+        assert_eq!(matches!(low, Some(Congestion::LowPriority(_))), manages, "{low:?}");
+        for layer in [Layer::High, Layer::Low] {
+            assert_eq!(filled(layer, Some(Congestion::RENO)), Some(Congestion::RENO));
+            assert_eq!(session.manages(layer), manages && layer == Layer::Low);
+        }
+    }
 }
