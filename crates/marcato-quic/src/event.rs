@@ -117,7 +117,8 @@ pub enum Event {
     /// A lane carries data from now on.
     LaneUp(LaneId),
     /// Packets on this lane were not acknowledged for too long. Data that is stuck there is also
-    /// sent on other lanes.
+    /// sent on other lanes, if there are any. It comes once, and not again before
+    /// [`LaneRecovered`](Self::LaneRecovered).
     LaneStalled(LaneId),
     /// A stalled lane answers again.
     LaneRecovered(LaneId),

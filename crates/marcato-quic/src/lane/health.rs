@@ -55,10 +55,20 @@ enum Life {
     },
 }
 
+/// Silence of a lane that stays in service, because there is no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    None,
+    Lasts,
+    /// Something has arrived since.
+    Over,
+}
+
 /// Health of a lane.
 #[derive(Debug)]
 pub(crate) struct Health {
     life: Life,
+    silence: Silence,
     /// A chunk was fed and nothing left, because the path is being validated again. The lane rests
     /// until the next event.
     pub(crate) paused: bool,
@@ -74,7 +84,7 @@ impl Health {
     /// Health of a lane whose path is `validated` or has still to be.
     pub(crate) const fn new(now: Time, validated: bool) -> Self {
         let life = if validated { Life::Up } else { Life::Opening };
-        Self { life, paused: false, heard_at: now, recovered_at: None, flaps: 0 }
+        Self { life, silence: Silence::None, paused: false, heard_at: now, recovered_at: None, flaps: 0 }
     }
 
     pub(super) const fn state(&self) -> LaneState {
@@ -96,6 +106,26 @@ impl Health {
     /// Returns whether the lane is stalled, or used only because the others are.
     pub(crate) const fn is_in_doubt(&self) -> bool {
         self.doubt().is_some()
+    }
+
+    /// Returns whether the lane has been silent and in service for lack of another, and the owner has not heard of
+    /// the end of that.
+    pub(crate) const fn is_silent(&self) -> bool {
+        !matches!(self.silence, Silence::None)
+    }
+
+    /// Records the silence of the only lane. Returns whether that is news.
+    pub(crate) fn fall_silent(&mut self) -> bool {
+        std::mem::replace(&mut self.silence, Silence::Lasts) == Silence::None
+    }
+
+    /// Returns whether a silence has ended since the last call.
+    pub(crate) fn take_end_of_silence(&mut self) -> bool {
+        let over = self.silence == Silence::Over;
+        if over {
+            self.silence = Silence::None;
+        }
+        over
     }
 
     /// Returns whether the lane is in service without doubt.
@@ -147,6 +177,7 @@ impl Health {
     pub(super) fn stall(&mut self, now: Time, low: bool) {
         let trials = self.doubt().map_or(0, |doubt| doubt.trials);
         self.life = Life::Stalled(Doubt { since: now, trials, answers: false });
+        self.silence = Silence::None;
         match self.recovered_at.take() {
             Some(at) if now.since(at) < FLAP_PERIOD => {
                 self.flaps = (self.flaps + 1).min(if low { MAX_LOW_FLAPS } else { MAX_FLAPS });
@@ -167,6 +198,9 @@ impl Health {
     pub(super) const fn answered(&mut self) {
         if let Life::Stalled(doubt) | Life::Trial(doubt) = &mut self.life {
             doubt.answers = true;
+        }
+        if matches!(self.silence, Silence::Lasts) {
+            self.silence = Silence::Over;
         }
     }
 

@@ -205,7 +205,7 @@ impl Session {
                         }
                         lane.stats.acked += Bytes::new(bytes);
                         self.scheduler.acked(now, id, Bytes::new(bytes));
-                        recovered |= lane.health.is_in_doubt();
+                        recovered |= lane.health.is_in_doubt() || lane.health.is_silent();
                     }
                     GateEvent::Lost { pn, bytes } => {
                         lane.stats.lost += 1;

@@ -338,11 +338,18 @@ impl Session {
             if !other && next.is_none() {
                 // There is no other lane. The engine's own probes continue.
                 lane.flight.spare(now);
+                if lane.health.fall_silent() {
+                    self.events.push_back(Event::LaneStalled(id));
+                }
                 continue;
             }
+            // A trial that fails is the stall before.
+            let is_new = !lane.health.is_in_doubt() && !lane.health.is_silent();
             lane.on_stall(now);
             self.give_up_on(id);
-            self.events.push_back(Event::LaneStalled(id));
+            if is_new {
+                self.events.push_back(Event::LaneStalled(id));
+            }
             if let Some(lane) = next.and_then(|next| self.lanes.get_mut(next)) {
                 lane.health.try_again();
             }
@@ -362,6 +369,8 @@ impl Session {
                 lane.health.recover(now);
                 self.events.push_back(Event::LaneRecovered(lane.id));
                 any = true;
+            } else if lane.health.take_end_of_silence() {
+                self.events.push_back(Event::LaneRecovered(lane.id));
             }
         }
         if any {

@@ -617,7 +617,9 @@ impl Session {
 
     /// Returns each lane as schedulers see it, with its state and counters.
     pub fn lanes(&self) -> impl Iterator<Item = (LaneView, LaneState, LaneStats)> + '_ {
-        self.lanes.iter().map(|lane| (lane.view(lane.is_usable()), lane.state(), lane.stats))
+        // The only lane stays in service while it is silent. The owner hears that it does not answer.
+        let state = |lane: &Lane| if lane.health.is_silent() { LaneState::Stalled } else { lane.state() };
+        self.lanes.iter().map(move |lane| (lane.view(lane.is_usable()), state(lane), lane.stats))
     }
 
     /// Returns the state of coupled mode on each lane that has it.

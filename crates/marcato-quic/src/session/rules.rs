@@ -897,6 +897,52 @@ fn a_backup_is_not_blamed_for_the_silence_of_another_lane() {
     assert_eq!(stalled.collect::<Vec<_>>(), [1]);
 }
 
+/// Stalls and recoveries of a client's lanes, in their order.
+fn changes(pair: &Pair) -> Vec<(usize, bool)> {
+    let change = |event: &Event| match event {
+        Event::LaneStalled(lane) => Some((lane.index(), false)),
+        Event::LaneRecovered(lane) => Some((lane.index(), true)),
+        _ => None,
+    };
+    pair.events(Client).filter_map(change).collect()
+}
+
+#[test]
+fn the_silence_of_all_lanes_is_reported_once_and_so_is_its_end() {
+    for lanes in [&[40][..], &[40, 60]] {
+        let mut pair = pair(lanes, &SessionConfig::default());
+        let send_for = |pair: &mut Pair, millis: u64| {
+            for _ in 0..millis / 100 {
+                pair.send(Client, message(Priority::P2, 3000));
+                pair.pass(Duration::from_millis(100));
+            }
+        };
+        send_for(&mut pair, 500);
+        let set_loss = |pair: &mut Pair, loss| {
+            for lane in 0..lanes.len() {
+                pair.line(lane, Client).loss = loss;
+                pair.line(lane, Server).loss = loss;
+            }
+        };
+        set_loss(&mut pair, 1.0);
+        send_for(&mut pair, 5000);
+        let down: Vec<_> = (0..lanes.len()).map(|lane| (lane, false)).collect();
+        let mut seen = changes(&pair);
+        seen.sort_unstable();
+        assert_eq!(seen, down);
+        if lanes.len() == 1 {
+            assert!(pair.session(Client).lanes().all(|(_, state, _)| state == LaneState::Stalled));
+        }
+        set_loss(&mut pair, 0.0);
+        send_for(&mut pair, 20_000);
+        let mut seen = changes(&pair);
+        seen.sort_unstable();
+        let both = down.iter().flat_map(|&(lane, _)| [(lane, false), (lane, true)]);
+        assert_eq!(seen, both.collect::<Vec<_>>());
+        assert!(pair.session(Client).lanes().all(|(_, state, _)| state == LaneState::Up));
+    }
+}
+
 /// A silent lane may be the one that works: the acknowledgements of its packets return by the other, which is
 /// dead. Each end judges by what it sends itself, so both may doubt, and close, different lanes.
 #[test]
