@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Instant;
 
-use marcato_kernel::{Attachment, Configuration, Counter, Device};
+use marcato_kernel::{Attachment, Configuration, Counter, Device, Queue};
 use marcato_queue::Class;
 use marcato_queue::trap::TrapConfig;
 use marcato_testing::skip;
@@ -26,17 +26,19 @@ const SIZED_FOR: Duration = Duration::from_millis(100);
 const WITHIN: Duration = Duration::from_secs(3);
 const LASTS: Duration = Duration::from_secs(12);
 const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+/// Number of looks at the flows for each look at the queues, which starts a program.
+const LOOKS_AT_QUEUES: u32 = 32;
 
 /// Traffic of a cell.
 #[derive(Clone, Copy)]
-enum Traffic {
-    Tcp(&'static str),
+enum Traffic<'a> {
+    Tcp(&'a str),
     Flood,
 }
 
-struct Cell {
+struct Cell<'a> {
     kind: Kind,
-    traffic: Traffic,
+    traffic: Traffic<'a>,
     rate: Rate,
     rtt: Duration,
 }
@@ -47,17 +49,28 @@ struct Seen {
     first_loss: Option<std::time::Duration>,
     responsive: Option<std::time::Duration>,
     losses: u32,
+    /// Drops that the queues themselves have counted, up to a moment before the end.
+    dropped: u64,
     /// Share of the time since the first loss in which it was in the responsive queue, in %.
     stayed: f64,
 }
 
-/// Looks at the largest flow until told to stop.
-fn watch(attachment: Attachment, stop: Arc<AtomicBool>) -> JoinHandle<(Attachment, Seen)> {
+/// Looks at the largest flow, and at the queues of the device, until told to stop. The thread has the network namespace of
+/// its caller.
+fn watch(attachment: Attachment, device: String, stop: Arc<AtomicBool>) -> JoinHandle<(Attachment, Seen)> {
     spawn(move || {
         let mut seen = Seen::default();
         let (mut began, mut looks, mut hits) = (None, 0_u32, 0_u32);
-        while !stop.load(Ordering::Relaxed) {
+        for look in 0_u32.. {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
             sleep(LOOK);
+            if look % LOOKS_AT_QUEUES == 0 {
+                // The device goes with the lab, before this is told to stop.
+                let root = Queue::all(&device).ok().and_then(|queues| queues.into_iter().next());
+                seen.dropped = root.map_or(seen.dropped, |root| root.drops);
+            }
             let Some((_, flow)) = attachment.flows().max_by_key(|(_, flow)| flow.bytes) else { continue };
             let now = began.get_or_insert_with(Instant::now).elapsed();
             seen.losses = flow.signals[0];
@@ -78,7 +91,7 @@ fn watch(attachment: Attachment, stop: Arc<AtomicBool>) -> JoinHandle<(Attachmen
     })
 }
 
-impl Cell {
+impl Cell<'_> {
     fn scenario(&self) -> String {
         let flow = match self.traffic {
             Traffic::Tcp(by) => {
@@ -106,7 +119,12 @@ impl Cell {
         )
     }
 
-    fn attach(&self, lab: &marcato_lab::Lab) -> Result<Attachment, SimulationError> {
+    /// Attaches the programs at the router, and begins to watch.
+    fn attach(
+        &self,
+        lab: &marcato_lab::Lab,
+        stop: Arc<AtomicBool>,
+    ) -> Result<JoinHandle<(Attachment, Seen)>, SimulationError> {
         let shaper = self.kind.shaper(self.rate, SIZED_FOR);
         at_router(lab, 1, move |name| {
             let device = Device::find(name).map_err(lab::failed)?;
@@ -119,7 +137,8 @@ impl Cell {
                 ethernet: device.ethernet,
                 ..Configuration::watching(TrapConfig::marcato())
             };
-            Attachment::hold(&device, &configuration, 1024).map_err(lab::failed)
+            let attachment = Attachment::hold(&device, &configuration, 1024).map_err(lab::failed)?;
+            Ok(watch(attachment, device.name, stop))
         })
     }
 
@@ -128,7 +147,7 @@ impl Cell {
         let stop = Arc::new(AtomicBool::new(false));
         let mut watched = None;
         lab::run_prepared(&self.scenario(), |lab| {
-            watched = Some(watch(self.attach(lab)?, stop.clone()));
+            watched = Some(self.attach(lab, stop.clone())?);
             Ok(())
         })?;
         stop.store(true, Ordering::Relaxed);
@@ -142,10 +161,10 @@ fn seconds(time: Option<std::time::Duration>) -> String {
     time.map_or_else(|| "never".to_owned(), |time| format!("{:.2} s", time.as_secs_f64()))
 }
 
-/// A list of words of the environment, or these.
+/// A list of words of the environment, or these if there are none.
 fn chosen(name: &str, words: &str) -> Vec<String> {
-    let asked = std::env::var(name).unwrap_or_else(|_| words.to_owned());
-    asked.split_whitespace().map(str::to_owned).collect()
+    let asked = std::env::var(name).ok().filter(|asked| !asked.trim().is_empty());
+    asked.as_deref().unwrap_or(words).split_whitespace().map(str::to_owned).collect()
 }
 
 #[test]
@@ -156,34 +175,40 @@ fn single_flows_are_responsive_within_3_s_and_floods_never() {
         return skip(env!("CARGO_PKG_NAME"), &format!("this system lacks {}", missing.join("; ")));
     }
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
-    let senders = ["cubic", "bbr", "reno", "dctcp"].into_iter();
-    let senders: Vec<_> = senders.filter(|by| known.split_whitespace().any(|has| has == *by)).collect();
+    let mut senders = chosen("CRQ_MATRIX_SENDERS", "cubic bbr reno dctcp");
+    senders.retain(|by| known.split_whitespace().any(|has| has == by));
     let number = |word: &String| word.parse::<u64>().unwrap();
     let rates: Vec<u64> = chosen("CRQ_MATRIX_MBPS", "6 20 100").iter().map(number).collect();
     let trips: Vec<u64> = chosen("CRQ_MATRIX_MS", "10 40 100").iter().map(number).collect();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let (mut asked, mut good, mut floods) = (0_u32, 0_u32, 0_u64);
-    for kind in kinds().unwrap().into_iter().filter(|kind| *kind != Kind::CodelEcn) {
+    let mut kinds = kinds().unwrap();
+    kinds.retain(|kind| *kind != Kind::CodelEcn);
+    let all = kinds.iter().map(|kind| kind.id()).collect::<Vec<_>>().join(" ");
+    let queues = chosen("CRQ_MATRIX_QUEUES", &all);
+    kinds.retain(|kind| queues.iter().any(|queue| queue == kind.id()));
+    for kind in kinds {
         for &mbps in &rates {
             for &ms in &trips {
                 let cell = |traffic| {
                     let (rate, rtt) = (Rate::from_mbps(mbps), Duration::from_millis(ms));
                     Cell { kind, traffic, rate, rtt }.run().unwrap()
                 };
-                for &by in &senders {
+                for by in &senders {
                     let (seen, _) = cell(Traffic::Tcp(by));
                     let wait =
                         seen.responsive.zip(seen.first_loss).map(|(then, loss)| then.saturating_sub(loss));
                     // Without a loss there is nothing to answer.
-                    if RESPONSIVE.contains(&by) && seen.first_loss.is_some() {
+                    if RESPONSIVE.contains(&by.as_str()) && seen.first_loss.is_some() {
                         asked += 1;
                         good += u32::from(wait.is_some_and(|wait| wait <= WITHIN));
                     }
                     eprintln!(
-                        "crq.matrix {} {} {mbps} Mbit/s {ms} ms {by}: first of {} losses at {}, then {}, and there {:.0} % of the time",
+                        "crq.matrix {} {} {mbps} Mbit/s {ms} ms {by}: first of {} losses ({} by the queues) at {}, then {}, and there {:.0} % of the time",
                         release.trim(),
                         kind.id(),
                         seen.losses,
+                        seen.dropped,
                         seconds(seen.first_loss),
                         seconds(wait),
                         seen.stayed,
