@@ -5,8 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::common::{pair, within};
 use marcato_net::{
-    Bytes, Closed, Config, Connection, ConnectionEvent, Engine, LaneStats, Message, MessageHandle, Priority,
-    SendError,
+    Bytes, Closed, Config, Connection, ConnectionEvent, Engine, Message, MessageHandle, Priority, SendError,
 };
 
 /// Bytes that a long message hands over at once.
@@ -106,17 +105,6 @@ async fn a_sender_goes_on_when_a_queued_message_is_given_up() {
                 let client = client.clone();
                 async move { client.send(small().with_priority(Priority::P3)).await.map(drop) }
             });
-            // Whatever left would wake the sender, too.
-            #[cfg(target_os = "linux")]
-            if engine == Engine::Tcp {
-                let stuck = |lane: LaneStats| !lane.backlog.is_zero() && lane.in_flight.is_zero();
-                within(async {
-                    while !stuck(client.stats().lanes[0]) {
-                        tokio::task::yield_now().await;
-                    }
-                })
-                .await;
-            }
             act(&client, &queued);
             let sent = within(waiting).await.unwrap();
             let refused = matches!(sent, Err(SendError::Discarding { .. }));

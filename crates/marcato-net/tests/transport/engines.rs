@@ -203,8 +203,9 @@ async fn an_abort_is_told_apart_from_a_regular_end(engine: Engine) {
     let (client, server, _listener) = pair(&config(engine)).await;
     client.abort();
     let closed = within(server.closed()).await;
-    let cause = if engine == Engine::Quic { Cause::Aborted } else { Cause::Cut };
-    assert_eq!((closed.cause(), closed.is_retryable()), (Some(cause), true), "{closed}");
+    // Over TCP the end of the stream is without that of TLS, or a reset if data was not read.
+    let causes = if engine == Engine::Quic { &[Cause::Aborted][..] } else { &[Cause::Cut, Cause::Reset] };
+    assert!(causes.contains(&closed.cause().unwrap()) && closed.is_retryable(), "{closed:?}");
     assert_eq!((server.close_reason(), client.close_reason()), (Some(closed), Some(Closed::Local)));
     let (client, server, _listener) = pair(&config(engine)).await;
     assert_eq!(client.close_reason(), None);
