@@ -206,6 +206,7 @@ async fn an_abort_is_told_apart_from_a_regular_end(engine: Engine) {
     // Over TCP the end of the stream is without that of TLS, or a reset if data was not read.
     let causes = if engine == Engine::Quic { &[Cause::Aborted][..] } else { &[Cause::Cut, Cause::Reset] };
     assert!(causes.contains(&closed.cause().unwrap()) && closed.is_retryable(), "{closed:?}");
+    assert_eq!(within(client.closed()).await, Closed::Local);
     assert_eq!((server.close_reason(), client.close_reason()), (Some(closed), Some(Closed::Local)));
     let (client, server, _listener) = pair(&config(engine)).await;
     assert_eq!(client.close_reason(), None);
