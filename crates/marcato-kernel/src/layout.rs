@@ -119,7 +119,7 @@ impl Configuration {
         u32::from_ne_bytes(number)
     }
 
-    /// The same bytes with another generation.
+    /// Returns these bytes of a key with another generation.
     pub(crate) fn with_generation(mut bytes: [u8; Self::LEN], generation: u32) -> [u8; Self::LEN] {
         bytes[Self::GENERATION..Self::GENERATION + 4].copy_from_slice(&generation.to_ne_bytes());
         bytes

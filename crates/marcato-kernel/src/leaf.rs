@@ -24,8 +24,8 @@ enum Form {
     Number(&'static str),
     /// The name, and a number of microseconds.
     Micros(&'static str),
-    /// The same of CoDel, which counts in units of 1024 ns and shows the microseconds rounded down: with one more, the
-    /// units are the same again.
+    /// Name and time of CoDel, which counts in units of 1024 ns and shows the microseconds rounded down: with one more,
+    /// the units are the same again.
     CodelTime(&'static str),
     /// The name, and a number of bytes per second; or a word.
     Rate(&'static str),
@@ -129,7 +129,7 @@ impl Leaf {
         self.0.split(' ').nth(1) == Some(handle)
     }
 
-    /// The same queue with a handle that the kernel chooses.
+    /// Returns this queue with a handle that the kernel chooses.
     pub(crate) fn without_handle(&self) -> Self {
         Self(self.0.splitn(3, ' ').nth(2).unwrap_or_default().to_owned())
     }

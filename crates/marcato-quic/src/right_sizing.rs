@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// What counts is the data of a whole round trip of the slowest lane, however it is spread over it.
+    /// The data of a whole round trip of the slowest lane counts, however it is spread over it.
     #[test]
     fn a_burst_counts_as_the_data_of_its_round_trip() {
         let rtt = Duration::from_millis(100);

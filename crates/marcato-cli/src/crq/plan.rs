@@ -26,7 +26,7 @@ pub(super) enum Step {
     Configure { configuration: Box<Configuration>, settings: Settings, seats: Vec<Seat> },
     /// Many commands about queues, in one process.
     Batch(Vec<TcCommand>),
-    /// The same, each of which may fail.
+    /// Many commands about queues, each of which may fail.
     Restore(Vec<TcCommand>),
     /// Programs on a device with subscribers, whose classes are there.
     AttachSubscribers { configuration: Box<Configuration>, settings: Settings, enrolled: Enrolled },
@@ -36,7 +36,7 @@ pub(super) enum Step {
     Prefixes(Vec<(Prefix, u16)>),
     /// Subscribers that have no class any more.
     Forget(Vec<u16>),
-    /// What comes after this is not undone: packets find their classes by the new addresses.
+    /// Switch to the new addresses. Steps after it are not undone.
     Commit,
     /// Programs away from the device.
     Detach,

@@ -1,8 +1,5 @@
 //! CRQ below classes of a tree that somebody else has set up.
 
-use std::net::UdpSocket;
-use std::time::Duration;
-
 use marcato_kernel::{
     Attachment, ClassId, Configuration, Counter, Device, Queue, QueueKind, Seat, Shaper, Tree, YoungPlace,
     YoungQueue,
@@ -61,23 +58,9 @@ fn a_class_with_crq_has_its_queues_and_borrows_as_before() {
     tree(&net, "200kbit");
     let young = Some(YoungQueue { share: 75, kind: QueueKind::DropTail });
     let (attachment, seats) = attach(&net, "wan", &Shaper { young, ..SHAPER }, &["1:10"]);
-    let receiver = net.on(1, || UdpSocket::bind("10.9.8.2:9000").unwrap());
-    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    let sender = |port: u16| {
-        let socket = net.on(0, || UdpSocket::bind(("10.9.8.1", port)).unwrap());
-        socket.connect("10.9.8.2:9000").unwrap();
-        socket
-    };
-    let arrivals = || {
-        let mut ports = Vec::new();
-        loop {
-            match receiver.recv_from(&mut [0; 2000]) {
-                Ok((_, from)) => ports.push(from.port()),
-                Err(_) if net.on(0, || Queue::all("wan").unwrap())[0].qlen == 0 => return ports,
-                Err(_) => {}
-            }
-        }
-    };
+    let receiver = net.receiver();
+    let sender = |port| net.sender(port);
+    let arrivals = || net.arrivals(&receiver);
     // The addresses of the link are known from then on.
     sender(6000).send(&[0; PAYLOAD]).unwrap();
     assert_eq!(arrivals(), [6000]);
@@ -152,19 +135,7 @@ fn flows_of_a_class_are_judged_and_their_drops_booked() {
 fn classes_below_the_queues_of_a_device_have_crq() {
     const QUEUES: usize = 4;
     let Some(net) = Net::new("mq") else { return };
-    let [router, server, _] = &net.names;
-    run(
-        "ip",
-        &format!(
-            "link add many netns {router} numtxqueues {QUEUES} numrxqueues {QUEUES} type veth peer name eth1 netns {server} numtxqueues {QUEUES} numrxqueues {QUEUES}"
-        ),
-    )
-    .unwrap();
-    for (end, device) in [(router, "many"), (server, "eth1")] {
-        run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
-        run("ip", &format!("-n {end} link set {device} up")).unwrap();
-    }
-    net.tc("qdisc replace dev many root handle 7: mq");
+    net.add_many(QUEUES);
     let classes: Vec<String> = (1..=QUEUES).map(|number| format!("1{number}:10")).collect();
     for number in 1..=QUEUES {
         net.tc(&format!("qdisc add dev many parent 7:{number} handle 1{number}: htb default 10"));

@@ -212,19 +212,7 @@ fn drops_are_booked_on_a_device_of_plain_ip() {
 fn drops_are_booked_on_a_device_of_several_transmit_queues() {
     const QUEUES: usize = 4;
     let Some(net) = Net::new("queues") else { return };
-    let [router, server, _] = &net.names;
-    run(
-        "ip",
-        &format!(
-            "link add many netns {router} numtxqueues {QUEUES} numrxqueues {QUEUES} type veth peer name eth1 netns {server} numtxqueues {QUEUES} numrxqueues {QUEUES}"
-        ),
-    )
-    .unwrap();
-    for (end, device) in [(router, "many"), (server, "eth1")] {
-        run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
-        run("ip", &format!("-n {end} link set {device} up")).unwrap();
-    }
-    net.tc("qdisc replace dev many root handle 7: mq");
+    net.add_many(QUEUES);
     let device = net.on(0, || Device::find("many").unwrap());
     assert_eq!(device.queues as usize, QUEUES);
     net.shape_device("many", &SHAPER);

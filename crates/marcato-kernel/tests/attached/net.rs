@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use marcato_kernel::{Device, OBJECT, Queue, Shaper, TcError};
 use marcato_testing::{Need, absent, skip};
@@ -99,6 +100,46 @@ impl Net {
         stream.write_all(&vec![7; bytes]).unwrap();
         drop(stream);
         assert_eq!(received.join().unwrap(), bytes as u64);
+    }
+
+    /// Socket of the server for datagrams of the router.
+    pub(crate) fn receiver(&self) -> UdpSocket {
+        let receiver = self.on(1, || UdpSocket::bind("10.9.8.2:9000").unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        receiver
+    }
+
+    /// Socket of the router with this port, whose datagrams go to [`receiver`](Self::receiver).
+    pub(crate) fn sender(&self, port: u16) -> UdpSocket {
+        let socket = self.on(0, || UdpSocket::bind(("10.9.8.1", port)).unwrap());
+        socket.connect("10.9.8.2:9000").unwrap();
+        socket
+    }
+
+    /// Ports of the datagrams that arrive until the queues of `wan` are empty, in their order.
+    pub(crate) fn arrivals(&self, receiver: &UdpSocket) -> Vec<u16> {
+        let mut ports = Vec::new();
+        loop {
+            match receiver.recv_from(&mut [0; 2000]) {
+                Ok((_, from)) => ports.push(from.port()),
+                Err(_) if self.on(0, || Queue::all("wan").unwrap())[0].qlen == 0 => return ports,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Adds the device `many` with so many transmit queues between router and server, below `mq` with the handle 7.
+    pub(crate) fn add_many(&self, queues: usize) {
+        let [router, server, _] = &self.names;
+        let queues = format!("numtxqueues {queues} numrxqueues {queues}");
+        let link =
+            format!("link add many netns {router} {queues} type veth peer name eth1 netns {server} {queues}");
+        run("ip", &link).unwrap();
+        for (end, device) in [(router, "many"), (server, "eth1")] {
+            run("ip", &format!("-n {end} link set {device} addrgenmode none")).unwrap();
+            run("ip", &format!("-n {end} link set {device} up")).unwrap();
+        }
+        self.tc("qdisc replace dev many root handle 7: mq");
     }
 
     pub(crate) fn tc(&self, words: &str) -> String {

@@ -1,11 +1,8 @@
 //! Place for young flows, with the kernel's queues.
 
 use std::net::UdpSocket;
-use std::time::Duration;
 
-use marcato_kernel::{
-    Attachment, Configuration, Counter, Device, Queue, QueueKind, Shaper, YoungPlace, YoungQueue,
-};
+use marcato_kernel::{Attachment, Configuration, Counter, Device, QueueKind, Shaper, YoungPlace, YoungQueue};
 use marcato_units::{Bytes, Rate};
 
 use super::net::Net;
@@ -45,23 +42,9 @@ fn with_place(name: &str, kind: QueueKind) -> Option<(Net, Attachment)> {
 fn young_flows_pass_a_flood_which_keeps_a_part_of_the_link() {
     for (name, kind) in [("young", QueueKind::DropTail), ("young-fq", QueueKind::FqCodel)] {
         let Some((net, attachment)) = with_place(name, kind) else { continue };
-        let receiver = net.on(1, || UdpSocket::bind("10.9.8.2:9000").unwrap());
-        receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        let sender = |port: u16| {
-            let socket = net.on(0, || UdpSocket::bind(("10.9.8.1", port)).unwrap());
-            socket.connect("10.9.8.2:9000").unwrap();
-            socket
-        };
-        let arrivals = || {
-            let mut ports = Vec::new();
-            loop {
-                match receiver.recv_from(&mut [0; 2000]) {
-                    Ok((_, from)) => ports.push(from.port()),
-                    Err(_) if net.on(0, || Queue::all("wan").unwrap())[0].qlen == 0 => return ports,
-                    Err(_) => {}
-                }
-            }
-        };
+        let receiver = net.receiver();
+        let sender = |port| net.sender(port);
+        let arrivals = || net.arrivals(&receiver);
         // The addresses of the link are known from then on.
         sender(6000).send(&[0; PAYLOAD]).unwrap();
         assert_eq!(arrivals(), [6000]);

@@ -413,8 +413,7 @@ impl Driver {
             state.coupled = self.socket.coupled();
             if state.coupled.is_some() && !self.watches {
                 self.watches = true;
-                let interval = u64::try_from(PeerClock::INTERVAL.as_millis()).unwrap_or(u64::MAX);
-                state.sender.watch(interval);
+                state.sender.watch(PeerClock::INTERVAL_MS);
             }
             match turn {
                 Ok(turn) => {

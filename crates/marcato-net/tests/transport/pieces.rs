@@ -231,7 +231,7 @@ async fn each_write_to_a_stream_arrives_without_a_further_one(engine: Engine) {
     close(client, server).await;
 }
 
-/// As much as many windows, in writes of any size, beside messages and another stream.
+/// Streams of many windows in writes of any size, beside messages and each other.
 async fn a_stream_arrives_in_the_order_of_its_writes(engine: Engine) {
     let (client, server, _listener) = pair(&Config::new(engine)).await;
     let writers: Vec<_> = [Priority::P2, Priority::P3]

@@ -1,7 +1,7 @@
 //! Clocks of both ends, which tell each sender the queue on the way back (docs/wire.md, "Frames").
 
 use marcato_sched::coupled::{OwnClock, PeerClock};
-use marcato_units::{Duration, PrioritySet, Time};
+use marcato_units::{PrioritySet, Time};
 use marcato_wire::Frame;
 
 use super::Session;
@@ -49,7 +49,7 @@ impl Session {
         }
         if !self.clocks.asked && self.config.coupled.acts(self.levels, PrioritySet::URGENT) {
             self.clocks.asked = true;
-            self.write_control(Frame::Watch { interval: ms(PeerClock::INTERVAL) });
+            self.write_control(Frame::Watch { interval: PeerClock::INTERVAL_MS });
         }
         let due = std::mem::take(&mut self.clocks.data) && self.clocks.own.is_due(now);
         // In a queue of our own, the clock would grow old.
@@ -58,8 +58,4 @@ impl Session {
             self.write_control(Frame::Clock { time });
         }
     }
-}
-
-fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

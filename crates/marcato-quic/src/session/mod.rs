@@ -55,6 +55,7 @@ use marcato_sched::coupled::Coupling;
 use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
+use marcato_stream::Cause;
 use marcato_units::{Bytes, Priority, PrioritySet, Time};
 use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, Frame, MessageNumber, UNRELIABLE_HEADER};
 use noq_proto::{Connection, PathStatus, StreamId, VarInt};
@@ -91,7 +92,6 @@ use send_state::SendState;
 
 pub use datagrams::Datagram;
 pub use error::LaneError;
-use marcato_stream::Cause;
 pub use marcato_stream::{Closed, Message, SendError};
 pub use notes::MAX_NOTES;
 pub use stats::{SessionLoad, SessionStats};

@@ -24,8 +24,8 @@ impl Default for PeerClock {
 }
 
 impl PeerClock {
-    /// Interval at which the sender asks for the clock.
-    pub const INTERVAL: Duration = Duration::from_millis(20);
+    /// Interval in ms at which the sender asks for the clock.
+    pub const INTERVAL_MS: u64 = 20;
     /// Age of a clock that says nothing any more: the peer stops while its own data would delay it.
     const FRESH: Duration = Duration::from_millis(200);
 

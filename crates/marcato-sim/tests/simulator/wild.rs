@@ -15,7 +15,7 @@ fn run(coupled: &str, link: &str, keys: &str, tables: &str) -> Outcome {
     run_over("messages", coupled, link, &format!("{keys}\n{tcp}"), tables)
 }
 
-/// The same over this kind of flow.
+/// Runs the messages of [`run`] over this kind of flow.
 fn run_over(kind: &str, coupled: &str, link: &str, keys: &str, tables: &str) -> Outcome {
     outcome(&format!(
         r#"
