@@ -14,6 +14,7 @@ use h2::client::{self, SendRequest};
 use http::{Request, Response};
 use http_body::Frame;
 use marcato_web::{Config, Record, Server, WebService};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -82,8 +83,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Starts a server whose congestion control is the same on every machine: BBR, the default of some, is left more
+    /// bytes to send than another one.
     pub(crate) async fn start(server: Server, service: impl WebService) -> Self {
-        Self::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap(), server, service).await
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        SockRef::from(&listener).set_tcp_congestion(b"reno").unwrap();
+        Self::start_at(listener, server, service).await
     }
 
     pub(crate) async fn start_at(listener: TcpListener, server: Server, service: impl WebService) -> Self {
