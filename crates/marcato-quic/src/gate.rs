@@ -153,6 +153,12 @@ impl Gate {
         self.overdraft.store(overdraft.get(), Relaxed);
     }
 
+    /// Whether nothing of what a poll sets aside or adds is left, so that the window is the controller's.
+    #[cfg(test)]
+    pub(crate) fn is_as_the_controller_says(&self) -> bool {
+        self.reserve.load(Relaxed) == 0 && self.overdraft.load(Relaxed) == 0
+    }
+
     /// Sets whether the window exceeds the data that the session has to send.
     pub(crate) fn set_app_limited(&self, limited: bool) {
         self.usage.app_limited.store(limited, Relaxed);

@@ -1,6 +1,7 @@
 //! Rules of the owner's interface: what a session accepts, and when the other end learns of it.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use marcato_sched::conductor::Removal;
 use marcato_sched::lane::LaneId;
@@ -9,7 +10,7 @@ use marcato_wire::{EndReason, ErrorCode, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, address, message};
 use super::{Closed, LaneError, SendError};
-use crate::config::{PathScheduler, SessionConfig, StreamUse};
+use crate::config::{Pacing, PathScheduler, SessionConfig, StreamUse};
 use crate::controller::Congestion;
 use crate::endpoint::SocketId;
 use crate::event::{Event, LaneLoss};
@@ -547,13 +548,73 @@ fn a_lane_that_has_moved_is_measured_anew() {
         pair.line(0, who).delay = ms(60);
     }
     assert_eq!(exchange(&mut pair), before);
-    pair.client_port = Some(2000);
+    pair.client_moved_to = Some(([10, 0, 0, 1], 2000).into());
     pair.send(Client, message(Priority::P2, 1000));
     pair.run_until(|pair| pair.events(Server).any(|event| *event == Event::LaneMoved(lane(0))));
     pair.pass(Duration::from_secs(1));
     let after = exchange(&mut pair);
     // It is the least of smoothed ones, which were on their way from 40 ms to 120.
     assert!(after > ms(60), "{after:?}");
+}
+
+/// The engine builds the controller of another address by itself, and has one kind for all lanes.
+#[test]
+fn a_lane_that_has_moved_keeps_its_congestion_control() {
+    let config = SessionConfig::default();
+    let mut pair = Pair::begin_with(&[40], &config, &config, None, Some(Congestion::Bbr3));
+    // Of the controllers, BBR alone has a rate.
+    let has_rate = |pair: &mut Pair| {
+        let sent = pair.send(Server, message(Priority::P2, 20_000));
+        pair.run_until(|pair| pair.delivered(Server, sent).is_some());
+        pair.session(Server).lanes.iter().next().unwrap().gate.pacing_rate().is_some()
+    };
+    pair.run_until(|pair| pair.session(Client).is_open());
+    pair.pass(Duration::from_secs(1));
+    let gate = |pair: &mut Pair| Arc::as_ptr(&pair.session(Server).lanes.iter().next().unwrap().gate);
+    let before = gate(&mut pair);
+    assert!(has_rate(&mut pair));
+    pair.client_moved_to = Some(([10, 7, 0, 1], 2000).into());
+    pair.send(Client, message(Priority::P2, 1000));
+    pair.run_until(|pair| pair.events(Server).any(|event| *event == Event::LaneMoved(lane(0))));
+    assert_ne!(gate(&mut pair), before, "the engine kept the controller");
+    assert!(has_rate(&mut pair));
+}
+
+/// Packets in which a message of this length leaves, one after the other.
+fn packets(pair: &mut Pair, len: u64) -> usize {
+    pair.passed.clear();
+    let sent = pair.send(Client, message(Priority::P2, usize::try_from(len).unwrap()));
+    pair.pass(Duration::ZERO);
+    let packets = pair.passed.len();
+    pair.run_until(|pair| pair.delivered(Client, sent).is_some());
+    packets
+}
+
+/// Longest message that leaves in so many packets, of those up to a length that does not.
+fn longest_in(pair: &mut Pair, count: usize, mut over: u64) -> u64 {
+    let mut fits = 1;
+    while over - fits > 1 {
+        let middle = fits.midpoint(over);
+        if packets(pair, middle) <= count {
+            fits = middle;
+        } else {
+            over = middle;
+        }
+    }
+    fits
+}
+
+#[test]
+fn only_the_first_packet_of_a_message_has_room_for_a_header() {
+    let initial_window = Some(Bytes::new(1_000_000));
+    let config = SessionConfig { initial_window, pacing: Pacing::Off, ..SessionConfig::default() };
+    let mut pair = pair(&[40], &config);
+    let payload = SessionConfig::payload(pair.session(Client).mtu()).get();
+    let counts = [1, 2, 3, 7];
+    let longest = counts.map(|count| longest_in(&mut pair, count, (count as u64 + 1) * payload));
+    let header = payload - longest[0];
+    assert!((1..=marcato_wire::MAX_SINGLE_HEADER as u64).contains(&header), "{header}");
+    assert_eq!(longest, counts.map(|count| count as u64 * payload - header));
 }
 
 /// A stream whose message was cancelled is over at both ends, so that it counts no more against those that the peer allows.

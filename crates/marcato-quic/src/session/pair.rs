@@ -20,6 +20,7 @@ use rustls::ClientConfig;
 use super::{Message, Session, SessionStats};
 use crate::admission::Pending;
 use crate::config::SessionConfig;
+use crate::controller::Congestion;
 use crate::endpoint::{Endpoint, EndpointConfig, LocalSocket, ResetKey, SessionId, SocketId};
 use crate::event::Event;
 use crate::lane::LaneRequest;
@@ -98,8 +99,8 @@ pub(super) struct Pair {
     draws: Stream,
     /// Datagrams that the client's socket of a lane still accepts; unlimited if it has no entry.
     room: BTreeMap<u8, usize>,
-    /// Port from which the client's datagrams come; `None` for that of its address.
-    pub(super) client_port: Option<u16>,
+    /// Address from which the client's datagrams come; `None` for its own.
+    pub(super) client_moved_to: Option<SocketAddr>,
     /// Datagrams in flight, by time of arrival and order of sending.
     in_flight: BTreeMap<(Time, usize), InFlight>,
     /// Every datagram so far.
@@ -152,11 +153,24 @@ impl Pair {
         server: &SessionConfig,
         trust: Option<Trust>,
     ) -> Self {
+        Self::begin_with(round_trips, client, server, trust, None)
+    }
+
+    /// Lets the client begin to connect to a server whose sockets have a congestion control of their own.
+    pub(super) fn begin_with(
+        round_trips: &[u64],
+        client: &SessionConfig,
+        server: &SessionConfig,
+        trust: Option<Trust>,
+        of_sockets: Option<Congestion>,
+    ) -> Self {
         let lanes = u8::try_from(round_trips.len()).unwrap();
         let seed = Seed::new(7);
         let (epoch, now) = (Instant::now(), Time::ZERO);
         let end = |who| {
-            let sockets = (0..lanes).map(|lane| LocalSocket::new(address(who, lane))).collect();
+            let congestion = of_sockets.filter(|_| who == Who::Server);
+            let socket = |lane| LocalSocket { congestion, ..LocalSocket::new(address(who, lane)) };
+            let sockets = (0..lanes).map(socket).collect();
             let reset_key = Some(ResetKey([7; 64]));
             let config = EndpointConfig { seed: Some(seed), reset_key, ..EndpointConfig::new(sockets) };
             End {
@@ -184,7 +198,7 @@ impl Pair {
             lines: round_trips.iter().map(line).collect(),
             draws: seed.stream("session/pair"),
             room: BTreeMap::new(),
-            client_port: None,
+            client_moved_to: None,
             in_flight: BTreeMap::new(),
             passed: Vec::new(),
         }
@@ -329,6 +343,10 @@ impl Pair {
                 buf.clear();
                 let end = &mut self.ends[who as usize];
                 let transmit = end.endpoint.poll_transmit(self.now, NonZeroUsize::MIN, &mut buf);
+                if let Some(session) = end.id.and_then(|id| end.endpoint.session(id)) {
+                    let left = session.lanes.iter().find(|lane| !lane.gate.is_as_the_controller_says());
+                    assert!(left.is_none(), "a poll leaves a gate changed: {left:?}");
+                }
                 if let Some(transmit) = transmit {
                     let segment = transmit.segment.unwrap_or(transmit.len);
                     for datagram in buf[..transmit.len].chunks(segment) {
@@ -400,10 +418,8 @@ impl Pair {
         self.now = self.now.max(next);
         while let Some(entry) = self.in_flight.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let InFlight { to, lane, data } = entry.remove();
-            let mut from = address(to.other(), lane);
-            if let Some(port) = self.client_port.filter(|_| to == Who::Server) {
-                from.set_port(port);
-            }
+            let moved = self.client_moved_to.filter(|_| to == Who::Server);
+            let from = moved.unwrap_or_else(|| address(to.other(), lane));
             let endpoint = &mut self.ends[to as usize].endpoint;
             endpoint.handle_datagram(self.now, SocketId(lane), from, Ecn::NotEct, data);
         }
