@@ -152,14 +152,16 @@ pub struct PeerLimits {
     /// Limit of concurrent handshakes from one IPv4 address, or from one IPv6 network of 64 bits; by default
     /// ([`None`]) 64 over TCP and 32 over QUIC, where only clients that have proved their address count.
     ///
-    /// Over TCP as many further peers from there as [`handshakes`](Self::handshakes) wait for their turn, and
-    /// those beyond are refused. Over QUIC all further ones are. Peers from elsewhere do not wait for them.
+    /// Further peers from there wait for their turn, and those beyond are refused, and counted as
+    /// [crowded](crate::EndpointStats::crowded). Over TCP, as many wait as [`handshakes`](Self::handshakes). Over
+    /// QUIC, half as many do, and as many from all addresses; after half of
+    /// [`handshake_timeout`](Self::handshake_timeout) they are refused. Peers from elsewhere do not wait for them.
     pub handshakes_per_address: Option<usize>,
     /// Limit of connections that wait for [`accept`](crate::Endpoint::accept) (128).
     ///
-    /// Over TCP, peers beyond it wait before their handshake, and are refused after the time of one. Over
-    /// QUIC, handshakes in progress count too: from half of it on, clients have to prove their address first,
-    /// and beyond it they are refused before their handshake, and counted.
+    /// Peers beyond it wait before their handshake, and are refused after the time of one (over QUIC, half of
+    /// it), and counted. Over QUIC, handshakes in progress count too: from half of it on, clients have to prove
+    /// their address first, and not more wait than for those of their address.
     pub backlog: usize,
     /// Time after which an incomplete handshake is abandoned (10 s): that of TLS or QUIC, or in plaintext the
     /// hello of the peer.

@@ -266,9 +266,12 @@ const OF_ALL: [OfAll; 14] = [
     ("coupled_cap_bytes", "Bounds of coupled mode on bytes in flight", MetricType::Gauge, |sums| sums.cap),
 ];
 
-const OF_ENDPOINTS: [OfEndpoint; 12] = [
+const OF_ENDPOINTS: [OfEndpoint; 13] = [
     ("endpoint_connections", "Open connections", MetricType::Gauge, |stats| stats.connections as u64),
     ("endpoint_handshakes", "Handshakes in progress", MetricType::Gauge, |stats| stats.handshakes as u64),
+    ("endpoint_waiting", "Peers waiting for their handshake", MetricType::Gauge, |stats| {
+        stats.waiting as u64
+    }),
     ("endpoint_held_bytes", "Bytes of received data held", MetricType::Gauge, |stats| stats.held.get()),
     ("endpoint_accepted", "Peers accepted", MetricType::Counter, |stats| stats.accepted),
     ("endpoint_refused", "Peers refused because a limit was reached", MetricType::Counter, |stats| {
@@ -490,20 +493,22 @@ mod tests {
         let stats = EndpointStats {
             connections: 1,
             handshakes: 2,
-            held: Bytes::new(3),
-            accepted: 4,
-            refused: 5,
-            crowded: 6,
-            retried: 7,
-            failed: 8,
-            stray: 9,
-            discarded: 10,
-            handed_over: 11,
-            overrun: 12,
+            waiting: 3,
+            held: Bytes::new(4),
+            accepted: 5,
+            refused: 6,
+            crowded: 7,
+            retried: 8,
+            failed: 9,
+            stray: 10,
+            discarded: 11,
+            handed_over: 12,
+            overrun: 13,
         };
         let expected = [
             "connections",
             "handshakes",
+            "waiting",
             "held_bytes",
             "accepted",
             "refused",

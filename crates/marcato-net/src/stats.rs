@@ -148,11 +148,14 @@ pub struct EndpointStats {
     pub connections: usize,
     /// Handshakes in progress.
     pub handshakes: usize,
+    /// Peers that wait for their turn: for handshakes of others of their address to end, and over QUIC for
+    /// [`accept`](crate::Endpoint::accept) too.
+    pub waiting: usize,
     /// Bytes of received data that the connections hold.
     pub held: Bytes,
     /// Peers accepted.
     pub accepted: u64,
-    /// Peers refused because of the limit of connections.
+    /// Peers refused because of the limit of connections, or because the application accepted none.
     pub refused: u64,
     /// Peers refused because too many of their address were in their handshake, or waited for it.
     pub crowded: u64,

@@ -25,6 +25,9 @@ struct Counts {
     pending: usize,
     /// Clients in their handshake that have proved their address.
     strangers: Strangers,
+    /// Clients that have proved their address and wait for their turn, and their number.
+    waiting: Strangers,
+    waiters: usize,
 }
 
 /// Result for a peer that wants to begin a session.
@@ -37,9 +40,13 @@ pub(crate) enum Verdict {
     },
     /// It has to prove its address first.
     Validate,
-    /// A limit is reached.
+    /// A limit is reached, and waiting does not help.
     Refused,
-    /// Too many handshakes of its network are in progress.
+    /// It may wait for its turn.
+    Wait(Held),
+    /// Too many peers are in their handshake or not accepted since, and too many wait.
+    Full,
+    /// Too many handshakes of its network are in progress, and too many peers wait.
     Crowded,
 }
 
@@ -49,6 +56,7 @@ enum Kind {
     Session,
     Handshake(Option<Network>),
     Pending,
+    Waiting(Network),
 }
 
 /// Place of a session, which is free again on drop.
@@ -75,6 +83,9 @@ impl Admission {
             handshakes: 0,
             pending: 0,
             strangers: Strangers::new(config.max_handshakes_per_address),
+            // No network takes all places.
+            waiting: Strangers::new(config.max_handshakes.div_ceil(2)),
+            waiters: 0,
         })))
     }
 
@@ -101,8 +112,21 @@ impl Admission {
     /// Admits a peer, if the limits allow. `network` is that of a proved address. A peer that
     /// `may_retry` can be asked for the proof.
     pub(crate) fn admit(&self, network: Option<Network>, may_retry: bool) -> Verdict {
+        let verdict = self.admit_now(network, may_retry);
+        let (Verdict::Crowded | Verdict::Full, Some(network)) = (&verdict, network) else { return verdict };
         let mut counts = self.counts();
-        if counts.sessions >= counts.max_sessions || counts.pending >= counts.room {
+        if counts.waiters >= counts.max_handshakes || !counts.waiting.has_place(network) {
+            return verdict;
+        }
+        counts.waiting.enter(network);
+        counts.waiters += 1;
+        Verdict::Wait(self.held(Kind::Waiting(network)))
+    }
+
+    /// Admits a peer as [`admit`](Self::admit) does, but lets none wait.
+    pub(crate) fn admit_now(&self, network: Option<Network>, may_retry: bool) -> Verdict {
+        let mut counts = self.counts();
+        if counts.sessions >= counts.max_sessions || counts.room == 0 {
             return Verdict::Refused;
         }
         // RFC 9000 §8.1.2: a Retry packet makes the client prove its address before the handshake.
@@ -112,6 +136,9 @@ impl Admission {
             || counts.pending >= counts.room.div_ceil(2);
         if validate && network.is_none() && may_retry {
             return Verdict::Validate;
+        }
+        if counts.pending >= counts.room {
+            return Verdict::Full;
         }
         // Anyone can forge an address that was not proved, so only proved ones are counted.
         if let Some(network) = network {
@@ -145,6 +172,10 @@ impl Drop for Held {
                 network.into_iter().for_each(|network| counts.strangers.leave(network));
             }
             Kind::Pending => counts.pending -= 1,
+            Kind::Waiting(network) => {
+                counts.waiting.leave(network);
+                counts.waiters -= 1;
+            }
         }
     }
 }
@@ -173,7 +204,7 @@ mod tests {
         let second = admission.admit(None, false);
         assert!(matches!(second, Verdict::Admitted { .. }), "{second:?}");
         drop(handshake);
-        assert!(matches!(admission.admit(None, false), Verdict::Refused));
+        assert!(matches!(admission.admit(None, false), Verdict::Full));
         drop(pending);
         assert!(matches!(admission.admit(None, false), Verdict::Admitted { .. }));
         drop((session, second));
@@ -189,7 +220,7 @@ mod tests {
             config.max_sessions = 2;
         });
         let first = admission.admit(network("192.0.2.1"), false);
-        assert!(matches!(admission.admit(network("192.0.2.1"), false), Verdict::Crowded));
+        assert!(matches!(admission.admit_now(network("192.0.2.1"), false), Verdict::Crowded));
         let second = admission.admit(network("192.0.2.2"), false);
         assert!(matches!(admission.admit(network("192.0.2.3"), false), Verdict::Refused));
         assert!(admission.session().is_none());
@@ -207,5 +238,30 @@ mod tests {
         let Some(Verdict::Admitted { handshake, .. }) = held.pop() else { panic!("there is room") };
         drop(handshake);
         assert!(matches!(admission.admit(None, true), Verdict::Admitted { .. }));
+    }
+
+    #[test]
+    fn peers_wait_for_those_of_their_network_within_two_bounds() {
+        let network = |last| Some(Network::from(IpAddr::from([192, 0, 2, last])));
+        let admission =
+            admission(|config| (config.max_handshakes, config.max_handshakes_per_address) = (4, 1));
+        let active: Vec<_> = (1..=3).map(|last| admission.admit(network(last), false)).collect();
+        let wait = |last| {
+            let verdict = admission.admit(network(last), false);
+            matches!(verdict, Verdict::Wait(_) | Verdict::Crowded).then_some(()).expect("it has no turn");
+            if let Verdict::Wait(held) = verdict { Some(held) } else { None }
+        };
+        // Half of the places are for one network, and as many as there are handshakes for all.
+        let first: Vec<_> = (0..3).map(|_| wait(1)).collect();
+        assert_eq!(first.iter().flatten().count(), 2);
+        let second: Vec<_> = (0..3).map(|_| wait(2)).collect();
+        assert_eq!(second.iter().flatten().count(), 2);
+        assert!(wait(3).is_none());
+        drop(first);
+        assert!(wait(3).is_some());
+        drop((second, active));
+        let counts = admission.counts();
+        assert_eq!((counts.waiters, counts.handshakes), (0, 0));
+        assert!(counts.waiting.is_empty() && counts.strangers.is_empty());
     }
 }

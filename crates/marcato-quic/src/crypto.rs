@@ -78,6 +78,10 @@ pub(crate) fn cause(reason: &ConnectionError) -> Cause {
     }
 }
 
+/// Text for a client that a server has refused before its handshake.
+const CROWDED: &str = "the server has reached its limit of connections, of handshakes from this address, or of those \
+                       that wait to be accepted: try again later";
+
 /// Returns the reason for the end of a session, as text: that of the peer's application, if it gave
 /// one.
 pub(crate) fn end(reason: &ConnectionError) -> String {
@@ -87,6 +91,12 @@ pub(crate) fn end(reason: &ConnectionError) -> String {
         return String::from_utf8_lossy(&close.reason).into_owned();
     }
     let received = match reason {
+        // RFC 9000 §20.1: the server refuses a new connection. It has no way to say why.
+        ConnectionError::ConnectionClosed(close)
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            return CROWDED.to_owned();
+        }
         ConnectionError::ConnectionClosed(close) => alert_in(close.error_code),
         _ => None,
     };

@@ -3,8 +3,8 @@
 //! A peer is admitted in steps, so that strangers cannot exclude others:
 //!
 //! 1. A handshake begins only if there is room among the connections that the application has not accepted.
-//!    Further peers are refused.
 //! 2. Under load, clients prove their address first. Proved addresses are bounded by network (`strangers`).
+//!    Beyond these two bounds, a bounded number of clients waits for its turn, and further ones are refused.
 //! 3. The data that all connections hold has a common budget, of which each has a fair share. The owner of
 //!    the sockets keeps it.
 
@@ -110,10 +110,12 @@ pub struct EndpointConfig {
     /// client.
     pub max_handshakes: usize,
     /// Limit of handshakes in progress from one IPv4 address, or from one IPv6 network of 64 bits,
-    /// of clients that have proved it. Further ones are refused, so that no host takes all.
+    /// of clients that have proved it, so that no host takes all. Further ones wait for their turn: half as
+    /// many as [`max_handshakes`](Self::max_handshakes) from one address, and as many from all. Those beyond
+    /// are refused. So it is with peers beyond the [room](Endpoint::set_room).
     pub max_handshakes_per_address: usize,
-    /// Time after which a peer's handshake is abandoned. `None` closes it after the idle timeout of
-    /// sessions without a packet.
+    /// Time after which a peer's handshake is abandoned; a peer waits for its turn for half of it. `None`
+    /// closes it after the idle timeout of sessions without a packet.
     pub handshake_timeout: Option<Duration>,
 }
 
@@ -191,10 +193,13 @@ pub struct EndpointStats {
     pub stray: u64,
     /// Sessions that peers began.
     pub accepted: u64,
-    /// Peers refused because of the limit of sessions.
+    /// Peers refused because of the limit of sessions, or for lack of room.
     pub refused: u64,
-    /// Peers refused because too many handshakes of their address were in progress.
+    /// Peers refused because too many handshakes of their address were in progress, and no place to wait
+    /// was left, or they have waited for too long.
     pub crowded: u64,
+    /// Peers that wait for their turn.
+    pub waiting: usize,
     /// Peers asked to prove that they receive packets at their address.
     pub retried: u64,
     /// Peers' handshakes in progress.
@@ -243,6 +248,11 @@ pub struct Endpoint {
     /// Peers' sessions in their handshake. `deadlines` has the time at which each is abandoned.
     handshakes: BTreeMap<SessionId, Held>,
     deadlines: VecDeque<(Time, SessionId)>,
+    /// Peers that wait for their turn, the oldest first.
+    waiting: VecDeque<Waiting>,
+    /// Set when a handshake has ended, so that one of them may have its turn, and the time of the last look.
+    turn: bool,
+    looked_at: Time,
     next: u64,
     /// Sessions that may have packets to send, in rotation.
     ready: VecDeque<SessionId>,
@@ -258,6 +268,15 @@ pub struct Endpoint {
     events: VecDeque<(SessionId, Event)>,
     scratch: Vec<u8>,
     stats: EndpointStats,
+}
+
+/// Peer that waits for its turn.
+struct Waiting {
+    incoming: noq_proto::Incoming,
+    socket: SocketId,
+    from: SocketAddr,
+    since: Time,
+    _held: Held,
 }
 
 struct Place {
@@ -282,6 +301,15 @@ const LARGE_TOGETHER: usize = 2;
 /// Interval between stateless resets.
 const RESET_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
+/// Limit of the datagrams that the engine keeps for one waiting peer, and for all of them: their hello, what
+/// they send again, and early data, which they send again later.
+const WAITING_BYTES: u64 = 16 << 10;
+const ALL_WAITING_BYTES: u64 = 1 << 20;
+
+/// Interval at which waiting peers are looked at where other endpoints share the bounds: a handshake of
+/// theirs may have ended.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// Limit of answers waiting to be sent; beyond it, new peers get no answer.
 const MAX_ANSWERS: usize = 256;
 
@@ -292,6 +320,13 @@ impl std::fmt::Debug for Endpoint {
             .field("sessions", &self.sessions.len())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // The engine warns of a peer that it is told nothing about.
+        self.waiting.drain(..).for_each(|waiting| self.engine.ignore(waiting.incoming));
     }
 }
 
@@ -367,6 +402,9 @@ impl Endpoint {
             handles: HashMap::new(),
             handshakes: BTreeMap::new(),
             deadlines: VecDeque::new(),
+            waiting: VecDeque::new(),
+            turn: false,
+            looked_at: Time::ZERO,
             next: 0,
             over: VecDeque::new(),
             ready: VecDeque::new(),
@@ -418,12 +456,21 @@ impl Endpoint {
 
     /// Limits the peers whose handshake may begin, at all endpoints of the group together: those in
     /// their handshake, and those whose place is still held, are at most this number. From half of
-    /// it on, clients have to prove their address first. Beyond it they are refused.
+    /// it on, clients have to prove their address first. Beyond it they wait, for half the time of a
+    /// handshake. Without any room, they are refused at once.
     ///
     /// A peer's place is held until its session has ended, or the place that
     /// [`take_pending`](Self::take_pending) has returned is dropped.
     pub fn set_room(&mut self, peers: usize) {
         self.common.admission.set_room(peers);
+        self.turn = true;
+    }
+
+    /// Notes that a place that [`take_pending`](Self::take_pending) has returned is free. Returns whether a
+    /// peer waits for one, and the endpoint has to be polled.
+    pub fn free_place(&mut self) -> bool {
+        self.turn = true;
+        !self.waiting.is_empty()
     }
 
     /// Takes the place of a peer that has connected, to be dropped when the application has accepted
@@ -461,7 +508,9 @@ impl Endpoint {
         let secret = self.common.token_key.get_or_init(|| self.common.random.bytes());
         let token_key = Arc::new(TokenKey::new(secret));
         let mut crypto = ServerConfig::new(crypto::quic_server(tls)?, token_key);
-        crypto.max_incoming(256);
+        // Beside those that wait, there is one at a time.
+        crypto.max_incoming(self.config.max_handshakes.saturating_add(1));
+        crypto.incoming_buffer_size(WAITING_BYTES).incoming_buffer_size_total(ALL_WAITING_BYTES);
         let crypto = Arc::new(crypto);
         self.engine.set_server_config(Some(Arc::clone(&crypto)));
         self.listener = Some(Listener { crypto, session: Arc::new(session) });
@@ -563,7 +612,8 @@ impl Endpoint {
 
     /// Returns the counters.
     pub fn stats(&self) -> EndpointStats {
-        EndpointStats { handshakes: self.handshakes.len(), sessions: self.sessions.len(), ..self.stats }
+        let (handshakes, waiting) = (self.handshakes.len(), self.waiting.len());
+        EndpointStats { handshakes, waiting, sessions: self.sessions.len(), ..self.stats }
     }
 
     /// Processes a received datagram.
@@ -662,12 +712,55 @@ impl Endpoint {
         incoming: noq_proto::Incoming,
         buf: &mut Vec<u8>,
     ) {
-        let Some(listener) = &self.listener else {
-            self.engine.ignore(incoming);
-            return;
-        };
+        if self.listener.is_none() {
+            return self.engine.ignore(incoming);
+        }
         let network = incoming.remote_address_validated().then(|| Network::from(from.ip()));
-        let (held, handshake, pending) = match self.common.admission.admit(network, incoming.may_retry()) {
+        match self.common.admission.admit(network, incoming.may_retry()) {
+            Verdict::Wait(held) => {
+                self.waiting.push_back(Waiting { incoming, socket, from, since: now, _held: held });
+            }
+            verdict => self.follow(now, verdict, socket, from, incoming, buf),
+        }
+    }
+
+    /// Time for which a peer waits for its turn. It ends before clients give up by themselves, so that they learn
+    /// the reason.
+    fn patience(&self) -> Option<Duration> {
+        self.config.handshake_timeout.map(|timeout| timeout / 2)
+    }
+
+    /// Lets each waiting peer begin for which there is a place now. Peers that have waited for too long are
+    /// refused.
+    fn take_turns(&mut self, now: Time) {
+        (self.turn, self.looked_at) = (false, now);
+        for _ in 0..self.waiting.len() {
+            let Some(waiting) = self.waiting.pop_front() else { break };
+            let network = Some(Network::from(waiting.from.ip()));
+            let verdict = self.common.admission.admit_now(network, false);
+            let late = self.patience().is_some_and(|patience| now.since(waiting.since) >= patience);
+            if matches!(verdict, Verdict::Crowded | Verdict::Full) && !late {
+                self.waiting.push_back(waiting);
+                continue;
+            }
+            let Waiting { incoming, socket, from, .. } = waiting;
+            let mut answer = Vec::new();
+            self.follow(now, verdict, socket, from, incoming, &mut answer);
+        }
+    }
+
+    /// Does with a peer as decided.
+    fn follow(
+        &mut self,
+        now: Time,
+        verdict: Verdict,
+        socket: SocketId,
+        from: SocketAddr,
+        incoming: noq_proto::Incoming,
+        buf: &mut Vec<u8>,
+    ) {
+        let Some(listener) = &self.listener else { return self.engine.ignore(incoming) };
+        let (held, handshake, pending) = match verdict {
             Verdict::Admitted { session, handshake, pending } => (session, handshake, pending),
             Verdict::Validate => {
                 self.stats.retried += 1;
@@ -677,7 +770,7 @@ impl Endpoint {
                 }
                 return;
             }
-            verdict => {
+            Verdict::Refused | Verdict::Full | Verdict::Crowded | Verdict::Wait(_) => {
                 match verdict {
                     Verdict::Crowded => self.stats.crowded += 1,
                     _ => self.stats.refused += 1,
@@ -749,6 +842,7 @@ impl Endpoint {
                 session.close(now, ErrorCode::NoError, "the handshake took too long");
             }
         }
+        self.turn = true;
         while let Some(&(at, id)) = self.timeouts.first() {
             if at > now {
                 break;
@@ -766,7 +860,13 @@ impl Endpoint {
     /// first. It is valid once [`poll_transmit`](Self::poll_transmit) has returned `None`.
     pub fn next_timeout(&self) -> Option<Time> {
         let handshake = self.deadlines.front().map(|(at, _)| *at);
-        self.timeouts.first().map(|(at, _)| *at).into_iter().chain(handshake).min()
+        // A handshake of another endpoint of the group may end, of which this one does not learn.
+        let looks = self.common.steering.members() > NonZeroU8::MIN;
+        let waiting = self.waiting.front().and_then(|oldest| {
+            let end = self.patience().map(|patience| oldest.since + patience);
+            if looks { Some(self.looked_at + LOOK) } else { end }
+        });
+        self.timeouts.first().map(|(at, _)| *at).into_iter().chain(handshake).chain(waiting).min()
     }
 
     /// Builds the next datagram to be sent, or up to `max` of equal length except the last; appends
@@ -793,6 +893,14 @@ impl Endpoint {
             place.ready = false;
             self.settle(now, id);
         }
+        if self.turn {
+            self.take_turns(now);
+            return if self.answers.is_empty() && self.ready.is_empty() {
+                None
+            } else {
+                self.poll_transmit(now, max, buf)
+            };
+        }
         None
     }
 
@@ -813,9 +921,10 @@ impl Endpoint {
         }
         while let Some(event) = place.session.poll_event() {
             match event {
-                Event::Connected => drop(self.handshakes.remove(&id)),
+                Event::Connected => self.turn |= self.handshakes.remove(&id).is_some(),
                 Event::Closed { .. } if self.handshakes.remove(&id).is_some() => {
                     self.stats.failed += 1;
+                    self.turn = true;
                     // No application will accept it.
                     place.pending = None;
                 }

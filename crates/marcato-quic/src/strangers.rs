@@ -24,6 +24,12 @@ impl Strangers {
         self.networks.get(&network).is_none_or(|count| *count < self.most)
     }
 
+    /// Returns whether there are no peers.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
     /// Adds a peer of this network.
     pub(crate) fn enter(&mut self, network: Network) {
         *self.networks.entry(network).or_insert(0) += 1;

@@ -213,6 +213,7 @@ impl Hub {
         let stats = state.endpoint.stats();
         sum.connections += state.connections.len();
         sum.handshakes += stats.handshakes;
+        sum.waiting += stats.waiting;
         // The session's endpoint counts a peer as accepted when its handshake begins.
         sum.accepted += stats.accepted.saturating_sub(stats.failed).saturating_sub(stats.handshakes as u64);
         sum.refused += stats.refused;

@@ -247,7 +247,9 @@ impl Transport for Quic {
     }
 
     fn accepted(&self) {
-        *lock(&self.pending) = None;
+        if lock(&self.pending).take().is_some() && lock(&self.hub.state).endpoint.free_place() {
+            self.hub.wake.notify_one();
+        }
     }
 
     fn resume(&self) {

@@ -155,6 +155,7 @@ impl Acceptor {
         EndpointStats {
             connections: taken(connections, config.peers.connections),
             handshakes: taken(handshakes, config.peers.handshakes).saturating_sub(waiting),
+            waiting: self.strangers.waiting(),
             held: self.pool.held(),
             accepted: admitted.load(Relaxed),
             refused: refused.load(Relaxed),

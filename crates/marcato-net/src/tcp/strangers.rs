@@ -70,6 +70,14 @@ impl Strangers {
     }
 }
 
+impl Strangers {
+    /// Returns the number of peers that wait for their turn.
+    pub(super) fn waiting(&self) -> usize {
+        let networks = lock(&self.networks);
+        networks.values().flat_map(|peers| &peers.waiting).filter(|waiting| !waiting.is_closed()).count()
+    }
+}
+
 impl Stranger {
     /// Waits until the peer may begin its handshake. Returns `false` if it never may.
     pub(super) async fn turn(&mut self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::common::{NAME, close, for_both_engines, localhost, server, until, with_a_bare_peer, within};
@@ -91,8 +93,60 @@ async fn incomplete_messages_of_all_peers_stay_within_the_budget(engine: Engine)
     assert_eq!(within(accepted.recv()).await.unwrap().bytes.len(), 100_000);
 }
 
+/// Handshakes of 500 clients, 32 at a time, of which the server counts more: a client's handshake ends first.
+async fn a_crowd_from_one_address_waits_for_its_turn(engine: Engine) {
+    const CLIENTS: u64 = 500;
+    let ways: &[_] = if engine == Engine::Quic { &[(false, 1), (true, 1), (true, 3)] } else { &[(false, 1)] };
+    for &(validate, drivers) in ways {
+        let mut config = Config::new(engine);
+        (config.quic.validate_addresses, config.quic.drivers) = (validate, drivers);
+        // Longer than the test may take.
+        config.peers.handshake_timeout = Duration::from_secs(1000);
+        let server = server(&config).await;
+        let remote = server.remote();
+        let left = Arc::new(AtomicU64::new(CLIENTS));
+        let knocking: Vec<_> = (0..32)
+            .map(|_| {
+                let (config, remote, left) = (config.clone(), remote.clone(), Arc::clone(&left));
+                tokio::spawn(async move {
+                    let mut clients = Vec::new();
+                    while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                        clients.push(Endpoint::connect(&config, &remote).await);
+                    }
+                    clients
+                })
+            })
+            .collect();
+        let serving = async {
+            let mut accepted = Vec::new();
+            while let Ok(connection) = server.endpoint.accept().await {
+                accepted.push(connection);
+            }
+        };
+        let connecting = async {
+            let mut clients = Vec::new();
+            for some in knocking {
+                clients.extend(some.await.unwrap());
+            }
+            until(&server.endpoint, |stats| stats.handshakes == 0).await;
+            clients
+        };
+        let clients = within(async {
+            tokio::select! {
+                clients = connecting => clients,
+                () = serving => unreachable!("the endpoint is open"),
+            }
+        });
+        let refused = clients.await.iter().filter(|client| client.is_err()).count();
+        let stats = server.endpoint.stats();
+        let seen = (refused, stats.accepted, stats.refused, stats.crowded);
+        assert_eq!(seen, (0, CLIENTS, 0, 0), "validating: {validate}, drivers: {drivers}");
+    }
+}
+
 for_both_engines! {
     incomplete_messages_of_all_peers_stay_within_the_budget
+    a_crowd_from_one_address_waits_for_its_turn
     beyond_the_most_connections_those_who_knock_are_refused
 }
 
@@ -138,19 +192,40 @@ async fn stalled_quic_handshakes_block_no_client_and_time_out() {
 
 /// A client that is refused knows that nothing of what it sends arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beyond_the_backlog_quic_clients_are_refused_at_once() {
+async fn beyond_the_backlog_quic_clients_wait_and_are_refused() {
     let mut config = Config::new(Engine::Quic);
     config.peers.backlog = 2;
+    config.peers.handshake_timeout = Duration::from_secs(4);
     let server = server(&config).await;
+    // The client waits for longer than the server.
+    config.peers.handshake_timeout = Duration::from_secs(100);
     let mut clients = Vec::new();
     for _ in 0..2 {
         clients.push(within(Endpoint::connect(&config, &server.remote())).await.unwrap());
     }
     let error = within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
     assert!(matches!(error, ConnectError::Ended { cause: Cause::Crowded, .. }), "{error}");
+    assert!(error.to_string().contains("limit of connections"), "{error}");
     assert!(error.is_retryable());
     // A client may be refused while the server's side of an earlier handshake goes on.
     until(&server.endpoint, |stats| (stats.refused, stats.accepted, stats.handshakes) == (1, 2, 0)).await;
+    // One that waits has its turn when the application takes another.
+    let patient = tokio::spawn({
+        let (config, remote) = (Config::new(Engine::Quic), server.remote());
+        async move {
+            loop {
+                // On a busy machine, its wait may end before the application takes one.
+                if let Ok(client) = Endpoint::connect(&config, &remote).await {
+                    return client;
+                }
+            }
+        }
+    });
+    until(&server.endpoint, |stats| stats.waiting == 1).await;
+    let first = within(server.endpoint.accept()).await.unwrap();
+    let patient = within(patient).await.unwrap();
+    drop((first, clients.remove(0)));
+    clients.push(patient);
     for client in &clients {
         client.send(Message::new("hello")).await.unwrap();
     }
@@ -194,6 +269,9 @@ async fn stalled_quic_strangers_from_one_host_exclude_no_other() {
     let mut config = Config::new(Engine::Quic);
     config.peers.backlog = 8;
     config.peers.handshakes_per_address = Some(4);
+    config.peers.handshakes = 12;
+    // Longer than the test may take.
+    config.peers.handshake_timeout = Duration::from_secs(1000);
     config.quic.validate_addresses = true;
     let server = server(&config).await;
     let addr = server.endpoint.local_addrs()[0];
@@ -201,8 +279,9 @@ async fn stalled_quic_strangers_from_one_host_exclude_no_other() {
     for _ in 0..20 {
         strangers.push(stall(addr, &server.trust, "127.0.0.9").await);
     }
-    let stats = until(&server.endpoint, |stats| stats.crowded == 16).await;
-    assert_eq!((stats.handshakes, stats.refused), (4, 0));
+    // Four have their turn, and six wait for it.
+    let stats = until(&server.endpoint, |stats| stats.crowded == 10).await;
+    assert_eq!((stats.handshakes, stats.waiting, stats.refused), (4, 6, 0));
     let client = within(Endpoint::connect(&config, &server.remote())).await.unwrap();
     let accepted = within(server.endpoint.accept()).await.unwrap();
     close(client, accepted).await;
@@ -243,7 +322,7 @@ async fn silent_peers_of_one_host_wait_no_longer_than_a_handshake() {
         silent.push(TcpStream::connect(addr).await.unwrap());
     }
     // One has its turn, six wait for theirs, and there is no place for the last.
-    until(&server.endpoint, |stats| (stats.handshakes, stats.crowded) == (1, 1)).await;
+    until(&server.endpoint, |stats| (stats.handshakes, stats.waiting, stats.crowded) == (1, 6, 1)).await;
     tokio::time::pause();
     pass(Duration::from_secs(30)).await;
     assert_eq!(server.endpoint.stats().failed, 0);

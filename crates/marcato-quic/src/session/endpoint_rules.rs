@@ -221,3 +221,62 @@ fn an_ended_session_leaves_neither_a_place_nor_a_timer() {
         }
     }
 }
+
+/// Three clients of one address: one begins a handshake, and the others wait. Its time ends, and then theirs.
+#[test]
+fn waiting_clients_have_their_turn_or_are_refused_in_time() {
+    let identity = Identity::self_signed("server").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let limit = Duration::from_secs(5);
+    let session = SessionConfig { idle_timeout: Duration::from_secs(60), ..SessionConfig::default() };
+    let mut server = endpoint(&[address(Server, 0)], |config| {
+        config.handshake_timeout = Some(limit);
+        (config.validate_addresses, config.max_handshakes_per_address) = (true, 1);
+    });
+    server.listen(&identity, session.clone()).unwrap();
+    let ms = Time::from_millis;
+    // Each client gets a Retry packet, and no answer to what it sends then.
+    let knock = |now, port, server: &mut Endpoint| {
+        let at = SocketAddr::from(([10, 0, 0, 1], port));
+        let mut client = endpoint(&[at], |_| {});
+        client.connect(now, SocketId(0), address(Server, 0), "server", &trust, session.clone()).unwrap();
+        let mut buf = Vec::new();
+        for _ in 0..2 {
+            client.poll_transmit(now, ONE, &mut buf).unwrap();
+            server.handle_datagram(now, SocketId(0), at, Ecn::NotEct, buf.as_slice().into());
+            buf.clear();
+            if server.poll_transmit(now, ONE, &mut buf).is_some() {
+                client.handle_datagram(
+                    now,
+                    SocketId(0),
+                    address(Server, 0),
+                    Ecn::NotEct,
+                    buf.as_slice().into(),
+                );
+            }
+            buf.clear();
+        }
+    };
+    for (at, port) in [(1000, 5000), (4000, 5001), (4100, 5002)] {
+        knock(ms(at), port, &mut server);
+    }
+    let drain = |now, server: &mut Endpoint| {
+        while server.poll_transmit(now, ONE, &mut Vec::new()).is_some() {}
+        while server.poll_event().is_some() {}
+    };
+    drain(ms(4100), &mut server);
+    let stats = server.stats();
+    assert_eq!((stats.handshakes, stats.waiting, stats.accepted, stats.crowded), (1, 2, 1, 0));
+    // The first is given up after 5 s, and the second has its turn; the third has waited for 2.5 s then.
+    let mut seen = Vec::new();
+    while let Some(at) = server.next_timeout().filter(|at| *at < ms(9000)) {
+        server.handle_timeout(at);
+        drain(at, &mut server);
+        let stats = server.stats();
+        let now = (stats.handshakes, stats.waiting, stats.accepted, stats.crowded);
+        if seen.last().is_none_or(|(_, last)| *last != now) {
+            seen.push((at, now));
+        }
+    }
+    assert_eq!(seen, [(seen[0].0, (1, 2, 1, 0)), (ms(6000), (1, 1, 2, 0)), (ms(6600), (1, 0, 2, 1)),]);
+}
