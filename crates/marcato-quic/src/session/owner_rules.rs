@@ -9,11 +9,12 @@ use marcato_units::{Bytes, Duration, Layer, Priority, Time};
 use marcato_wire::{EndReason, ErrorCode, Fate, MessageNumber};
 
 use super::pair::{Pair, Who, address, message};
+use super::views::Views;
 use super::{Closed, LaneError, SendError};
 use crate::config::{Pacing, PathScheduler, SessionConfig, StreamUse};
 use crate::controller::Congestion;
 use crate::endpoint::SocketId;
-use crate::event::{Event, LaneLoss};
+use crate::event::{Event, LaneLoss, LowLaneChange};
 use crate::lane::{LaneRequest, LaneState};
 use crate::low::Retry;
 
@@ -655,5 +656,69 @@ fn only_low_lanes_get_the_controller_of_the_low_layer() {
             assert_eq!(filled(layer, Some(Congestion::RENO)), Some(Congestion::RENO));
             assert_eq!(session.manages(layer), manages && layer == Layer::Low);
         }
+    }
+}
+
+/// Changes of the low lanes at one end.
+fn low_changes(pair: &Pair, who: Who) -> Vec<LowLaneChange> {
+    let events = pair.events(who);
+    events
+        .filter_map(|event| if let Event::LowLane { change, .. } = event { Some(*change) } else { None })
+        .collect()
+}
+
+#[test]
+fn a_low_lane_tells_once_that_it_is_alone_and_once_that_it_is_not() {
+    let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
+    let config = SessionConfig { reopen: Some(retry), ..SessionConfig::default().layered() };
+    let mut pair = Pair::begin(&[20, 20], &config, &config, None);
+    pair.run_until(|pair| pair.session(Client).is_open());
+    let request = LaneRequest::new(SocketId(1), address(Server, 1));
+    let (now, low) = (pair.now, LaneRequest { layer: Layer::Low, ..request });
+    pair.session(Client).add_lane(now, low).unwrap();
+    pair.pass(ms(500));
+    let exchange = |pair: &mut Pair| {
+        let sent = pair.send(Client, message(Priority::P4, 100_000));
+        pair.run_until(|pair| pair.delivered(Client, sent).is_some());
+    };
+    exchange(&mut pair);
+    assert_eq!(low_changes(&pair, Client), []);
+    pair.kill(0);
+    for _ in 0..3 {
+        exchange(&mut pair);
+    }
+    assert_eq!(low_changes(&pair, Client), [LowLaneChange::Alone]);
+    for who in [Client, Server] {
+        pair.line(0, who).loss = 0.0;
+    }
+    for _ in 0..30 {
+        exchange(&mut pair);
+        pair.pass(ms(200));
+    }
+    assert_eq!(low_changes(&pair, Client), [LowLaneChange::Alone, LowLaneChange::Relieved]);
+}
+
+#[test]
+fn a_backup_takes_over_at_once_when_the_other_lane_is_closed() {
+    let mut pair = pair(&[20, 20], &SessionConfig::default());
+    let now = pair.now;
+    pair.session(Client).set_backup(now, lane(1), true).unwrap();
+    pair.pass(ms(300));
+    let is_spared = |pair: &mut Pair| pair.session(Client).lanes.get(lane(1)).unwrap().backup.is_announced();
+    assert!(is_spared(&mut pair));
+    let now = pair.now;
+    pair.session(Client).remove_lane(now, lane(0)).unwrap();
+    pair.pass(Duration::ZERO);
+    assert!(!is_spared(&mut pair));
+}
+
+/// A level that must wait is followed by the next one, which has its own view of each lane.
+#[test]
+fn each_view_of_the_lanes_replaces_the_one_before() {
+    let mut pair = pair(&[20, 50], &SessionConfig::default());
+    let (now, mut views) = (pair.now, Views::new());
+    for level in Priority::ALL {
+        pair.session(Client).view(now, level, Bytes::new(1200), true, &mut views);
+        assert_eq!(views.iter().map(|view| view.id).collect::<Vec<_>>(), [lane(0), lane(1)]);
     }
 }
