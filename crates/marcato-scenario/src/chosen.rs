@@ -81,6 +81,9 @@ pub(crate) fn tagged_of<'a, T: Clone>(
     }
 }
 
+/// Second spellings of kinds, and the kinds: those of the options of `marcato perf`.
+const SPELLINGS: [(&str, &str); 2] = [("lowrtt", "low-rtt"), ("rr", "round-robin")];
+
 /// Reads a table with a `kind`, or the kind alone as a string. The kind may be a plug-in of
 /// `plugins`.
 pub(crate) fn chosen_of<'a, T: Clone>(
@@ -123,6 +126,11 @@ pub(crate) fn chosen_of<'a, T: Clone>(
                 .add(item.place, format!("`{key}` is a kind or a table with a `kind`, not {}", other.what()));
             return None;
         }
+    };
+    let spelled = SPELLINGS.iter().find(|(other, kind)| *other == &*name && names.contains(kind));
+    let name = match spelled {
+        Some((other, kind)) if !names.contains(other) => Rc::from(*kind),
+        _ => name,
     };
     // A mistyped kind is read as its nearest match, so that further errors of the table are
     // reported too.

@@ -8,8 +8,11 @@ words! {
     #[derive(ValueEnum)]
     pub enum PathName {
         /// The fastest lane with room
+        // The second names are those of scenario files.
+        #[value(alias = "low-rtt")]
         Lowrtt = "lowrtt",
         /// One lane after the other
+        #[value(alias = "round-robin")]
         Rr = "rr",
         /// The fastest lane, with room in the congestion window reserved for each source (CWR)
         Cwr = "cwr",
@@ -71,6 +74,13 @@ impl StreamName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_scenario_files_are_taken_too() {
+        for (name, path) in [("low-rtt", PathName::Lowrtt), ("round-robin", PathName::Rr)] {
+            assert_eq!(PathName::from_str(name, false), Ok(path));
+        }
+    }
 
     #[test]
     fn codes_of_schedulers_are_read_back() {

@@ -133,6 +133,20 @@ fn an_unknown_name_is_a_fault_that_lists_plugins_too() {
 }
 
 #[test]
+fn a_scheduler_has_the_spellings_of_perf_too() {
+    for (spelled, expected) in [("lowrtt", Scheduler::LowRtt), ("rr", Scheduler::RoundRobin)] {
+        let text = scenario(r#""droptail""#, r#""reno""#, &format!("\"{spelled}\""), "");
+        let read = Scenario::parse("own.toml", &text).unwrap();
+        let flows = &read.experiment().flows;
+        let quic = flows.iter().find_map(|flow| match &flow.kind {
+            FlowKind::Quic(quic) => Some(&quic.scheduler),
+            _ => None,
+        });
+        assert_eq!(quic, Some(&expected), "{spelled}");
+    }
+}
+
+#[test]
 fn a_reader_without_plugins_knows_only_built_in_kinds() {
     let error = Scenario::parse("own.toml", &scenario(OWN[0], r#""reno""#, r#""cwr""#, "")).unwrap_err();
     assert_eq!(error.faults().len(), 1, "{error}");
