@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 #[cfg(target_os = "linux")]
@@ -418,7 +418,7 @@ pub(crate) struct LabExec {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct LabNetwork {
-    /// The scenario; its flows are not started
+    /// The scenario; its flows are not started. `-` reads it from standard input
     pub(crate) file: PathBuf,
 
     /// Host of the command [default: where the first flow begins]
@@ -472,7 +472,7 @@ pub(crate) struct LabNetwork {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct LabTrial {
-    /// The scenario
+    /// The scenario; `-` reads it from standard input
     pub(crate) file: PathBuf,
 
     /// Override a key of the file, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
@@ -971,8 +971,8 @@ pub(crate) struct PerfServer {
     pub(crate) max_duration: Duration,
 
     /// Highest rate per connection at which a client may have this server send; clients must then give
-    /// --bitrate for bulk data [default: any]
-    #[arg(long, value_name = "RATE", value_parser = quantity::rate, alias = "server-bitrate-limit")]
+    /// --bitrate for bulk data; 0 for any [default: 0]
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate_or_none, alias = "server-bitrate-limit")]
     pub(crate) max_bitrate: Option<Rate>,
 
     /// Scheduler that chooses lanes for the data that the server sends (QUIC)
@@ -1044,8 +1044,8 @@ pub(crate) struct PerfClient {
     #[arg(long, value_name = "SPEC")]
     pub(crate) bulk: Option<BulkSpec>,
 
-    /// Rate of the bulk data, for example 10Mbit/s or 10M [default: as much as fits]
-    #[arg(short, long, value_name = "RATE", value_parser = quantity::rate)]
+    /// Rate of the bulk data, for example 10Mbit/s or 10M; 0 for as much as fits [default: 0]
+    #[arg(short, long, value_name = "RATE", value_parser = quantity::rate_or_none)]
     pub(crate) bitrate: Option<Rate>,
 
     /// End once this amount of bulk data has been delivered, for example 10MB or 1G (1024^3)
@@ -1065,13 +1065,13 @@ pub(crate) struct PerfClient {
     #[arg(long, value_enum, default_value_t = StreamName::Cats)]
     pub(crate) stream_scheduler: StreamName,
 
-    /// Time for which messages are sent; a plain number means seconds [default: 10s, or one hour with
-    /// --bytes]
+    /// Time for which messages are sent; a plain number means seconds, and 0 a day, which Ctrl-C or SIGTERM ends
+    /// [default: 10s, or one hour with --bytes]
     #[arg(short = 't', long, value_name = "SPAN", value_parser = quantity::span_or_seconds)]
     pub(crate) duration: Option<Duration>,
 
     /// Initial part of the duration that is not measured
-    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span)]
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = quantity::span_or_seconds)]
     pub(crate) warm_up: Duration,
 
     /// Most bytes of each priority that may wait for a connection [default: 1MB]
@@ -1091,11 +1091,11 @@ pub(crate) struct PerfClient {
     pub(crate) ca: Option<PathBuf>,
 
     /// The name that the server's certificate is for [default: the host in ADDR]
-    #[arg(long)]
+    #[arg(long, value_parser = perf::plan::ascii_name)]
     pub(crate) name: Option<String>,
 
     /// Time after which a connection attempt fails
-    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span)]
+    #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = quantity::span_or_seconds)]
     pub(crate) connect_timeout: Duration,
 
     /// Report goodput, completion times and lanes of each such span while the run goes on
@@ -1308,13 +1308,39 @@ fn keeps_other_settings(set: clap::Command) -> clap::Command {
     })
 }
 
+/// Adds a pointer to the error of a command line as iperf3's users write it.
+fn pointed(mut error: clap::Error, given: &[OsString]) -> clap::Error {
+    let words: Vec<&str> = given.iter().skip(1).filter_map(|word| word.to_str()).collect();
+    let pointer = match words[..] {
+        ["perf", "-s" | "--server", ..] => "a server is `marcato perf server`",
+        ["perf", "-c" | "--client", ..] => "a client is `marcato perf client HOST`",
+        ["perf", "server", ..] if words.contains(&"-s") => "leave -s out: this is the server already",
+        ["perf", "client", ..] if words.iter().any(|word| matches!(*word, "-c" | "--client")) => {
+            "leave -c out: the host stands alone, as in `marcato perf client HOST`"
+        }
+        _ => return error,
+    };
+    if error.kind() == ErrorKind::UnknownArgument {
+        // clap guesses at similar options, which would be misleading here.
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![pointer.to_owned().into()]));
+    }
+    error
+}
+
 /// Parses the command line.
 pub(crate) fn parse<I>(registry: &Registry, arguments: I) -> Result<Command, clap::Error>
 where
     I: IntoIterator<Item = OsString>,
 {
     let mut commands = command(registry);
-    let matches = commands.try_get_matches_from_mut(arguments)?;
+    if std::env::var("COLUMNS").is_ok_and(|columns| columns.trim() == "0") {
+        // A terminal that does not know its width says 0. clap would put each word on a line of its own.
+        commands = commands.term_width(100);
+    }
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let matches = commands.try_get_matches_from_mut(&given).map_err(|error| pointed(error, &given))?;
     let asked = Marcato::from_arg_matches(&matches)?.command;
     if let Command::Serve(Serve { directory: None, to: None, config: None, .. }) = &asked
         && let Some(serve) = commands.find_subcommand_mut("serve")

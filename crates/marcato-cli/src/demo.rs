@@ -12,6 +12,7 @@ mod web;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use marcato_lab::{Datagram, LinkConfig, LinkCounters, Loss, OpenError, UdpLink};
@@ -35,7 +36,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::Status;
 use crate::arguments::{Demo, Format, QueueName};
-use crate::output;
+use crate::interrupt::EndsOnInterrupt;
+use crate::output::{self, Directory};
 use crate::progress::Bar;
 use crate::table::Table;
 
@@ -85,6 +87,8 @@ pub(crate) enum DemoError {
     Out { path: PathBuf, source: io::Error },
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
+    #[error("cannot listen for interrupts: {0}")]
+    Interrupt(io::Error),
 }
 
 /// Order in which messages are sent.
@@ -140,13 +144,18 @@ impl Load {
 }
 
 pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoError> {
-    if let Some(out) = &asked.out {
-        let failed = |source| DemoError::Out { path: out.clone(), source };
-        output::writable_directory(out).map_err(failed)?;
-    }
+    let open =
+        |out: &PathBuf| Directory::open(out).map_err(|source| DemoError::Out { path: out.clone(), source });
+    let directory = Arc::new(asked.out.as_ref().map(open).transpose()?);
     // A process can become root of a user namespace only while it has one thread.
     #[cfg(target_os = "linux")]
     crate::lab::privileges();
+    let made = Arc::clone(&directory);
+    let say = move || {
+        made.iter().for_each(Directory::leave);
+        "no report was written; the same command starts again from the beginning".to_owned()
+    };
+    let ends = EndsOnInterrupt::saying(say).map_err(DemoError::Interrupt)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(DemoError::Runtime)?;
     let loads = runtime.block_on(all(asked))?;
@@ -156,15 +165,17 @@ pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoEr
     let options = RunOptions::repeated(asked.seed, asked.loads)?.in_world(World::Lab);
     let rows = parts.iter().flat_map(|part| part.rows.iter().cloned());
     let document = Document::new("demo", &options).config(settings(asked)).with_rows(rows);
-    if let Some(out) = &asked.out {
-        write(out, &page(asked, &loads, &parts, &document), &document)?;
-    }
+    drop(ends);
+    // Rows that cannot be written are printed nevertheless.
+    let write = |out: &PathBuf| write(out, &page(asked, &loads, &parts, &document), &document);
+    let written = asked.out.as_ref().map_or(Ok(()), write);
     let printed = match asked.format {
         Format::Text => text(&parts, &document),
         Format::Json => document.to_json(),
         Format::Csv => document.to_csv(),
     };
     output::print(stdout, &printed).map_err(DemoError::Print)?;
+    written?;
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
 }
 

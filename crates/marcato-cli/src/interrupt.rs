@@ -1,4 +1,4 @@
-//! Interrupts (Ctrl-C) during the computation of results.
+//! Interrupts (Ctrl-C) and requests to end (SIGTERM) during the computation of results.
 
 use std::io;
 use std::sync::Arc;
@@ -19,11 +19,21 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Handles interrupts until the value is dropped.
+    /// Handles interrupts and requests to end until the value is dropped. `timeout` sends such a request, and its
+    /// user wants the results as after Ctrl-C.
     ///
     /// # Errors
     /// When the operating system refuses.
     pub(crate) fn listen() -> io::Result<Self> {
+        Self::listen_to(&[SIGINT, SIGTERM])
+    }
+
+    /// Handles interrupts of the terminal alone until the value is dropped.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn listen_to_terminal() -> io::Result<Self> {
         Self::listen_to(&[SIGINT])
     }
 
@@ -77,7 +87,7 @@ fn ignores(status: &str, signal: i32) -> bool {
     mask >> (signal - 1) & 1 == 1
 }
 
-/// Ends the process on an interrupt, for work that cannot be stopped otherwise.
+/// Ends the process on an interrupt or a request to end, for work that cannot be stopped otherwise.
 #[derive(Debug)]
 pub(crate) struct EndsOnInterrupt {
     handle: signal_hook::iterator::Handle,
@@ -85,13 +95,13 @@ pub(crate) struct EndsOnInterrupt {
 }
 
 impl EndsOnInterrupt {
-    /// Handles interrupts until the value is dropped: one prints the result of `say` on standard
+    /// Handles interrupts and requests to end until the value is dropped: one prints the result of `say` on standard
     /// error, and ends the process with [`STATUS`].
     ///
     /// # Errors
     /// When the operating system refuses.
     pub(crate) fn saying(say: impl FnOnce() -> String + Send + 'static) -> io::Result<Self> {
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT])?;
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
         let handle = signals.handle();
         let thread = std::thread::spawn(move || {
             if signals.forever().next().is_some() {

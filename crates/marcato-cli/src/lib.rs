@@ -98,6 +98,11 @@ where
                     let _ = writeln!(stderr, "the run is incomplete: {error}");
                     Ok(Status::Interrupted)
                 }
+                Err(error @ perf::PerfError::NothingMeasured) => {
+                    // As above.
+                    let _ = writeln!(stderr, "{error}");
+                    Ok(Status::Interrupted)
+                }
                 done => done.map_err(|error| error.to_string()),
             }
         }
@@ -184,9 +189,14 @@ pub fn command(registry: &Registry) -> clap::Command {
 fn said(error: &clap::Error, stdout: &mut dyn Write, stderr: &mut dyn Write) -> Status {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            match output::forgive_broken_pipe(write!(stdout, "{}", error.render())) {
+            match output::forgive_broken_pipe(
+                write!(stdout, "{}", error.render()).and_then(|()| stdout.flush()),
+            ) {
                 Ok(()) => Status::Ok,
-                Err(_) => Status::Error,
+                Err(error) => {
+                    let _ = writeln!(stderr, "error: cannot write to standard output: {error}");
+                    Status::Error
+                }
             }
         }
         _ => {

@@ -3,6 +3,7 @@
 use std::fs::DirEntry;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use marcato_papers::{Experiment, Registry, RunError, RunOptions, SeedError, SelectError, Shelf};
 use marcato_report::{AtomicFile, COMMIT, Document, Report, VERSION, WriteError};
@@ -12,7 +13,7 @@ use thiserror::Error;
 use crate::Status;
 use crate::arguments::{Format, Papers};
 use crate::interrupt::EndsOnInterrupt;
-use crate::output;
+use crate::output::{self, Directory};
 use crate::progress::Bar;
 
 /// Error of running experiments or of writing their results.
@@ -53,11 +54,21 @@ pub(crate) fn run(
             chosen
         };
     let kept = asked.out.as_ref().map(|out| out.join("runs"));
+    let directory = directory(asked.out.as_deref())?;
     let reports = {
+        let made = Arc::clone(&directory);
+        let say = move || {
+            let said = what_is_kept(kept.as_deref());
+            if let Some(kept) = &kept {
+                // It fails if a completed run is kept, and then it is to stay.
+                let _ = std::fs::remove_dir(kept);
+            }
+            made.iter().for_each(Directory::leave);
+            said
+        };
         // Files written after this block take little time, and each is written atomically. An
         // interrupt then needs no message.
-        let _ends =
-            EndsOnInterrupt::saying(move || what_is_kept(kept.as_deref())).map_err(PapersError::Interrupt)?;
+        let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
         run_each(&chosen, &options)?
     };
     let document = match reports.as_slice() {
@@ -67,14 +78,25 @@ pub(crate) fn run(
             Document::join(Registry::ALL, &options, &parts)
         }
     };
-    write(asked, &reports, &document)?;
+    // Rows that cannot be written are printed nevertheless.
+    let written = write(asked, &reports, &document);
     let printed = match asked.runs.format {
         Format::Text => reports.iter().map(Report::to_text).collect::<Vec<_>>().join("\n"),
         Format::Json => document.to_json(),
         Format::Csv => document.to_csv(),
     };
     output::print(stdout, &printed).map_err(PapersError::Print)?;
+    written?;
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}
+
+/// Opens the directory of `--out` before work begins. The message after an interrupt shares it, since the process
+/// then exits without dropping anything.
+pub(crate) fn directory(out: Option<&Path>) -> Result<Arc<Option<Directory>>, PapersError> {
+    let open = |out: &Path| {
+        Directory::open(out).map_err(|source| PapersError::File { path: out.to_owned(), source })
+    };
+    Ok(Arc::new(out.map(open).transpose()?))
 }
 
 /// Returns the message after an interrupt: the runs that were kept, and the command that resumes.

@@ -1,14 +1,15 @@
 //! `marcato validate`.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use marcato_papers::{Experiment, Registry};
 
 use crate::Status;
 use crate::arguments::{Format, Validate};
 use crate::interrupt::EndsOnInterrupt;
-use crate::output;
-use crate::papers::PapersError;
+use crate::output::{self, Directory};
+use crate::papers::{PapersError, directory};
 use crate::progress::Bar;
 
 /// Runs `experiment`, which belongs to no paper, and outputs its report as `marcato papers` does.
@@ -18,14 +19,18 @@ pub(crate) fn run(
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
     let options = asked.runs.options()?;
+    let directory = directory(asked.out.as_deref())?;
     let report = {
-        let say = || "no report was written; the same command starts again from the beginning".to_owned();
+        let made = Arc::clone(&directory);
+        let say = move || {
+            made.iter().for_each(Directory::leave);
+            "no report was written; the same command starts again from the beginning".to_owned()
+        };
         let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
         Registry::run(experiment, &options, &mut Bar::new())?
     };
-    if let Some(out) = &asked.out {
-        report.write(out)?;
-    }
+    // Rows that cannot be written are printed nevertheless.
+    let written = asked.out.as_ref().map_or(Ok(()), |out| report.write(out));
     let document = report.document();
     let printed = match asked.runs.format {
         Format::Text => report.to_text(),
@@ -33,5 +38,6 @@ pub(crate) fn run(
         Format::Csv => document.to_csv(),
     };
     output::print(stdout, &printed).map_err(PapersError::Print)?;
+    written?;
     Ok(if document.holds() { Status::Ok } else { Status::Outside })
 }

@@ -370,6 +370,49 @@ fn a_comparison_has_every_number_of_both() {
 }
 
 #[test]
+fn every_run_of_a_comparison_is_checked_before_the_first() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("transfer.toml"), directory.path().join("out"));
+    // The first run would take a day, and the second cannot be built in a lab.
+    let grid =
+        "[grid]\nvary = { \"link.link.queue\" = [\"droptail\", { kind = \"strict\", preempt = true }] }\n";
+    std::fs::write(&file, TRANSFER.replace("duration = \"1 s\"", "duration = \"86400 s\"") + grid).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    let ended = command.args(["lab", "compare"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{}", said(&ended));
+    assert!(said(&ended).contains("remove `preempt`"), "{}", said(&ended));
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_lab_says_on_which_host_its_command_runs() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let ended = lab(&["--", "true"]).output().unwrap();
+    assert!(said(&ended).contains("the command runs on client-1, where"), "{}", said(&ended));
+    let ended = lab(&["--host", "server-1", "--", "true"]).output().unwrap();
+    assert!(!said(&ended).contains("the command runs on"), "{}", said(&ended));
+}
+
+#[test]
+fn a_trial_reads_its_scenario_from_standard_input() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command.args(["lab", "trial", "-", "--format", "csv"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), TRANSFER.as_bytes()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    assert_eq!(String::from_utf8(ended.stdout).unwrap().lines().count(), 2);
+}
+
+#[test]
 fn a_trial_prints_what_a_simulation_prints() {
     if absent!(Need::LabProcess) {
         return;

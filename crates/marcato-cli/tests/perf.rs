@@ -463,9 +463,9 @@ fn a_server_in_the_background_greets_and_logs() {
     let word = |line: &str| greeting.lines().find_map(|said| said.strip_prefix(line)).unwrap().to_owned();
     let addr = word("listening on ").split(' ').next().unwrap().to_owned();
     let client = ["perf", "client", &addr, "--fingerprint", &word("certificate "), "-t", "0.3"];
-    let run = marcato(&[&client[..], &["--logfile", log.to_str().unwrap()]].concat());
     let server = word("pid ");
     assert_eq!(std::fs::read_to_string(&pid).unwrap().trim(), server);
+    let run = marcato(&[&client[..], &["--logfile", log.to_str().unwrap()]].concat());
     // It has ended by itself already, or is about to.
     let _ = Command::new("kill").arg(&server).stderr(Stdio::null()).status();
     assert_eq!((run.status.code(), run.stdout.len()), (Some(0), 0), "{run:?}");
@@ -548,6 +548,21 @@ fn pictures_and_files_are_written_where_they_are_asked_for() {
     assert!(picture.starts_with("<svg") && picture == std::fs::read_to_string(out.join("mct.svg")).unwrap());
 }
 
+/// Address of a server that answers every connection with a page.
+fn not_tls() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut hello = [0; 1024];
+            let _ = stream.read(&mut hello);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    addr
+}
+
 #[test]
 fn a_wrong_command_is_status_2_and_says_how_to_correct_it() {
     let server = Server::start(&["--listen", "127.0.0.1:0"]);
@@ -556,6 +571,7 @@ fn a_wrong_command_is_status_2_and_says_how_to_correct_it() {
     let mismatch = format!("presented the certificate {}, but {zeros} was expected", server.fingerprint);
     // Port that was free a moment ago, so that most likely nothing listens on it.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let web = not_tls();
     for (arguments, said) in [
         (&["client"][..], "<ADDR>"),
         (&["client", addr, "--source", "10kB:100ms"], "no span"),
@@ -564,7 +580,13 @@ fn a_wrong_command_is_status_2_and_says_how_to_correct_it() {
         (&["client", addr, "--path-scheduler", "best"], "lowrtt, rr, cwr, cwr-red"),
         (&["client", addr, "--stream-scheduler", "best"], "cats, pfifo, rr, fifo"),
         (&["client", addr, "--engine", "sctp"], "tcp, quic"),
-        (&["client", addr, "--duration", "0s"], "make it longer"),
+        (&["client", addr, "--duration", "1s", "--warm-up", "1"], "make it longer"),
+        (&["client", "bücher.example"], "begins with xn--"),
+        (&["client", addr, "--name", "bücher.example"], "begins with xn--"),
+        (&["-s"], "a server is `marcato perf server`"),
+        (&["-c", addr], "a client is `marcato perf client HOST`"),
+        (&["client", "-c", addr], "leave -c out"),
+        (&["server", "-s"], "leave -s out"),
         (&["client", addr, "--engine", "tcp", "--lane", addr], "--engine quic"),
         (&["client", addr, "--engine", "tcp", "--path-scheduler", "cwr"], "--engine quic"),
         (&["client", addr, "--stream-scheduler", "rr", "--path-scheduler", "cwr"], "lowrtt or rr"),
@@ -593,9 +615,14 @@ fn a_wrong_command_is_status_2_and_says_how_to_correct_it() {
             &["client", &free, "--engine", "tcp", "--fingerprint", &zeros],
             "check that `marcato perf server` runs there",
         ),
+        // Long before the timeout, the system reports that nothing listens.
         (
-            &["client", &free, "--fingerprint", &zeros, "--connect-timeout", "300ms"],
-            "check that `marcato perf server` runs there",
+            &["client", &free, "--fingerprint", &zeros, "--connect-timeout", "1h"],
+            "connection refused; check that `marcato perf server` runs there",
+        ),
+        (
+            &["client", &web, "--engine", "tcp", "--fingerprint", &zeros],
+            "does not speak tls: check that `marcato perf",
         ),
         (&["client", addr, "--fingerprint", &server.fingerprint, "--out", "/proc/out"], "/proc/out"),
         (&["client", "http://127.0.0.1:4433"], "write 127.0.0.1:4433"),
@@ -721,8 +748,9 @@ fn cut_short(
     let client = Command::new(env!("CARGO_BIN_EXE_marcato"))
         .args(["perf", "client", &addr.unwrap().to_string(), "--fingerprint", &server.fingerprint])
         .args(["--engine", engine, "--source", "10ms:2kB:p0"])
+        .args(if how.contains(&"-t") { &[][..] } else { &["--duration", "10m"] })
         .args(how)
-        .args(["--duration", "10m", "--idle-timeout", "2s"])
+        .args(["--idle-timeout", "2s"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -744,9 +772,139 @@ fn kill(server: &mut Server, _: &Child) {
     server.child.wait().unwrap();
 }
 
-fn interrupt(_: &mut Server, client: &Child) {
-    let sent = Command::new("kill").args(["-INT", &client.id().to_string()]).status().unwrap();
+fn send(signal: &str, to: &Child) {
+    let sent = Command::new("kill").args([signal, &to.id().to_string()]).status().unwrap();
     assert!(sent.success());
+}
+
+fn interrupt(_: &mut Server, client: &Child) {
+    send("-INT", client);
+}
+
+/// Ends the client as `timeout` does.
+fn terminate(_: &mut Server, client: &Child) {
+    send("-TERM", client);
+}
+
+/// Ends the server, and reads until it has told of its client.
+fn stop(server: &mut Server, _: &Child) {
+    send("-TERM", &server.child);
+    let mut said = String::new();
+    server.said.read_to_string(&mut said).unwrap();
+    assert_eq!(server.child.wait().unwrap().code(), Some(0), "{said}");
+    let summary = line(&said, " messages, ");
+    assert!(summary.contains(" client 1: 127.0.0.1:") && summary.contains(" bytes, "), "{said}");
+}
+
+#[test]
+fn a_server_that_ends_tells_its_clients_at_once() {
+    for engine in ["quic", "tcp"] {
+        let (out, err) = cut_short(engine, &["-J"], 2, stop);
+        let run: Value = serde_json::from_str(&out).unwrap();
+        let because = run["incomplete_because"].as_str().unwrap();
+        assert!(because.contains("the server was stopped"), "{engine}: {because}: {err}");
+        assert!(run["sources"][0]["arrived"].as_u64().unwrap() > 0, "{out}");
+    }
+}
+
+#[test]
+fn a_server_that_ends_removes_the_file_of_its_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
+    for signal in ["-TERM", "-INT"] {
+        let server = Server::start(&["--listen", "127.0.0.1:0", "-I", file.to_str().unwrap()]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{}\n", server.child.id()));
+        send(signal, &server.child);
+        server.end();
+        assert!(!file.exists(), "{signal}");
+    }
+}
+
+#[test]
+fn an_interrupt_before_a_measurement_leaves_no_directory() {
+    // It accepts, and never says anything.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap().to_string();
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let client = Command::new(env!("CARGO_BIN_EXE_marcato"))
+        .args(["perf", "client", &addr, "--engine", "tcp", "--fingerprint", &"0".repeat(64)])
+        .args(["--connect-timeout", "1h", "--out", out.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let connection = silent.accept().unwrap();
+    assert!(out.exists(), "it is opened before anything is sent");
+    send("-TERM", &client);
+    let output = client.wait_with_output().unwrap();
+    drop(connection);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0), "{err}");
+    assert!(err.contains("interrupted before anything was measured: nothing was written"), "{err}");
+    assert!(!out.exists());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_a_log_does_not_take_goes_to_stdout() {
+    let server = Server::start(&["--listen", "127.0.0.1:0"]);
+    let directory = tempfile::tempdir().unwrap();
+    let svg = directory.path().join("a.svg");
+    let usual = ["-t", "0.3", "--source", "20ms:1kB"];
+    // A log that is full from the beginning, and a picture that grows too large.
+    let full = server.client(&[&usual[..], &["--logfile", "/dev/full"]].concat());
+    let shell = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_marcato")])
+        .args(["perf", "client", &server.addrs[0], "--fingerprint", &server.fingerprint])
+        .args(usual)
+        .args(["--svg", svg.to_str().unwrap()])
+        .output()
+        .unwrap();
+    for (output, path) in [(full, "/dev/full"), (shell, svg.to_str().unwrap())] {
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(err.contains(&format!("cannot write `{path}`: ")), "{err}");
+        assert!(out.contains("20ms:1kB:p0") && out.contains("Throughput at the server"), "{out}");
+    }
+    assert!(!svg.exists());
+}
+
+#[test]
+fn zero_is_no_bound_as_in_iperf3() {
+    let (out, _) = cut_short("tcp", &["-J", "--bulk", "p4", "-b", "0"], 130, interrupt);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["config"]["bitrate_bit_per_s"], Value::Null);
+    let (out, _) = cut_short("tcp", &["-J", "-t", "0"], 130, interrupt);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap()["config"]["duration_s"], 86_400.0);
+    let server = Server::start(&["--listen", "127.0.0.1:0", "--max-bitrate", "0"]);
+    assert_eq!(json(&server.client(&["-R", "-t", "0.2", "-J"]))["complete"], true);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_address_may_have_a_zone() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return;
+    }
+    // The loopback interface is the first of every Linux host. Others may have addresses that need their zone.
+    let mut zones = vec!["::1%1".to_owned()];
+    let listed = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let local = listed.lines().filter(|line| line.starts_with("fe80"));
+    zones.extend(local.map(|line| {
+        let parts: Vec<&str> = (0..32).step_by(4).map(|at| &line[at..at + 4]).collect();
+        format!("{}%{}", parts.join(":"), line.split_whitespace().last().unwrap())
+    }));
+    for zone in zones {
+        let server = Server::start(&["--listen", &format!("[{zone}]:0")]);
+        let port = server.addrs[0].rsplit_once(':').unwrap().1;
+        for engine in ["tcp", "quic"] {
+            let addr = format!("[{zone}]:{port}");
+            let client = ["perf", "client", &addr, "--fingerprint", &server.fingerprint, "--engine", engine];
+            let run = json(&marcato(&[&client[..], &["-t", "0.2", "-J"]].concat()));
+            assert_eq!(run["complete"], true, "{zone} {engine}");
+        }
+    }
 }
 
 #[test]
@@ -778,7 +936,8 @@ fn a_run_that_is_interrupted_prints_what_it_measured_and_fails() {
         ("tcp", &["--format", "csv", "-R"], ",false,reverse,all\n"),
         ("quic", &["--bidir"], "From the server to the client"),
     ] {
-        let (out, err) = cut_short(engine, how, 130, interrupt);
+        let end = if how.contains(&"text") { terminate } else { interrupt };
+        let (out, err) = cut_short(engine, how, 130, end);
         assert!(out.contains(marked) && out.contains("10ms:2kB:p0"), "{out}");
         assert!(err.contains("the run is incomplete: interrupted"), "{err}");
     }

@@ -1,8 +1,10 @@
 //! `marcato lab compare`: simulation and lab, laid over each other.
 
+use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use marcato_lab::LabOptions;
 use marcato_report::page::{Page, Section};
 use marcato_report::{AtomicFile, COMMIT, VERSION};
 use marcato_results::{Frame, Row, chart, report, sheet};
@@ -15,7 +17,7 @@ use super::{LabError, privileges};
 use crate::Status;
 use crate::arguments::{Format, LabTrial};
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Directory};
 use crate::sim::text::number;
 use crate::sim::{Done, SimError, execute};
 use crate::table::Table;
@@ -50,12 +52,30 @@ struct Document<'a> {
 pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, LabError> {
     let (scenario, traces) = load(asked)?;
     privileges();
+    check(&scenario, &traces, asked.offload).map_err(failed)?;
+    let open = |out: &PathBuf| Directory::open(out).map_err(SimError::file(out)).map_err(failed);
+    let _directory = asked.out.as_ref().map(open).transpose()?;
     let interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
     let (mut pairs, mut sections) = (Vec::new(), Vec::new());
+    let mut ended = Ok(());
     for run in scenario.runs() {
-        let both = both(&run, &traces, asked, &interrupt).map_err(failed)?;
-        sections.push(figures(&run, &both));
-        pairs.extend(paired(&run, &both));
+        match both(&run, &traces, asked, &interrupt) {
+            Ok((both, written)) => {
+                sections.push(figures(&run, &both));
+                pairs.extend(paired(&run, &both));
+                ended = written;
+            }
+            Err(error) => ended = Err(error),
+        }
+        if ended.is_err() {
+            break;
+        }
+    }
+    // What was measured until then is not lost.
+    if pairs.is_empty()
+        && let Err(error) = ended
+    {
+        return Err(failed(error));
     }
     let frame = frame(&pairs);
     let document = Document {
@@ -66,20 +86,40 @@ pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, La
     };
     // Strings and finite numbers cannot fail to serialise.
     let json = serde_json::to_string_pretty(&document).unwrap_or_default() + "\n";
-    if let Some(out) = &asked.out {
-        write(out, &scenario, &frame, &json, sections).map_err(failed)?;
-    }
+    let write = |out: &PathBuf| write(out, &scenario, &frame, &json, sections);
+    let written = asked.out.as_ref().map_or(Ok(()), write);
     let text = match asked.format {
         Format::Text => text(&pairs),
         Format::Json => json,
         Format::Csv => frame.to_csv(),
     };
     output::print(stdout, &text).map_err(LabError::Print)?;
+    ended.and(written).map_err(failed)?;
     Ok(Status::Ok)
 }
 
-/// Executes a run in the simulator, and then in a lab.
-fn both(run: &Run, traces: &Traces, asked: &LabTrial, interrupt: &Interrupt) -> Result<[Done; 2], SimError> {
+/// Checks that each combination can be built in both worlds, before the first of them runs for a minute.
+fn check(scenario: &Scenario, traces: &Traces, offload: bool) -> Result<(), SimError> {
+    let mut seen = BTreeSet::new();
+    for run in scenario.runs() {
+        let mut experiment = run.experiment;
+        // Seeds do not decide whether a run can be built.
+        experiment.seed = scenario.experiment().seed;
+        if seen.insert(experiment.to_toml()) {
+            build(&experiment, traces)?;
+            marcato_trial::open(&experiment, traces, LabOptions { offload })?;
+        }
+    }
+    Ok(())
+}
+
+/// Executes a run in the simulator, and then in a lab. An error of writing comes beside the results.
+fn both(
+    run: &Run,
+    traces: &Traces,
+    asked: &LabTrial,
+    interrupt: &Interrupt,
+) -> Result<([Done; 2], Result<(), SimError>), SimError> {
     let directory = |world: &str| asked.out.as_ref().map(|out| out.join(world).join(&run.id));
     let [simulation, lab] = ["simulation", "lab"].map(directory);
     let mut experiment = run.experiment.clone();
@@ -90,12 +130,11 @@ fn both(run: &Run, traces: &Traces, asked: &LabTrial, interrupt: &Interrupt) -> 
     let simulated = execute(run, world, simulation.as_deref(), "simulated seconds", interrupt)?;
     let real = in_lab(run, traces, asked.offload, lab.as_deref(), interrupt)?;
     let both = [simulated, real];
-    for (done, directory) in both.iter().zip([simulation, lab]) {
-        if let Some(directory) = directory {
-            done.write(&directory, run)?;
-        }
-    }
-    Ok(both)
+    let written = both
+        .iter()
+        .zip([simulation, lab])
+        .try_for_each(|(done, directory)| directory.map_or(Ok(()), |directory| done.write(&directory, run)));
+    Ok((both, written))
 }
 
 /// Returns the numbers that both outcomes have.

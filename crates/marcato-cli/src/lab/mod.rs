@@ -9,6 +9,7 @@ mod trial;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -46,6 +47,14 @@ pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, 
     }
 }
 
+/// Reads a scenario; `-` is the standard input.
+fn load_scenario(file: &Path, overrides: Overrides) -> Result<Scenario, LabError> {
+    Ok(match file.as_os_str() == "-" {
+        true => Scenario::load_from(std::io::stdin().lock(), &overrides)?,
+        false => Scenario::load(file, &overrides)?,
+    })
+}
+
 fn given(command: &[OsString]) -> Result<Command, LabError> {
     let (program, arguments) = command.split_first().ok_or(LabError::NoCommand)?;
     let mut command = Command::new(program);
@@ -73,7 +82,7 @@ pub(crate) fn privileges() {
 fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let LabNetwork { file, host, set, seed, offload, quiet, stats, every, live, pcap, pcap_link, packets } =
         network;
-    let scenario = Scenario::load(file, &Overrides { set: set.clone(), seed: *seed })?;
+    let scenario = load_scenario(file, Overrides { set: set.clone(), seed: *seed })?;
     let run = scenario.run(0).ok_or(LabError::NoRun)?;
     if scenario.count() > 1 && !quiet {
         eprintln!(
@@ -85,8 +94,9 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
     privileges();
     // An interrupt is for the command, which the terminal sends it as well.
-    let _interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
+    let _interrupt = Interrupt::listen_to_terminal().map_err(LabError::Interrupt)?;
     let lab = Lab::open(&run.experiment, &traces, LabOptions { offload: *offload })?;
+    let chosen = host.is_some();
     let host = host.as_deref().unwrap_or_else(|| first_host(&run.experiment));
     let log = stats.as_deref().map(|path| Log::create(path, *every, &lab)).transpose();
     let mut log = log.map_err(LabError::Stats)?;
@@ -100,6 +110,10 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let mut command = command;
     if let Some(path) = path_to_this_program() {
         command.env("PATH", path);
+    }
+    if !quiet && !chosen {
+        // A program that connects to its own host measures loopback.
+        eprintln!("the command runs on {host}, where the first flow begins; --host chooses another");
     }
     let child = lab.spawn(host, command)?;
     let mut look = |until| {

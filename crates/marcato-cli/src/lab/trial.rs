@@ -7,7 +7,7 @@ use marcato_lab::LabOptions;
 use marcato_scenario::{Overrides, Run, Scenario};
 use marcato_sim::scenario::Traces;
 
-use super::{LabError, privileges};
+use super::{LabError, load_scenario, privileges};
 use crate::Status;
 use crate::arguments::LabTrial;
 use crate::interrupt::Interrupt;
@@ -24,16 +24,16 @@ pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, La
     let interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
     let out = asked.out.as_deref();
     let done = in_lab(&run, &traces, asked.offload, out, &interrupt).map_err(failed)?;
-    if let Some(out) = out {
-        done.write(out, &run).map_err(failed)?;
-    }
+    // Results that cannot be written are printed nevertheless.
+    let written = out.map_or(Ok(()), |out| done.write(out, &run));
     output::print(stdout, &done.format(&run, asked.format)).map_err(LabError::Print)?;
+    written.map_err(failed)?;
     Ok(Status::Ok)
 }
 
 /// Reads a scenario and the traces that its links follow.
 pub(super) fn load(asked: &LabTrial) -> Result<(Scenario, Traces), LabError> {
-    let scenario = Scenario::load(&asked.file, &Overrides { set: asked.set.clone(), seed: asked.seed })?;
+    let scenario = load_scenario(&asked.file, Overrides { set: asked.set.clone(), seed: asked.seed })?;
     let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
     Ok((scenario, traces))
 }

@@ -1,7 +1,7 @@
 //! `marcato perf client`: sends messages, and receives reports of their arrival from the server.
 
-use std::io::Write;
-use std::net::IpAddr;
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use marcato_net::{
 };
 use marcato_quic::{Fingerprint, Trust};
 use marcato_units::{Bytes, Layer, Priority};
+use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout, timeout_at};
@@ -23,21 +24,24 @@ use super::direction::{Direction, Mode};
 use super::generator::{Generator, GeneratorError, Origin};
 use super::interval::{Interval, Intervals};
 use super::lane::LaneSample;
+use super::log::Log;
 use super::measured::{Counted, Measured, ns};
 use super::outcome::{Clock, ConnectionOutcome, Outcome};
-use super::plan::{BACKLOG, EngineName, LaneSpec, PORT, Plan, PlanError};
+use super::plan::{BACKLOG, EngineName, LaneSpec, PORT, Plan, PlanError, is_address};
 use super::protocol::{Hello, HostMark, Refusal, Reply, Report, Request, SourceKind};
 use super::quantity::{shown_size, shown_span};
 use super::released::lock;
 use super::scheduler::{PathName, StreamName};
 use super::send::Span;
+use super::signals::Signals;
 use super::{NAME, PerfError, SILENCE};
 use crate::Status;
 use crate::arguments::{Format, PerfClient};
-use crate::output;
 
 /// Time within which a perf server answers.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Time in which a server usually answers the first packet.
+const ANSWERED: Duration = Duration::from_millis(500);
 /// Number of clock exchanges before anything is sent.
 const FIRST_PINGS: u64 = 10;
 /// Interval between clock exchanges after that.
@@ -51,27 +55,28 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Default duration, and that of a run that ends with an amount of data.
 const DURATION: Duration = Duration::from_secs(10);
 const MAX_DURATION: Duration = Duration::from_secs(3600);
+/// Duration of a run that a signal is to end.
+const ENDLESS: Duration = Duration::from_secs(86_400);
 
 pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     let plan = plan(asked)?;
-    let mut log = asked.logfile.as_deref().map(super::log).transpose()?;
-    let stdout: &mut dyn Write = match &mut log {
-        Some(log) => log,
-        None => stdout,
-    };
-    super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
+    let mut log = Log::open(asked.logfile.as_deref(), stdout)?;
+    // Held until the files are written: without a result, it leaves no empty directory.
+    let _directory = super::outcome::prepare(asked.out.as_deref(), asked.svg.as_deref())?;
     let (sender, lines) = mpsc::unbounded_channel();
     let sender = (asked.format() == Format::Text).then_some(sender);
     let runtime = super::runtime()?;
-    let (outcome, end) = runtime.block_on(printing(measure(asked, &plan, sender), lines, stdout))?;
-    // Files are written before anything is printed, so that a failed write shows as an error first.
-    outcome.write(asked.out.as_deref(), asked.svg.as_deref())?;
+    let (outcome, end) = runtime.block_on(printing(measure(asked, &plan, sender), lines, &mut log))?;
+    // The result is printed also if it cannot be written: it is not lost.
+    let written = outcome.write(asked.out.as_deref(), asked.svg.as_deref());
     let printed = match asked.format() {
         Format::Text => outcome.to_text(),
         Format::Json => outcome.to_json(),
         Format::Csv => outcome.to_csv(),
     };
-    output::print(stdout, &printed).map_err(PerfError::Print)?;
+    log.write(&printed);
+    written?;
+    log.end()?;
     match (end, outcome.cut) {
         (End::Interrupted, _) => Err(PerfError::Interrupted),
         (_, Some(reason)) => Err(PerfError::Incomplete(reason)),
@@ -83,17 +88,17 @@ pub(crate) fn run(asked: &PerfClient, stdout: &mut dyn Write) -> Result<Status, 
 async fn printing<T>(
     run: impl Future<Output = Result<T, PerfError>>,
     mut lines: mpsc::UnboundedReceiver<String>,
-    stdout: &mut dyn Write,
+    log: &mut Log<'_>,
 ) -> Result<T, PerfError> {
     tokio::pin!(run);
     let done = loop {
         tokio::select! {
-            Some(line) = lines.recv() => output::print(stdout, &line).map_err(PerfError::Print)?,
+            Some(line) = lines.recv() => log.write(&line),
             done = &mut run => break done,
         }
     };
     while let Ok(line) = lines.try_recv() {
-        output::print(stdout, &line).map_err(PerfError::Print)?;
+        log.write(&line);
     }
     done
 }
@@ -125,14 +130,19 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         connections: asked.parallel,
         sources: if nothing { vec![usual("100ms:10kB:p0")?] } else { asked.sources.clone() },
         bulk: if nothing { Some("p4".parse().map_err(PerfError::Usage)?) } else { asked.bulk },
-        bitrate: asked.bitrate,
+        bitrate: asked.bitrate.filter(|rate| rate.as_bps() > 0),
         bytes: asked.bytes,
         unreliable: asked.unreliable,
         path,
         layered: asked.layered,
         coupled: asked.coupled,
         stream: asked.stream_scheduler,
-        duration: asked.duration.unwrap_or(if asked.bytes.is_some() { MAX_DURATION } else { DURATION }),
+        duration: match asked.duration {
+            Some(Duration::ZERO) => ENDLESS,
+            Some(duration) => duration,
+            None if asked.bytes.is_some() => MAX_DURATION,
+            None => DURATION,
+        },
         warm_up: asked.warm_up,
         backlog: asked.backlog.unwrap_or(BACKLOG),
         seed: asked.seed,
@@ -144,6 +154,8 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
 
 /// Returns the certificates to accept, and the server's name to verify.
 fn security(asked: &PerfClient, host: &str) -> Result<ClientSecurity, PerfError> {
+    // A zone is no part of the address that a certificate is for.
+    let host = host.split('%').next().unwrap_or(host);
     let named = |usual: &str| asked.name.clone().unwrap_or_else(|| usual.to_owned());
     if let Some(fingerprint) = asked.fingerprint {
         return Ok(ClientSecurity::trusting(named(NAME), Trust::Fingerprint(fingerprint)));
@@ -158,7 +170,7 @@ async fn target(asked: &PerfClient) -> Result<Target, PerfError> {
     let port = asked.port.unwrap_or(PORT);
     let (host, at) = asked.addr.host_port(port).map_err(PerfError::Usage)?;
     let security = security(asked, &host)?;
-    let by_name = host.parse::<IpAddr>().is_err() && asked.name.is_none();
+    let by_name = !is_address(&host) && asked.name.is_none();
     if by_name && asked.lanes.is_empty() && asked.addr.local.is_none() {
         let named = Named::new(&format!("{host}:{at}"));
         return Ok(match security {
@@ -170,10 +182,53 @@ async fn target(asked: &PerfClient) -> Result<Target, PerfError> {
     let addrs = super::resolve_all(&lanes, port).await?;
     let lane = |(spec, addr): (&LaneSpec, std::net::SocketAddr)| {
         let lane = LaneConfig::new(addr);
-        spec.local.map_or(lane, |local| lane.from((local, 0).into()))
+        spec.local.map_or(lane, |local| lane.from(leaving_from(local, addr)))
     };
     let lanes = lanes.iter().zip(addrs).map(lane).collect();
     Ok(Remote { lanes, security }.into())
+}
+
+/// Returns the local address of a lane to this server. A link-local address needs a zone, which is the server's.
+fn leaving_from(local: IpAddr, server: SocketAddr) -> SocketAddr {
+    match (local, server) {
+        (IpAddr::V6(ip), SocketAddr::V6(server)) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, 0, 0, server.scope_id()).into()
+        }
+        _ => (local, 0).into(),
+    }
+}
+
+/// Resolves once every address has refused a datagram by ICMP: nothing listens there. QUIC would only notice that
+/// nobody answers. The datagram is none of QUIC, so a server ignores it. A relay may take its sender for another
+/// client, so nothing is sent while an answer may still be on its way.
+async fn refused(addrs: Vec<SocketAddr>) -> SocketAddr {
+    sleep(ANSWERED).await;
+    let mut refused = None;
+    for addr in addrs {
+        if !refuses(addr).await {
+            return std::future::pending().await;
+        }
+        refused.get_or_insert(addr);
+    }
+    match refused {
+        Some(addr) => addr,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns whether an address refuses a datagram. It does not return while nothing comes back.
+async fn refuses(addr: SocketAddr) -> bool {
+    let any: SocketAddr = match addr {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // Only a connected socket is told of the refusal.
+    let Ok(socket) = UdpSocket::bind(any).await else { return false };
+    if socket.connect(addr).await.is_err() || socket.send(&[0]).await.is_err() {
+        return false;
+    }
+    let mut answer = [0; 1];
+    matches!(socket.recv(&mut answer).await, Err(error) if error.kind() == ErrorKind::ConnectionRefused)
 }
 
 /// Information about one connection so far.
@@ -354,7 +409,23 @@ async fn compare_clocks(connection: &Connection, offset: &mut Offset) -> Result<
 async fn connect(asked: &PerfClient, plan: &Plan) -> Result<Connection, PerfError> {
     let target = target(asked).await?;
     let config = plan.config(asked.connect_timeout);
-    Endpoint::connect(&config, target).await.map_err(|error| match error {
+    let addrs = match asked.engine {
+        EngineName::Quic => {
+            let (host, port) = asked.addr.host_port(asked.port.unwrap_or(PORT)).map_err(PerfError::Usage)?;
+            tokio::net::lookup_host((host, port)).await.map_or_else(|_| Vec::new(), Iterator::collect)
+        }
+        // TCP is told of it by the kernel.
+        EngineName::Tcp => Vec::new(),
+    };
+    let connected = tokio::select! {
+        connected = Endpoint::connect(&config, target) => connected,
+        addr = refused(addrs) => {
+            let source = std::io::Error::from(ErrorKind::ConnectionRefused);
+            Err(ConnectError::Unreachable { addr, source })
+        }
+    };
+    connected.map_err(|error| match error {
+        ConnectError::NotTls { addr } => PerfError::NotPerf { addr },
         ConnectError::Config(ConfigError::Trust(error)) => {
             PerfError::Usage(format!("{error}; or name the server's certificate with --fingerprint or --ca"))
         }
@@ -427,7 +498,11 @@ async fn measure(
     plan: &Plan,
     lines: Option<mpsc::UnboundedSender<String>>,
 ) -> Result<(Outcome, End), PerfError> {
-    let opened = open(asked, plan).await?;
+    let mut signals = Signals::listen().map_err(PerfError::Runtime)?;
+    let opened = tokio::select! {
+        opened = open(asked, plan) => opened?,
+        () = signals.came() => return Err(PerfError::NothingMeasured),
+    };
     let path = opened.first().and_then(|(_, _, welcome)| welcome.path);
     let span = Span::new(plan.duration);
     let begin = i128::from(span.begin_ns);
@@ -464,7 +539,7 @@ async fn measure(
         lines: Mutex::new((String::new(), vec![Vec::new(); plan.mode.directions().len()])),
     };
     let run = Arc::new(run);
-    let loaded = load(&run).await;
+    let loaded = load(&run, &mut signals).await;
     let lost = matches!(loaded, Ok((_, End::Lost)));
     close(run.links.iter().map(|link| link.connection.clone()), lost).await;
     loaded
@@ -476,15 +551,6 @@ async fn wait_for_lanes(connection: &Connection, lanes: usize) {
     while connection.stats().lanes.iter().filter(|lane| lane.usable).count() < lanes && Instant::now() < until
     {
         sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// Resolves when the user interrupts the run (Ctrl-C).
-async fn interrupted() -> PerfError {
-    match tokio::signal::ctrl_c().await {
-        Ok(()) => PerfError::Interrupted,
-        // Without a handler, the operating system ends the process on an interrupt.
-        Err(_) => std::future::pending().await,
     }
 }
 
@@ -501,7 +567,7 @@ enum End {
 
 /// Sends everything planned, lets the server send, and waits for all of it to arrive. If the run is
 /// cut short, the outcome has the measurements until then and the reason.
-async fn load(run: &Arc<Run>) -> Result<(Outcome, End), PerfError> {
+async fn load(run: &Arc<Run>, signals: &mut Signals) -> Result<(Outcome, End), PerfError> {
     let mut generator = Generator::default();
     for link in &run.links {
         if run.plan.mode.is_reverse() {
@@ -536,7 +602,7 @@ async fn load(run: &Arc<Run>) -> Result<(Outcome, End), PerfError> {
             Ok(error) => error,
             Err(error) => GeneratorError::from(error).into(),
         }),
-        error = interrupted() => Some(error),
+        () = signals.came() => Some(PerfError::Interrupted),
     };
     generator.stop().await;
     let end = match cut {

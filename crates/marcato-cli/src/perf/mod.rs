@@ -12,6 +12,7 @@ mod generator;
 mod interval;
 mod lane;
 pub mod load;
+mod log;
 mod measured;
 mod outcome;
 pub(crate) mod plan;
@@ -23,11 +24,11 @@ pub mod scheduler;
 mod send;
 mod server;
 mod service;
+mod signals;
 
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use marcato_net::{Closed, ConnectError, ListenError, ReserveError, SendError};
@@ -68,6 +69,10 @@ pub(crate) enum PerfError {
     Identity(#[from] IdentityError),
     #[error("{0}; choose another address or port with --listen, or stop the program that uses this one")]
     Listen(#[from] ListenError),
+    #[error(
+        "{addr} does not speak tls: check that `marcato perf server` runs there, and name its port with --port"
+    )]
+    NotPerf { addr: SocketAddr },
     #[error("{0}{remedy}", remedy = remedy(.0))]
     Connect(#[from] ConnectError),
     #[error(
@@ -92,6 +97,8 @@ pub(crate) enum PerfError {
     Unconfirmed { server: String },
     #[error("interrupted")]
     Interrupted,
+    #[error("interrupted before anything was measured: nothing was written")]
+    NothingMeasured,
     #[error("the run is incomplete: {0}")]
     Incomplete(String),
     #[error("cannot send: {0}")]
@@ -135,13 +142,14 @@ pub(crate) fn runtime() -> Result<Runtime, PerfError> {
 async fn resolve(host: &str, port: u16) -> Result<SocketAddr, PerfError> {
     let failed = |source| PerfError::Resolve { name: host.to_owned(), source };
     let mut found = tokio::net::lookup_host((host, port)).await.map_err(failed)?;
-    found.next().ok_or_else(|| failed(io::Error::from(io::ErrorKind::NotFound)))
-}
-
-/// Opens a file to which output is appended.
-fn log(path: &Path) -> Result<File, PerfError> {
-    let opened = File::options().append(true).create(true).open(path);
-    opened.map_err(|source| PerfError::File { path: path.to_owned(), source })
+    let mut addr = found.next().ok_or_else(|| failed(io::Error::from(io::ErrorKind::NotFound)))?;
+    if let SocketAddr::V6(addr) = &mut addr
+        && !addr.ip().is_unicast_link_local()
+    {
+        // Only link-local addresses have zones. Packets from others come without, as if from another server.
+        addr.set_scope_id(0);
+    }
+    Ok(addr)
 }
 
 async fn resolve_all(lanes: &[plan::LaneSpec], port: u16) -> Result<Vec<SocketAddr>, PerfError> {

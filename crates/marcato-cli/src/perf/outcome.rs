@@ -17,6 +17,7 @@ use super::load::SourceSpec;
 use super::plan::{EngineName, Plan};
 use super::quantity::{shown_size, shown_span};
 use super::scheduler::{PathName, StreamName};
+use crate::output::Directory;
 use crate::table::Table;
 
 /// Version of the JSON document. It changes when a key changes its meaning or is removed.
@@ -615,19 +616,17 @@ impl Outcome {
     }
 }
 
-/// Checks before a run that its results can be written.
-pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<(), PerfError> {
+/// Checks before a run that its results can be written, and returns the directory for them.
+pub(crate) fn prepare(out: Option<&Path>, svg: Option<&Path>) -> Result<Option<Directory>, PerfError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |source| PerfError::File { path, source }
     };
-    if let Some(out) = out {
-        crate::output::writable_directory(out).map_err(failed(out))?;
-    }
+    let directory = out.map(|out| Directory::open(out).map_err(failed(out))).transpose()?;
     if let Some(svg) = svg {
         AtomicFile::create(svg).map_err(failed(svg))?;
     }
-    Ok(())
+    Ok(directory)
 }
 
 #[cfg(test)]
@@ -811,7 +810,9 @@ mod tests {
         assert!(prepare(Some(&file.join("below")), None).is_err());
         assert!(prepare(None, Some(&directory.path().join("none/a.svg"))).is_err());
         let (out, svg) = (directory.path().join("new/out"), directory.path().join("a.svg"));
-        prepare(Some(&out), Some(&svg)).unwrap();
+        drop(prepare(Some(&out), Some(&svg)).unwrap());
+        assert!(!out.exists() && !svg.exists(), "nothing stays without a result");
+        let _directory = prepare(Some(&out), Some(&svg)).unwrap();
         outcome([1.0]).write(Some(&out), Some(&svg)).unwrap();
         assert!(out.join("result.json").exists() && std::fs::read_to_string(svg).unwrap().contains("<svg"));
     }

@@ -1,6 +1,6 @@
 //! Plan of a client's run.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -63,6 +63,24 @@ impl From<PathName> for PathScheduler {
     }
 }
 
+/// Refuses a name that is not ASCII: names are not translated here.
+pub(crate) fn ascii_name(text: &str) -> Result<String, String> {
+    if text.is_ascii() {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{text}` is not ASCII, and is not translated: write the name as DNS has it, which begins with xn--"
+    ))
+}
+
+/// Returns whether a text is an IP address, with or without a zone: `fe80::1%eth0` (RFC 4007 §11).
+pub(crate) fn is_address(host: &str) -> bool {
+    match host.split_once('%') {
+        Some((address, zone)) => !zone.is_empty() && address.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<IpAddr>().is_ok(),
+    }
+}
+
 /// Path to the server, as written on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneSpec {
@@ -113,19 +131,27 @@ impl LaneSpec {
                  [::]:{port}"
             ));
         }
-        if let Ok(addr) = self.remote.parse::<SocketAddr>() {
+        if let Ok(addr) = self.remote.parse::<SocketAddrV4>() {
             return Ok((addr.ip().to_string(), addr.port()));
         }
-        // A bare IPv6 address has colons itself, so it is tried before HOST:PORT.
-        if let Ok(ip) = self.remote.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            return Ok((ip.to_string(), usual));
+        let port_of = |port: &str| port.parse().map_err(|_| format!("`{port}` is no port: give 1 to 65535"));
+        if let Some((address, port)) = remote.strip_prefix('[').and_then(|rest| rest.rsplit_once(']'))
+            && is_address(address)
+        {
+            return match port.strip_prefix(':') {
+                Some(port) => Ok((address.to_owned(), port_of(port)?)),
+                None if port.is_empty() => Ok((address.to_owned(), usual)),
+                None => Err(format!("`{remote}` has `{port}` after the address: write [{address}]:PORT")),
+            };
         }
+        // A bare IPv6 address has colons itself, so it is tried before HOST:PORT.
+        if is_address(remote) {
+            return Ok((remote.to_owned(), usual));
+        }
+        ascii_name(remote)?;
         match self.remote.split_once(':') {
             None => Ok((self.remote.clone(), usual)),
-            Some((host, port)) => {
-                let port = port.parse().map_err(|_| format!("`{port}` is no port: give 1 to 65535"))?;
-                Ok((host.to_owned(), port))
-            }
+            Some((host, port)) => Ok((host.to_owned(), port_of(port)?)),
         }
     }
 }
@@ -336,6 +362,10 @@ pub(super) mod tests {
         assert_eq!(lane("::1"), (("::1".into(), PORT), None));
         let local = "10.0.0.2".parse().ok();
         assert_eq!(lane("192.0.2.1:4434@10.0.0.2"), (("192.0.2.1".into(), 4434), local));
+        assert_eq!(lane("[::1]"), (("::1".into(), PORT), None));
+        assert_eq!(lane("fe80::1%eth0"), (("fe80::1%eth0".into(), PORT), None));
+        let local = "fe80::2".parse().ok();
+        assert_eq!(lane("[fe80::1%eth0]:99@fe80::2"), (("fe80::1%eth0".into(), 99), local));
         assert!("192.0.2.1@wifi".parse::<LaneSpec>().is_err() && "".parse::<LaneSpec>().is_err());
         assert!("a:b".parse::<LaneSpec>().is_err());
     }
@@ -350,6 +380,9 @@ pub(super) mod tests {
             ("quic://", "write HOST, or HOST:PORT"),
             ("example.org/perf", "without a path"),
             ("example.org:99999", "give 1 to 65535"),
+            ("[::1]:99999", "give 1 to 65535"),
+            ("[::1]99", "write [::1]:PORT"),
+            ("bücher.example", "begins with xn--"),
         ] {
             let error = text.parse::<LaneSpec>().unwrap_err();
             assert!(error.contains(remedy), "{text}: {error}");

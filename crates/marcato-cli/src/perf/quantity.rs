@@ -13,7 +13,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
 
 /// Parses a span: `100ms`, `1.5s`, `500us`, `2m`, `12h`, `1d`.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no span: write 500us, 100ms, 1.5s or 2m");
+    let wrong = || format!("`{text}` is no span: write 500us, 100ms, 1.5s, 2m or 2h");
     let (number, unit) = split(text).ok_or_else(wrong)?;
     let seconds = match unit {
         "us" | "µs" => number / 1e6,
@@ -90,6 +90,11 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
     bits.filter(|bits| (1000..=1_000_000_000_000).contains(bits)).map(Rate::from_bps).ok_or_else(wrong)
 }
 
+/// Parses a bound of a rate; 0 means no bound, as iperf3 takes it.
+pub(crate) fn rate_or_none(text: &str) -> Result<Rate, String> {
+    if text == "0" { Ok(Rate::from_bps(0)) } else { rate(text) }
+}
+
 /// Parses a priority: `p0` to `p4`.
 pub(crate) fn priority(text: &str) -> Result<Priority, String> {
     let digit = text.strip_prefix(['p', 'P']).and_then(|digit| digit.parse().ok());
@@ -134,6 +139,7 @@ mod tests {
     fn quantities_are_read_as_people_write_them() {
         assert_eq!(span("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(span("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!((span("2h"), span_or_seconds("2h")), (span("120m"), span("7200s")));
         assert_eq!((span("12h"), span("1d")), (span("720m"), span("24h")));
         assert!(span("25h").unwrap_err().contains("longer than a day"));
         assert_eq!(
@@ -153,6 +159,8 @@ mod tests {
         assert_eq!((amount("1G"), amount("500")), (Ok(Bytes::new(1 << 30)), Ok(Bytes::new(500))));
         assert_eq!((amount("2K"), amount("2kB")), (Ok(Bytes::new(2048)), Ok(Bytes::kb(2))));
         assert_eq!((rate("10M"), rate("10Mbit/s")), (Ok(Rate::from_mbps(10)), Ok(Rate::from_mbps(10))));
+        assert_eq!((rate_or_none("0"), rate_or_none("10M")), (Ok(Rate::from_bps(0)), rate("10M")));
+        assert!(rate_or_none("0M").is_err());
         assert_eq!((rate("1G"), rate("64000")), (Ok(Rate::from_mbps(1000)), Ok(Rate::from_kbps(64))));
         for wrong in ["", "0", "G", "1X", "1.5G", "99999999999G", "-1K"] {
             assert!(amount(wrong).is_err(), "{wrong}");

@@ -3,24 +3,26 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use marcato_net::{Config, Connection, Endpoint, Limits, LocalAddress, ServerSecurity};
+use marcato_net::{CloseReason, Config, Connection, Endpoint, Limits, LocalAddress, ServerSecurity};
 use marcato_quic::Identity;
 use marcato_report::AtomicFile;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::bounds::Bounds;
+use super::log::Log;
 use super::plan::{EngineName, PlanError};
 use super::ports::{Shared, shared_ports};
 use super::protocol::{Refusal, Total};
 use super::released::lock;
-use super::service::{PATIENCE, Served, refuse, serve_one};
+use super::service::{Cut, PATIENCE, Served, refuse, serve_one};
+use super::signals::Signals;
 use super::{PerfError, SILENCE};
 use crate::Status;
 use crate::arguments::PerfServer;
@@ -29,14 +31,36 @@ use crate::output;
 /// Time for which a connection waits for a place. A client that has just ended frees its places
 /// within a round trip, and the next one may follow at once.
 const PLACE: Duration = Duration::from_secs(1);
+/// Time for which a server that ends tells its clients.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(asked: &PerfServer, stdout: &mut dyn Write) -> Result<Status, PerfError> {
     if asked.daemon && !asked.detached {
         return super::daemon::start(stdout);
     }
-    let mut log = asked.logfile.as_deref().map(super::log).transpose()?;
+    let mut log = Log::open(asked.logfile.as_deref(), stdout)?;
     let runtime = super::runtime()?;
-    runtime.block_on(serve(asked, stdout, log.as_mut()))
+    let served = runtime.block_on(serve(asked, &mut log));
+    served.and_then(|()| log.end()).map(|()| Status::Ok)
+}
+
+/// File with the number of this process, which is removed when the server ends.
+#[derive(Debug)]
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn write(path: &Path) -> Result<Self, PerfError> {
+        let written = AtomicFile::write(path, format!("{}\n", std::process::id()));
+        written.map_err(|source| PerfError::File { path: path.to_owned(), source })?;
+        Ok(Self(path.to_owned()))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Somebody else may have removed it already.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Returns the server's certificate: that of the arguments, or else a new self-signed one.
@@ -47,11 +71,8 @@ fn identity(asked: &PerfServer) -> Result<Identity, PerfError> {
     Ok(Identity::from_pem_files(cert, key)?)
 }
 
-async fn serve(
-    asked: &PerfServer,
-    stdout: &mut dyn Write,
-    log: Option<&mut File>,
-) -> Result<Status, PerfError> {
+async fn serve(asked: &PerfServer, log: &mut Log<'_>) -> Result<(), PerfError> {
+    let mut signals = Signals::listen().map_err(PerfError::Runtime)?;
     let identity = identity(asked)?;
     let fingerprint = identity.fingerprint();
     let security = ServerSecurity::Tls(identity);
@@ -102,31 +123,26 @@ async fn serve(
             hello += &format!("clients: marcato perf client HOST --fingerprint {fingerprint}{layered}\n");
         }
     }
-    if let Some(path) = &asked.pid_file {
-        let written = AtomicFile::write(path, format!("{}\n", std::process::id()));
-        written.map_err(|source| PerfError::File { path: path.clone(), source })?;
-    }
+    let _pid_file = asked.pid_file.as_deref().map(PidFile::write).transpose()?;
     if asked.detached {
         // The process that started this one reads the greeting, also if there is a log.
         let end = format!("{}{}\n", super::daemon::PID, std::process::id());
         let shown = format!("{hello}{end}");
-        output::print(stdout, &shown).map_err(PerfError::Print)?;
+        output::print(log.stdout(), &shown).map_err(PerfError::Print)?;
     }
-    let stdout: &mut dyn Write = match log {
-        Some(log) => log,
-        None => stdout,
-    };
-    if !asked.detached || asked.logfile.is_some() {
-        output::print(stdout, &hello).map_err(PerfError::Print)?;
+    if !asked.detached || log.is_file() {
+        log.write(&hello);
     }
 
     let places = Arc::new(Semaphore::new(asked.max_clients));
     let runs = Arc::new(Runs::default());
     let (done, mut served) = mpsc::channel::<(String, bool)>(64);
-    for (engine, endpoint) in endpoints {
+    let endpoints: Vec<_> = endpoints.into_iter().map(|(engine, one)| (engine, Arc::new(one))).collect();
+    for (engine, endpoint) in &endpoints {
+        let (engine, endpoint) = (*engine, Arc::clone(endpoint));
         let bounds = Bounds {
             duration: asked.max_duration,
-            bitrate: asked.max_bitrate,
+            bitrate: asked.max_bitrate.filter(|rate| rate.as_bps() > 0),
             backlog: asked.backlog,
             connections: asked.max_clients,
             path: (engine == EngineName::Quic).then_some(asked.path_scheduler),
@@ -141,13 +157,35 @@ async fn serve(
         });
     }
     drop(done);
-    while let Some((line, ended)) = served.recv().await {
-        output::print(stdout, &line).map_err(PerfError::Print)?;
-        if ended && asked.once {
-            break;
+    loop {
+        tokio::select! {
+            line = served.recv() => {
+                let Some((line, ended)) = line else { return Ok(()) };
+                log.write(&line);
+                if ended && asked.once {
+                    break;
+                }
+            }
+            () = signals.came() => break,
         }
     }
-    Ok(Status::Ok)
+    // Clients learn at once that the server has ended. Without a close frame, those over QUIC would wait until their
+    // idle timeout.
+    for (_, endpoint) in &endpoints {
+        endpoint.abort_with(CloseReason::new(0, "the server was stopped"));
+    }
+    let farewell = async {
+        // The channel ends with the last client.
+        while let Some((line, _)) = served.recv().await {
+            log.write(&line);
+        }
+        for (_, endpoint) in &endpoints {
+            endpoint.wait_idle().await;
+        }
+    };
+    // A client that takes nothing more is left.
+    let _ = timeout(FAREWELL, farewell).await;
+    Ok(())
 }
 
 /// State that the connections of one engine share.
@@ -186,7 +224,10 @@ impl Desk {
         let seconds = began.elapsed().as_secs_f64();
         let line = match served {
             Ok(served) => format!("{who}: {addr}, {seconds:.2} s{}\n", words(&served)),
-            Err(error) => format!("{who}: {addr}, {seconds:.2} s, {error}\n"),
+            Err(Cut { error, served }) => {
+                let until_then = served.as_ref().map_or_else(String::new, words);
+                format!("{who}: {addr}, {seconds:.2} s{until_then}, {error}\n")
+            }
         };
         drop(connection);
         drop(place);

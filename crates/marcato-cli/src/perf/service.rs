@@ -50,6 +50,20 @@ pub(crate) enum ClientError {
     Reserve(#[from] ReserveError),
 }
 
+/// End of a client that was not served to its end, with the data exchanged until then.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub(crate) error: ClientError,
+    /// Data; `None` if the client was not greeted.
+    pub(crate) served: Option<Served>,
+}
+
+impl<E: Into<ClientError>> From<E> for Cut {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), served: None }
+    }
+}
+
 /// Data exchanged with a client.
 #[derive(Debug)]
 pub(crate) struct Served {
@@ -82,14 +96,14 @@ pub(crate) async fn serve_one(
     connection: &Connection,
     bounds: &Bounds,
     greeted: impl FnOnce(&[u8; 16]),
-) -> Result<Served, ClientError> {
+) -> Result<Served, Cut> {
     let first = timeout(PATIENCE, connection.recv()).await.map_err(|_| ClientError::Silent)??;
     let refused = match Request::decode(&first.bytes) {
         Ok(Request::Hello(hello)) => match bounds.check(&hello) {
             Ok(()) => Ok(hello),
             Err(refusal) => Err((refusal, ClientError::Refused(refusal.to_string()))),
         },
-        Ok(_) => return Err(ClientError::Order),
+        Ok(_) => return Err(ClientError::Order.into()),
         Err(error @ ProtocolError::Version { .. }) => Err((Refusal::Version, error.into())),
         Err(error) => Err((Refusal::Protocol, error.into())),
     };
@@ -97,21 +111,29 @@ pub(crate) async fn serve_one(
         Ok(hello) => hello,
         Err((refusal, error)) => {
             let _ = timeout(PATIENCE, refuse(connection, refusal)).await;
-            return Err(error);
+            return Err(error.into());
         }
     };
     greeted(&hello.nonce);
     let mut service = Service::new(&hello, connection, bounds);
     say(connection, &Reply::Welcome { host: clock::host_mark(&hello.nonce), path: bounds.path }).await?;
-    service.run().await?;
-    say(connection, &Reply::Report(service.report(true))).await?;
-    let _ = timeout(PATIENCE, connection.closed()).await;
-    Ok(Served {
+    let ended = async {
+        service.run().await?;
+        say(connection, &Reply::Report(service.report(true))).await?;
+        let _ = timeout(PATIENCE, connection.closed()).await;
+        Ok(())
+    };
+    let ended: Result<(), ClientError> = ended.await;
+    let served = Served {
         number: hello.number,
         connections: hello.connections,
         received: service.book.totals().to_vec(),
         sent: service.outgoing.map(|outgoing| outgoing.released.totals()),
-    })
+    };
+    match ended {
+        Ok(()) => Ok(served),
+        Err(error) => Err(Cut { error, served: Some(served) }),
+    }
 }
 
 /// Load that the server sends.

@@ -246,17 +246,11 @@ pub(crate) fn points(scenario: &Scenario, done: &[Done]) -> Vec<Point> {
     points.into_iter().map(|(point, _)| point).collect()
 }
 
-/// Returns the command that repeats a combination with all its seeds. The file's directory is left
-/// out, so that results do not depend on it.
+/// Returns the command that repeats a combination with all its seeds, where this command was called.
 fn one_line(scenario: &Scenario, run: &Run) -> String {
     let line = scenario.one_line(run);
     let seed = format!(" --seed {}", run.seed.get());
-    let line = line.strip_suffix(&seed).unwrap_or(&line);
-    let name = std::path::Path::new(scenario.file()).file_name().and_then(|name| name.to_str());
-    match name {
-        Some(name) => line.replacen(scenario.file(), name, 1),
-        None => line.to_owned(),
-    }
+    line.strip_suffix(&seed).unwrap_or(&line).to_owned()
 }
 
 /// Returns a line for each combination and metric.

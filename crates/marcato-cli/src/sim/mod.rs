@@ -29,7 +29,7 @@ use self::store::{Manifest, Store};
 use crate::Status;
 use crate::arguments::{Format, Sim};
 use crate::interrupt::Interrupt;
-use crate::output;
+use crate::output::{self, Directory};
 use crate::progress::Bar;
 
 pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimError> {
@@ -54,14 +54,14 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
         return Err(HandoverError::Input.into());
     }
     let traces = traces(&scenario)?;
-    let printed = match scenario.run(0).filter(|_| scenario.count() == 1) {
+    let (printed, written) = match scenario.run(0).filter(|_| scenario.count() == 1) {
         Some(_) if asked.resume => return Err(SimError::ResumeOne),
         Some(_) if asked.runs_on.is_some() => return Err(HandoverError::OneRun.into()),
         Some(one) => single(asked, &one, &manifest(&scenario, &traces), &traces)?,
         None => every(asked, &scenario, &traces)?,
     };
     output::print(stdout, &printed).map_err(SimError::Print)?;
-    Ok(Status::Ok)
+    written.map(|()| Status::Ok)
 }
 
 /// Reads the traces that any of the runs follows.
@@ -80,8 +80,11 @@ pub(crate) fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
     named.into_iter().map(read).collect()
 }
 
-/// Executes the only run of a scenario, and returns the text to print.
-fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Result<String, SimError> {
+/// Text to print, and the error of writing the same results to a directory: they are printed nevertheless.
+type Printed = (String, Result<(), SimError>);
+
+/// Executes the only run of a scenario.
+fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Result<Printed, SimError> {
     let out = asked.out.as_deref();
     if let Some(out) = out {
         manifest.check(out)?;
@@ -94,11 +97,9 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
     let world = build(&experiment, traces)?;
     let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
     let result = execute(one, world, out, "simulated seconds", &interrupt)?;
-    if let Some(out) = out {
-        manifest.write(out)?;
-        result.write(out, one)?;
-    }
-    Ok(result.format(one, asked.format))
+    let write = |out| manifest.write(out).and_then(|()| result.write(out, one));
+    let written = out.map_or(Ok(()), write);
+    Ok((result.format(one, asked.format), written))
 }
 
 /// Result of one run.
@@ -121,9 +122,8 @@ pub(crate) fn execute<F: Advance>(
 where
     SimError: From<F::Error>,
 {
-    if let Some(out) = out {
-        output::writable_directory(out).map_err(SimError::file(out))?;
-    }
+    let open = |out: &Path| Directory::open(out).map_err(SimError::file(out));
+    let directory = out.map(open).transpose()?;
     let mut bar = Bar::new();
     let of = one.experiment.duration.as_secs();
     bar.begin(seconds, Some(of));
@@ -135,6 +135,9 @@ where
     captures.finish()?;
     let tables = Tables::of(&outcome);
     let json = document::json(one, &outcome, &tables);
+    if let Some(directory) = directory {
+        directory.keep();
+    }
     Ok(Done { outcome, tables, json })
 }
 
@@ -160,8 +163,8 @@ impl Done {
     }
 }
 
-/// Executes every combination with every seed, and returns the text to print.
-fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, SimError> {
+/// Executes every combination with every seed.
+fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<Printed, SimError> {
     // The package writes documents of runs, so it needs a directory.
     let temporary = match (&asked.out, &asked.runs_on) {
         (None, Some(_)) => Some(tempfile::tempdir().map_err(SimError::file(&std::env::temp_dir()))?),
@@ -183,7 +186,7 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
     let points = grid::points(scenario, &done);
     let frame = grid::frame(&points);
     let json = grid::to_json(scenario, &points, &frame);
-    if let Some(store) = &store {
+    let write = |store: &Store| {
         store.file("grid.json", json.as_bytes())?;
         store.file("grid.csv", frame.to_csv().as_bytes())?;
         store.file("grid.parquet", &parquet::of(&frame)?)?;
@@ -192,15 +195,15 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<String, Si
         store.file("runs.parquet", &parquet::of(&runs)?)?;
         let page = summary::of(scenario, &points);
         store.file("report.html", page.to_html().as_bytes())?;
-        page.images()
-            .into_iter()
-            .try_for_each(|(id, svg)| store.file(&format!("{id}.svg"), svg.as_bytes()))?;
-    }
-    Ok(match asked.format {
+        page.images().into_iter().try_for_each(|(id, svg)| store.file(&format!("{id}.svg"), svg.as_bytes()))
+    };
+    let written = store.as_ref().map_or(Ok(()), write);
+    let printed = match asked.format {
         Format::Text => text::of_grid(&scenario.experiment().name, &points),
         Format::Json => json,
         Format::Csv => frame.to_csv(),
-    })
+    };
+    Ok((printed, written))
 }
 
 /// Returns the manifest of a scenario, from its resolved runs and its traces.

@@ -50,11 +50,19 @@ fn with_files_of_at_most(blocks: u32, arguments: &[&str]) -> Output {
     shell.unwrap()
 }
 
-fn refused(output: &Output) -> String {
+/// Returns the error of a command that could not write a file, and what it printed nevertheless.
+fn unwritten(output: &Output) -> (String, String) {
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let [said, printed] =
+        [&output.stderr, &output.stdout].map(|bytes| String::from_utf8(bytes.clone()).unwrap());
     assert_eq!(said.matches("cannot write").count(), 1, "one message: {said}");
-    assert!(output.stdout.is_empty());
+    (said, printed)
+}
+
+/// Returns the error of a command that has no result, since its captures could not be written.
+fn refused(output: &Output) -> String {
+    let (said, printed) = unwritten(output);
+    assert_eq!(printed, "");
     said
 }
 
@@ -75,8 +83,9 @@ fn a_full_disk_leaves_a_run_as_it_was() {
     // Without the capture, the report is the first file that is too large.
     let (_directory, file, out) = scenario(&cut().replace("pcap = [\"bottleneck\"]", ""));
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
-    let said = refused(&with_files_of_at_most(16, &arguments));
+    let (said, printed) = unwritten(&with_files_of_at_most(16, &arguments));
     assert!(said.contains("report.html"), "{said}");
+    assert!(printed.contains("file") && printed.contains("Mbit/s"), "the result is not lost: {printed}");
     assert!(files(&out).keys().all(|name| !name.starts_with('.') && name != "report.html"));
 }
 
@@ -99,9 +108,33 @@ fn a_grid_on_a_full_disk_fails_with_one_message_and_can_resume() {
 fn a_full_disk_leaves_no_part_of_a_report() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
-    let said = refused(&with_files_of_at_most(8, &["demo", "--loads", "1", "--out", out.to_str().unwrap()]));
+    let (said, printed) =
+        unwritten(&with_files_of_at_most(8, &["demo", "--loads", "1", "--out", out.to_str().unwrap()]));
     assert!(said.contains("report.html"), "{said}");
-    assert_eq!(files(&out), BTreeMap::new());
+    assert!(printed.contains("Marcato"), "{printed}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_directory_that_cannot_be_is_refused_before_anything_runs() {
+    let (_directory, file, _) = scenario(&cut());
+    // No experiment could have run: each takes seconds, and shows no row.
+    for command in [
+        &["validate"][..],
+        &["papers", "plt"],
+        &["demo"],
+        &["sim", file.to_str().unwrap()],
+        &["lab", "compare", file.to_str().unwrap()],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_marcato"))
+            .args(command)
+            .args(["--out", "/proc/none/out"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command:?}: {said}");
+        assert!(said.contains("/proc/none/out") || command[0] == "lab", "{command:?}: {said}");
+    }
 }
 
 fn start(arguments: &[&str]) -> Child {
@@ -123,15 +156,22 @@ fn listens(child: &Child) {
         u64::from_str_radix(mask, 16).ok()
     };
     // SIGINT is signal 2, which is bit 1 of the mask.
-    while caught(&fs::read_to_string(&status).unwrap()).unwrap() & 0b10 == 0 {
+    // SIGTERM, which is handled after it, is signal 15.
+    while caught(&fs::read_to_string(&status).unwrap()).unwrap() & 0x4002 != 0x4002 {
         yield_now();
     }
 }
 
 /// Interrupts the process, and returns its standard error.
 fn interrupt(child: Child) -> String {
+    end(child, "INT")
+}
+
+/// Sends a signal to the process, which ends as after an interrupt, and returns its standard error.
+fn end(child: Child, signal: &str) -> String {
     let number = child.id().to_string();
-    assert!(Command::new("sh").args(["-c", "kill -INT \"$0\"", &number]).status().unwrap().success());
+    let line = format!("kill -{signal} \"$0\"");
+    assert!(Command::new("sh").args(["-c", &line, &number]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -182,7 +222,19 @@ fn an_interrupted_run_leaves_nothing_behind() {
         said.ends_with("nothing was written; the same command starts again from the beginning\n"),
         "{said}"
     );
-    assert_eq!(files(&out), BTreeMap::new());
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_request_to_end_is_as_an_interrupt_and_leaves_no_directory() {
+    let (_directory, _, out) = scenario("");
+    for command in [&["validate"][..], &["papers", "plt"], &["demo", "--loads", "100"]] {
+        let child = start(&[command, &["--out", out.to_str().unwrap()]].concat());
+        listens(&child);
+        let said = end(child, "TERM");
+        assert!(said.contains("interrupted: no report was written"), "{command:?}: {said}");
+        assert!(!out.exists(), "{command:?}");
+    }
 }
 
 #[test]

@@ -64,6 +64,18 @@ fn a_row_outside_its_band_is_status_1() {
 }
 
 #[test]
+fn rows_that_cannot_be_written_are_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    // A directory in the place of the report: that shows only when it is written.
+    fs::create_dir(directory.path().join("report.html")).unwrap();
+    let line = format!("papers cats --out {}", directory.path().display());
+    let (status, out, err) = marcato(&one(), &line);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("report.html"), "{err}");
+    assert!(out.ends_with("\n1 ok, 0 outside, 0 unclaimed\n"), "{out}");
+}
+
+#[test]
 fn json_is_one_document_with_the_documented_keys() {
     let (status, out, err) = marcato(&one(), "papers cats --format json --seed 3 --repeat 2 --quick");
     assert_eq!(status, Status::Ok);

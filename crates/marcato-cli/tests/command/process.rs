@@ -94,6 +94,49 @@ fn piped(directory: &Path, arguments: &[&str], text: &[u8]) -> Output {
 }
 
 #[test]
+fn a_combination_repeats_where_it_was_printed() {
+    let base = tempfile::tempdir().unwrap();
+    let below = base.path().join("some where");
+    std::fs::create_dir(&below).unwrap();
+    std::fs::write(below.join("lte.trace"), "1\n2\n3\n").unwrap();
+    std::fs::write(below.join("a.toml"), SCENARIO).unwrap();
+    let printed = |line: &str| {
+        let program = env!("CARGO_BIN_EXE_marcato");
+        let line = line.replacen("marcato", &format!("'{program}'"), 1) + " --format json";
+        let output = Command::new("sh").args(["-c", &line]).current_dir(base.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let all = printed("marcato sim 'some where/a.toml'");
+    let one = &all["rows"][0];
+    let again = printed(one["repeat_with"].as_str().unwrap());
+    let metric = one["metric"].as_str().unwrap().strip_prefix("flow.bulk.").unwrap();
+    assert_eq!(again["flows"][0][metric], one["mean"], "{metric}");
+}
+
+#[test]
+fn a_standard_output_that_is_full_is_an_error_with_a_reason() {
+    for arguments in [&["--version"][..], &["--help"], &["completions", "bash"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_marcato")).args(arguments).stdout(full).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(err.starts_with("error: cannot write to standard output: "), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_terminal_without_a_width_gets_lines_of_several_words() {
+    let help = |columns: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        let output = command.args(["perf", "client", "--help"]).env("COLUMNS", columns).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(help("0"), help("100"));
+}
+
+#[test]
 fn a_scenario_from_stdin_reads_traces_in_the_working_directory() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("lte.trace"), "1\n2\n3\n").unwrap();

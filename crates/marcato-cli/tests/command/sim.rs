@@ -249,7 +249,8 @@ fn means_are_over_seeds_and_each_row_says_how_to_repeat_it() {
     let last = points[3];
     assert_eq!((&last["flow.bulk.congestion"], &last["n"]), (&"cubic".into(), &2.into()));
     let line = last["repeat_with"].as_str().unwrap();
-    let said = "marcato sim one.toml --set flow.bulk.congestion=cubic --set \"link.bottleneck.delay=20 ms\"";
+    let said =
+        format!("marcato sim {file} --set flow.bulk.congestion=cubic --set \"link.bottleneck.delay=20 ms\"");
     assert_eq!(
         line.replace("--set link.bottleneck.delay=\"20 ms\"", "--set \"link.bottleneck.delay=20 ms\""),
         said
