@@ -4,12 +4,13 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 OUT ?= out
+PREFIX ?= /usr/local
 CARGO ?= cargo
 # The file that tests write into when they are skipped.
 SKIPS ?= $(abspath target/skips)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo papers papers-cats test test-long test-kernel bench lint doc bpf man picture clean prepare
+.PHONY: help demo papers papers-cats test test-long test-kernel bench lint doc bpf man install picture clean prepare
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -54,6 +55,12 @@ bpf: prepare ## Write the compiled eBPF programs beside their sources, for build
 
 man: prepare ## Write the manual pages of the command into target/man
 	$(CARGO) run --release --locked -p marcato-cli --example man -- target/man
+
+install: man ## Install the command and its manual pages below PREFIX (/usr/local)
+	$(CARGO) build --release --locked -p marcato-cli
+	install -D -m 755 target/release/marcato $(DESTDIR)$(PREFIX)/bin/marcato
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 
 picture: papers demo ## Redraw the pictures in README.md and docs/ from real runs
 	cp $(OUT)/cats/completion.svg docs/cats.svg
