@@ -109,17 +109,18 @@ impl Connection {
     /// Queues a message as soon as there is room for it at its level. If it is cancelled before
     /// that, nothing is sent.
     ///
+    /// Of those that wait, each place that becomes free wakes one, in the order in which they began to. One that has
+    /// its turn has to be polled or dropped, as with a semaphore.
+    ///
     /// # Errors
     ///
     /// If the connection has ended or is closing, or the message cannot be sent at all.
     pub async fn send(&self, message: Message) -> Result<MessageHandle, SendError> {
-        self.shared()
-            .room
-            .wait_for(|| match self.try_send(&message) {
-                Err(SendError::Busy { .. }) => None,
-                result => Some(result),
-            })
-            .await
+        let attempt = || match self.try_send(&message) {
+            Err(SendError::Busy { .. }) => None,
+            result => Some(result),
+        };
+        self.shared().room.send(&message, |waiting| self.transport().admits(waiting), attempt).await
     }
 
     /// Sends a request as soon as there is room for it, and waits for the reply. Both are messages,
@@ -577,7 +578,7 @@ impl Connection {
             let over = self.shared().closed().map(Err);
             over.or_else(|| self.transport().is_delivered().then_some(Ok(())))
         };
-        self.shared().room.wait_for(delivered).await
+        self.shared().room.changes().wait_for(delivered).await
     }
 
     /// Ends the connection now. Undelivered messages may be lost. The peer learns that it was lost

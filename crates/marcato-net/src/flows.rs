@@ -10,6 +10,7 @@ use marcato_stream::{Message, Received};
 
 use crate::connection::Connection;
 use crate::error::SendError;
+use crate::room::Place;
 use crate::signal::WakerSlot;
 
 impl Connection {
@@ -20,7 +21,7 @@ impl Connection {
 
     /// Returns a sink of messages to send.
     pub fn outgoing(&self) -> Outgoing {
-        Outgoing { connection: self.clone(), waiting: None, slot: WakerSlot::default() }
+        Outgoing { connection: self.clone(), waiting: None, place: Place::default() }
     }
 }
 
@@ -56,7 +57,7 @@ pub struct Outgoing {
     connection: Connection,
     /// Message that waits for room.
     waiting: Option<Message>,
-    slot: WakerSlot,
+    place: Place,
 }
 
 impl fmt::Debug for Outgoing {
@@ -68,14 +69,15 @@ impl fmt::Debug for Outgoing {
 impl Outgoing {
     /// Polls for room for the message that waits.
     fn poll_waiting(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        let Self { connection, waiting, slot } = self;
+        let Self { connection, waiting, place } = self;
         let Some(message) = waiting else { return Poll::Ready(Ok(())) };
-        let sent = ready!(connection.transport().shared().room.poll_for(slot, context, || {
-            match connection.try_send(message) {
-                Err(SendError::Busy { .. }) => None,
-                result => Some(result.map(drop)),
-            }
-        }));
+        let transport = connection.transport();
+        let attempt = || match connection.try_send(message) {
+            Err(SendError::Busy { .. }) => None,
+            result => Some(result.map(drop)),
+        };
+        let admits = |waiting: &Message| transport.admits(waiting);
+        let sent = ready!(transport.shared().room.poll_send(place, context, message, admits, attempt));
         *waiting = None;
         Poll::Ready(sent)
     }

@@ -195,6 +195,7 @@ mod metrics;
 mod quic;
 mod reconnecting;
 mod request;
+mod room;
 mod sessions;
 mod shared;
 mod signal;

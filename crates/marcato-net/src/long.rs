@@ -228,9 +228,11 @@ impl LongSender {
         let transport = Arc::clone(&self.transport);
         // The closure below needs all of the sender but its slot.
         let mut slot = std::mem::take(&mut self.slot);
-        let done = transport.shared().room.poll_for(&mut slot, context, || match self.try_hand_over(all) {
-            Err(LongSendError::Send(SendError::Busy { .. })) => None,
-            result => Some(result),
+        let done = transport.shared().room.changes().poll_for(&mut slot, context, || {
+            match self.try_hand_over(all) {
+                Err(LongSendError::Send(SendError::Busy { .. })) => None,
+                result => Some(result),
+            }
         });
         self.slot = slot;
         done

@@ -31,6 +31,7 @@ impl Asked {
         let shared = transport.shared();
         shared
             .room
+            .changes()
             .wait_for(|| {
                 if let Some(closed) = shared.closed() {
                     return Some(Err(closed.into()));
@@ -130,6 +131,7 @@ impl Request {
         let reply = Message { exchange: Exchange::Reply(self.exchange), ..message };
         let sent = shared
             .room
+            .changes()
             .wait_for(|| {
                 if let Some(closed) = shared.closed() {
                     return Some(Err(closed.into()));

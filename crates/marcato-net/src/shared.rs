@@ -17,6 +17,7 @@ use crate::error::{
     SendError,
 };
 use crate::event::{ConnectionEvent, Events, Readers};
+use crate::room::Room;
 use crate::signal::{Signal, lock};
 use crate::stats::ConnectionStats;
 use crate::tls::Handshake;
@@ -156,7 +157,7 @@ pub(crate) struct Shared {
     /// Notified when data can be taken, or the connection has ended.
     pub(crate) readable: Signal,
     /// Notified when a message has left a queue, or the connection has ended.
-    pub(crate) room: Signal,
+    pub(crate) room: Room,
     readers: Mutex<Readers>,
     /// Results of the TLS handshake; unset before its end, and in plaintext.
     pub(crate) handshake: OnceLock<Handshake>,
@@ -170,7 +171,7 @@ impl Shared {
         Self {
             inbound,
             readable: Signal::default(),
-            room: Signal::default(),
+            room: Room::default(),
             readers: Mutex::default(),
             handshake: OnceLock::new(),
             alert: OnceLock::new(),
@@ -217,6 +218,8 @@ pub(crate) trait Transport: Send + Sync + 'static {
     fn shared(&self) -> &Shared;
     fn now(&self) -> Time;
     fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError>;
+    /// Returns whether there may be room for a message now. One that can never be sent needs none.
+    fn admits(&self, message: &Message) -> bool;
     /// Begins a message that is handed over part by part.
     fn begin_long(&self) -> Result<LongId, SendError>;
     fn offer_part(

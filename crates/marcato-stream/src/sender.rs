@@ -190,6 +190,13 @@ impl<T: Ticket> Sender<T> {
         self.take(now, message, ticket, None)
     }
 
+    /// Returns whether there is room for a message, or it can never be queued.
+    pub fn admits(&self, message: &Message) -> bool {
+        let queued = self.conductor.counters().level(message.priority).queued.bytes;
+        let admitted = self.admission.admit(message, queued, None);
+        self.finish != Finish::Open || !matches!(admitted, Err(SendError::Busy { .. }))
+    }
+
     /// Begins a message that is handed over part by part.
     pub fn begin_long(&mut self) -> LongId {
         let id = LongId(self.next_long);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use marcato_quic::{LaneState, LocalSocket, MessageId, Pending, Session, SessionId, SocketId};
-use marcato_stream::{Admission, Admitted, CloseReason, Pool, Receipt};
+use marcato_stream::{Admission, Admitted, CloseReason, Message, Pool, Receipt};
 use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Fate;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -17,7 +17,7 @@ use super::socket::Socket;
 use crate::config::{Config, LaneConfig, Limits};
 use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::error::{Closed, NotDelivered};
+use crate::error::{Closed, NotDelivered, SendError};
 use crate::shared::{Shared, Ticket};
 use crate::signal::lock;
 use crate::stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats};
@@ -287,7 +287,7 @@ impl Entry {
             return lock(&self.quic.shared.inbound).count_stray_report();
         };
         self.admission.report(receipt, fate);
-        self.quic.shared.room.notify_waiters();
+        self.freed();
     }
 
     pub(super) fn settle(&mut self, id: MessageId, outcome: Result<(), NotDelivered>) {
@@ -299,7 +299,14 @@ impl Entry {
         }
         self.span.in_scope(|| tracing::trace!(id = id.get(), ?outcome, "settled"));
         self.admission.settle(admitted, outcome);
-        self.quic.shared.room.notify_waiters();
+        self.freed();
+    }
+
+    /// Wakes a sender for which there may be room now.
+    fn freed(&self) {
+        // Most of the bytes that were queued have left long before the end of their message is known.
+        let admits = |message: &Message| self.admission.admit(message, Bytes::ZERO, None);
+        self.quic.shared.room.freed(|message| !matches!(admits(message), Err(SendError::Busy { .. })));
     }
 }
 

@@ -139,6 +139,13 @@ impl Transport for Quic {
         self.take(message, ticket, None)
     }
 
+    fn admits(&self, message: &Message) -> bool {
+        let mut state = lock(&self.hub.state);
+        let Ok((entry, session)) = self.sending(&mut state) else { return true };
+        let queued = session.conducted().level(message.priority).queued.bytes;
+        !matches!(entry.admission.admit(message, queued, None), Err(SendError::Busy { .. }))
+    }
+
     fn begin_long(&self) -> Result<LongId, SendError> {
         let mut state = lock(&self.hub.state);
         let (_, session) = self.sending(&mut state)?;

@@ -124,7 +124,7 @@ impl Driver {
                 Phase::Open | Phase::Finishing => {}
             }
             let offered = client.offer_all();
-            let room = &connection.transport().shared().room;
+            let room = connection.transport().shared().room.changes();
             tokio::select! {
                 settled = self.settled.recv() => {
                     if let Some(settled) = settled {
@@ -185,12 +185,10 @@ impl Client {
     fn expire(&self) -> Option<Time> {
         let mut state = lock(&self.state);
         let expired = state.messages.expire(self.now());
-        let next = state.messages.next_deadline();
-        drop(state);
         if expired {
-            self.room.notify_waiters();
+            self.room.freed(|message| state.messages.admits(message));
         }
-        next
+        state.messages.next_deadline()
     }
 
     fn phase(&self) -> Phase {
@@ -218,8 +216,7 @@ impl Client {
         if settled.connection == state.connections {
             state.messages.settle(settled);
         }
-        drop(state);
-        self.room.notify_waiters();
+        self.room.freed(|message| state.messages.admits(message));
     }
 
     /// Makes a connection the current one.

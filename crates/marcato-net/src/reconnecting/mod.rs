@@ -26,6 +26,7 @@ use crate::connection::Connection;
 use crate::error::{ChangeError, Closed, ConfigError, NotDelivered, RequestError, SendError};
 use crate::event::{Events, Readers};
 use crate::request::Request;
+use crate::room::Room;
 use crate::shared::{Settled, Ticket};
 use crate::signal::{Signal, lock};
 use crate::target::Target;
@@ -81,7 +82,7 @@ struct Client {
     /// Notified when there is another connection or none, or the client has ended.
     changed: Signal,
     /// Notified when a message is kept no longer, or the client has ended.
-    room: Signal,
+    room: Room,
     readers: Mutex<Readers<ReconnectingEvent>>,
     /// Channel for the outcomes of messages on their connection.
     settled: mpsc::UnboundedSender<Settled>,
@@ -356,7 +357,7 @@ impl Reconnecting {
             }),
             wake: Notify::new(),
             changed: Signal::default(),
-            room: Signal::default(),
+            room: Room::default(),
             readers: Mutex::default(),
             settled: sender,
             epoch: Instant::now(),
@@ -409,13 +410,12 @@ impl Reconnecting {
 
     async fn keep(&self, message: &Message, guarantee: Guarantee) -> Result<Delivery, SendError> {
         let client = self.client();
-        client
-            .room
-            .wait_for(|| match client.keep(message, guarantee) {
-                Err(SendError::Busy { .. }) => None,
-                result => Some(result),
-            })
-            .await
+        let attempt = || match client.keep(message, guarantee) {
+            Err(SendError::Busy { .. }) => None,
+            result => Some(result),
+        };
+        let admits = |waiting: &Message| lock(&client.state).messages.admits(waiting);
+        client.room.send(message, admits, attempt).await
     }
 
     /// Sends a request as soon as there is a connection with room for it, and waits for the reply,

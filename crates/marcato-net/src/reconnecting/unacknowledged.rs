@@ -145,6 +145,13 @@ impl Unacknowledged {
     }
 
     /// Accepts a message, if there is room for it at its level.
+    /// Returns whether there is room for a message, or it can never be accepted.
+    pub(super) fn admits(&self, message: &Message) -> bool {
+        let (messages, bytes) = self.held[message.priority.index()];
+        let held = Held { messages, bytes, receipts: self.receipts };
+        !matches!(self.limits.admit(message, held), Err(SendError::Busy { .. }))
+    }
+
     pub(super) fn accept(
         &mut self,
         now: Time,

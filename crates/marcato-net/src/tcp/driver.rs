@@ -200,7 +200,7 @@ impl Driver {
             // While the peer takes nothing, messages expire all the same.
             let expired = lock(&self.tcp.state).sender.expire(self.tcp.now());
             if expired {
-                self.tcp.shared.room.notify_waiters();
+                self.tcp.freed();
             }
             let wrote = match self.write() {
                 Ok(wrote) => wrote,
@@ -433,7 +433,7 @@ impl Driver {
             return Ok(any);
         }
         // Messages have left the queue, or have expired in it.
-        self.tcp.shared.room.notify_waiters();
+        self.tcp.freed();
         Ok(any)
     }
 
@@ -460,7 +460,7 @@ impl Driver {
         drop(state);
         let over = over || matches!(reader.closed(), Some(Closed::Aborted(_)));
         tcp.shared.readable.notify_waiters();
-        tcp.shared.room.notify_waiters();
+        tcp.freed();
         Ok(over)
     }
 

@@ -187,10 +187,16 @@ impl Tcp {
         }
     }
 
-    /// Wakes senders, for which there may be room now, and the driver.
+    /// Wakes senders and the driver after a change for all messages.
     fn changed(&self) {
         self.shared.room.notify_waiters();
         self.wake.notify_one();
+    }
+
+    /// Wakes a sender for which there is room now.
+    fn freed(&self) {
+        let state = lock(&self.state);
+        self.shared.room.freed(|message| state.sender.admits(message));
     }
 }
 
@@ -207,6 +213,10 @@ impl Transport for Tcp {
         let id = self.sending()?.sender.offer(self.time(), message, ticket)?;
         self.wake.notify_one();
         Ok(id)
+    }
+
+    fn admits(&self, message: &Message) -> bool {
+        self.sending().map_or(true, |state| state.sender.admits(message))
     }
 
     fn begin_long(&self) -> Result<LongId, SendError> {
@@ -236,7 +246,8 @@ impl Transport for Tcp {
 
     fn cancel(&self, id: MessageId) -> Result<(), ChangeError> {
         lock(&self.state).sender.cancel(id)?;
-        self.changed();
+        self.freed();
+        self.wake.notify_one();
         Ok(())
     }
 

@@ -1,12 +1,15 @@
 //! Admission of messages: both engines refuse the same ones, for the same reason.
 
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 
-use crate::common::{pair, within};
+use crate::common::{body, number_of, pair, within};
 use marcato_net::{
     Bytes, Closed, Config, Connection, ConnectionEvent, Engine, Message, MessageHandle, Priority, SendError,
 };
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 /// Bytes that a long message hands over at once.
 const PART: usize = 128 << 10;
@@ -99,8 +102,14 @@ async fn a_sender_goes_on_when_a_queued_message_is_given_up() {
             let much = Message::new(vec![7; 32 << 20]).with_priority(Priority::P3);
             let queued = client.try_send(&much).unwrap();
             let small = || Message::new("x").with_priority(Priority::P2);
-            let mut first = pin!(client.send(small().with_priority(Priority::P3)));
-            assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "{engine}");
+            // One that has its turn and neither polls nor goes would leave the place unused.
+            {
+                let mut first = pin!(client.send(small().with_priority(Priority::P3)));
+                assert!(
+                    first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+                    "{engine}"
+                );
+            }
             let waiting = tokio::spawn({
                 let client = client.clone();
                 async move { client.send(small().with_priority(Priority::P3)).await.map(drop) }
@@ -109,6 +118,76 @@ async fn a_sender_goes_on_when_a_queued_message_is_given_up() {
             let sent = within(waiting).await.unwrap();
             let refused = matches!(sent, Err(SendError::Discarding { .. }));
             assert!(if what == "discarded" { refused } else { sent.is_ok() }, "{engine}, {what}: {sent:?}");
+        }
+    }
+}
+
+/// Counts how often a task is woken, and queues it to be polled.
+struct Counting {
+    number: usize,
+    woken: AtomicUsize,
+    ready: UnboundedSender<usize>,
+}
+
+impl Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Relaxed);
+        let _ = self.ready.send(self.number);
+    }
+}
+
+/// A place that wakes all who wait would cost 10 000 wake-ups for each message.
+#[tokio::test]
+async fn ten_thousand_waiting_tasks_are_woken_one_by_one() {
+    const TASKS: usize = 10_000;
+    for engine in [Engine::Tcp, Engine::Quic] {
+        for (unfinished, queued) in [(16, 1_000_000), (100_000, 30_000)] {
+            let mut config = Config::new(engine);
+            (config.limits.unfinished, config.limits.queued) = (unfinished, Bytes::new(queued));
+            let (client, accepted, _server) = within(pair(&config)).await;
+            let received = tokio::spawn(async move {
+                let mut order = Vec::new();
+                while let Ok(message) = accepted.recv().await {
+                    order.push(number_of(&message.bytes));
+                }
+                order
+            });
+            let (ready, mut woken) = unbounded_channel();
+            let mut tasks = Vec::new();
+            for number in 0..TASKS {
+                let (client, ready) = (client.clone(), ready.clone());
+                let message = Message::new(body(number as u64, 2000));
+                let task = Box::pin(async move { client.send(message).await.map(drop) });
+                tasks.push((task, Arc::new(Counting { number, woken: AtomicUsize::new(0), ready })));
+            }
+            // Nobody has to wake them for the first time.
+            let mut waiting = Vec::new();
+            for (number, (task, counting)) in tasks.iter_mut().enumerate() {
+                let waker = Waker::from(Arc::clone(counting));
+                match task.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(sent) => sent.unwrap(),
+                    Poll::Pending => waiting.push(number),
+                }
+            }
+            assert!(waiting.len() > TASKS / 2, "{engine}: {} wait", waiting.len());
+            let (mut left, mut turns) = (waiting.len(), Vec::new());
+            while left > 0 {
+                let number = within(woken.recv()).await.unwrap();
+                let (task, counting) = &mut tasks[number];
+                let waker = Waker::from(Arc::clone(counting));
+                if let Poll::Ready(sent) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
+                    sent.unwrap();
+                    turns.push(number);
+                    left -= 1;
+                }
+            }
+            let wakes: usize = tasks.iter().map(|(_, counting)| counting.woken.load(Relaxed)).sum();
+            assert!(wakes <= 2 * waiting.len(), "{engine}: {wakes} for {}", waiting.len());
+            assert_eq!(turns, waiting, "{engine}");
+            client.close().await.unwrap();
+            let mut order = within(received).await.unwrap();
+            order.sort_unstable();
+            assert!(order.iter().copied().eq(0..TASKS as u64), "{engine}");
         }
     }
 }
