@@ -68,6 +68,8 @@ impl Client {
 
     /// Connects to a server over all lanes given; returns as soon as the first carries messages.
     ///
+    /// If it is cancelled, the attempt ends: a peer that has accepted the connection sees it end.
+    ///
     /// # Errors
     ///
     /// If no socket fits a lane, the server cannot be reached or fails authentication.
@@ -76,6 +78,8 @@ impl Client {
     }
 
     /// Connects as [`Endpoint::connect_early`](crate::Endpoint::connect_early) does.
+    ///
+    /// If it is cancelled, the attempt ends: a peer that has accepted the connection sees it end.
     ///
     /// # Errors
     ///

@@ -246,6 +246,8 @@ impl Connection {
     /// Waits for the next [stream](Self::open_stream) of the peer that begins to arrive, or long message, if they are
     /// [streamed](crate::LongMessages::Stream). A stream that nobody accepts counts as an unread message.
     ///
+    /// Cancelling loses nothing.
+    ///
     /// # Errors
     ///
     /// If the connection has ended.
@@ -260,6 +262,8 @@ impl Connection {
 
     /// Waits for the next message that the peer has abandoned, for example because its lifetime
     /// ended.
+    ///
+    /// Cancelling loses nothing.
     ///
     /// # Errors
     ///
@@ -348,6 +352,8 @@ impl Connection {
     /// A server that acts on an [early](Received::early) message only after this acts on no replay:
     /// an attacker cannot complete the handshake. It may still get the message twice if several
     /// servers share the name, because a client sends again what one of them rejects.
+    ///
+    /// It can be called again, and cancelling loses nothing.
     ///
     /// # Errors
     ///
@@ -484,6 +490,8 @@ impl Connection {
     /// If the inbox stays full for `TcpConfig::linger`, further messages are declined over TCP, and
     /// the peer learns that they were not delivered.
     ///
+    /// Cancelling does not undo it; [`closed`](Self::closed) waits for the end, too.
+    ///
     /// # Errors
     ///
     /// If the connection was lost before everything was delivered.
@@ -517,6 +525,8 @@ impl Connection {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// Cancelling does not undo it; [`closed`](Self::closed) waits for the end, too.
     ///
     /// # Errors
     ///
@@ -603,6 +613,8 @@ impl Connection {
     }
 
     /// Waits until the connection has ended, and returns the reason.
+    ///
+    /// It can be called again, and cancelling loses nothing.
     pub async fn closed(&self) -> Closed {
         self.shared().readable.wait_for(|| self.shared().closed()).await
     }

@@ -102,6 +102,8 @@ impl Listener {
 impl Endpoint {
     /// Lets peers connect to these addresses.
     ///
+    /// If it is cancelled, the addresses are free again.
+    ///
     /// # Errors
     ///
     /// If the configuration is invalid or the system refuses an address.
@@ -160,6 +162,8 @@ impl Endpoint {
     /// (`"example.com:4433"`, or [`Named`](crate::Named)) over one. Returns as soon as the first
     /// lane carries messages.
     ///
+    /// If it is cancelled, the attempt ends: a peer that has accepted the connection sees it end.
+    ///
     /// # Errors
     ///
     /// If the configuration is invalid, the server cannot be reached or fails authentication.
@@ -217,6 +221,8 @@ impl Endpoint {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// If it is cancelled, the attempt ends: a peer that has accepted the connection sees it end.
     ///
     /// # Errors
     ///
@@ -393,6 +399,8 @@ impl Endpoint {
     }
 
     /// Waits until every connection accepted so far has ended.
+    ///
+    /// It can be called again, and cancelling loses nothing.
     pub async fn wait_idle(&self) {
         let open = lock(&self.connections).open();
         for transport in open {

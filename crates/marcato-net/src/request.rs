@@ -151,6 +151,8 @@ impl Request {
 
     /// Waits until the peer wants no reply any more, or the connection has ended. Work for the reply
     /// can stop then.
+    ///
+    /// It can be called again, and cancelling loses nothing.
     pub async fn withdrawn(&self) {
         let shared = self.transport.shared();
         let withdrawn = || (!lock(&shared.inbound).awaits_reply(self.exchange)).then_some(());

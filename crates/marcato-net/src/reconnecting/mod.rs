@@ -392,6 +392,8 @@ impl Reconnecting {
     /// if the connection that has it is lost, it is given up as
     /// [uncertain](Undelivered::Uncertain). As long as no connection has it, it waits for one.
     ///
+    /// If it is cancelled before that, nothing is sent.
+    ///
     /// # Errors
     ///
     /// Those of [`send`](Self::send).
@@ -422,6 +424,8 @@ impl Reconnecting {
     /// as [`Connection::request`] does. If the connection is lost before the reply, the request may
     /// or may not have been served.
     ///
+    /// Cancelling abandons the request, as that of a connection.
+    ///
     /// # Errors
     ///
     /// Those of [`Connection::request`], and if the client ends before there is a connection.
@@ -431,6 +435,8 @@ impl Reconnecting {
 
     /// Sends a request, and sends it again on the next connection if one is lost before the reply:
     /// for requests that may be served twice.
+    ///
+    /// Cancelling abandons the request, as that of a connection.
     ///
     /// # Errors
     ///
@@ -485,6 +491,8 @@ impl Reconnecting {
     /// Waits for a request of the peer on the current connection or a later one, and takes the most
     /// urgent. Requests end with their connection.
     ///
+    /// Cancelling loses nothing.
+    ///
     /// # Errors
     ///
     /// If the client has ended.
@@ -535,6 +543,8 @@ impl Reconnecting {
     /// those with a receipt taken; no more can be sent from now on. Without a connection it goes on
     /// trying, as long as [`ReconnectConfig::give_up_after`] allows.
     ///
+    /// Cancelling does not undo it; [`closed`](Self::closed) waits for the end, too.
+    ///
     /// # Errors
     ///
     /// If the client ended for another reason; messages may be undelivered then.
@@ -552,6 +562,8 @@ impl Reconnecting {
     }
 
     /// Waits until the client has ended, and returns the reason.
+    ///
+    /// It can be called again, and cancelling loses nothing.
     pub async fn closed(&self) -> Ended {
         self.client().changed.wait_for(|| lock(&self.client().state).ended.clone()).await
     }

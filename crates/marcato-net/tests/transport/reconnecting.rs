@@ -376,8 +376,13 @@ async fn a_message_that_moves_makes_room_at_its_level(engine: Engine) {
     let hour = Duration::from_secs(3600);
     let client =
         site.client_with(&ReconnectConfig { first: hour, longest: hour, give_up_after: None, ..settings() });
-    let mut events = client.events();
-    while !matches!(next(&mut events).await, ReconnectingEvent::NextAttempt(_)) {}
+    // It may fail before a reader of events could hear of it.
+    let failed = async {
+        while client.stats().failures == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(failed).await;
     let first = client.try_send(&Message::new("first")).unwrap();
     let waiting = client.send(Message::new("second"));
     let mut waiting = std::pin::pin!(waiting);
