@@ -611,6 +611,57 @@ mod tests {
         }
     }
 
+    /// The table of the crate's documentation, row by row.
+    #[cfg(all(feature = "quic", feature = "tcp"))]
+    #[test]
+    fn the_table_of_limits_has_the_defaults() {
+        let Config { limits, peers, tcp, quic, .. } = Config::default();
+        let mib = |bytes: Bytes| format!("{} MiB", bytes.get() >> 20);
+        let count = |number: usize| number.to_string();
+        let seconds = |span: Duration| format!("{} s", span.as_secs());
+        let [of_tcp, of_quic] = [Engine::Tcp, Engine::Quic].map(|engine| peers.per_address(engine));
+        let whole = |span: marcato_units::Duration| format!("{} s", span.as_nanos() / 1_000_000_000);
+        let session = quic.session;
+        let expected = [
+            ("Limits::queued", mib(limits.queued)),
+            ("Limits::unfinished", count(limits.unfinished)),
+            ("Limits::streamed", mib(limits.streamed)),
+            ("Limits::receipts", count(limits.receipts)),
+            ("Limits::requests", count(limits.requests)),
+            ("Limits::max_message", mib(limits.max_message)),
+            ("Limits::open_messages", count(limits.open_messages)),
+            ("Limits::open", mib(limits.open)),
+            ("Limits::unread", mib(limits.unread)),
+            ("Limits::unread_messages", count(limits.unread_messages)),
+            ("Limits::surplus", mib(limits.surplus)),
+            ("Limits::unreliable", format!("{} KiB", limits.unreliable.get() >> 10)),
+            ("Limits::missed", count(limits.missed)),
+            ("Limits::memory", mib(limits.memory)),
+            ("PeerLimits::connections", count(peers.connections)),
+            ("PeerLimits::handshakes", count(peers.handshakes)),
+            ("PeerLimits::handshakes_per_address", format!("{of_tcp} over TCP, {of_quic} over QUIC")),
+            ("PeerLimits::backlog", count(peers.backlog)),
+            ("PeerLimits::handshake_timeout", seconds(peers.handshake_timeout)),
+            ("TcpConfig::idle_timeout", seconds(tcp.idle_timeout)),
+            ("TcpConfig::close_timeout", seconds(tcp.close_timeout)),
+            ("TcpConfig::linger", seconds(tcp.linger)),
+            ("SessionConfig::idle_timeout", whole(session.idle_timeout)),
+            ("SessionConfig::lane_idle_timeout", session.lane_idle_timeout.map(whole).unwrap_or_default()),
+            ("SessionConfig::keep_alive", session.keep_alive.map(whole).unwrap_or_default()),
+        ];
+        let rows = include_str!("lib.rs").lines().filter(|line| line.starts_with("//! | ")).skip(1);
+        assert!(rows.clone().count() >= expected.len());
+        for (row, (name, default)) in rows.zip(expected) {
+            let mut cells = row.split('|').skip(1).map(str::trim);
+            let (setting, value) = (cells.next().unwrap(), cells.next().unwrap());
+            assert!(setting.contains(&format!("`{name}`")), "{setting}: {name}");
+            assert!(
+                value == default || value.starts_with(&format!("{default} ")),
+                "{name}: {value}, {default}"
+            );
+        }
+    }
+
     /// Each limit that has to be at least one is named when it is zero.
     #[test]
     fn a_limit_of_zero_is_refused_by_its_name() {

@@ -146,6 +146,38 @@
 //! - *Strangers.* Handshakes are bounded in total and for each host, and a peer begins one only if
 //!   there is room among the connections that wait for [`Endpoint::accept`].
 //!
+//! | setting | default | at the limit |
+//! |---|---|---|
+//! | [`Limits::queued`] | 64 MiB of each level | sending waits |
+//! | [`Limits::unfinished`] | 13107 messages of each level | sending waits |
+//! | [`Limits::streamed`] | 1 MiB of each stream | the next piece waits |
+//! | [`Limits::receipts`] | 65536 | sending with a receipt waits, reading stops |
+//! | [`Limits::requests`] | 1024 in each direction | a request waits; one of the peer is refused |
+//! | [`Limits::max_message`] | 16 MiB | the peer loses its connection, or pieces are handed out |
+//! | [`Limits::open_messages`] | 4096 | the peer loses its connection |
+//! | [`Limits::open`] | 80 MiB | the peer loses its connection |
+//! | [`Limits::unread`] | 4 MiB of each level | the peer holds the level |
+//! | [`Limits::unread_messages`] | 16384 of each level | the peer holds the level |
+//! | [`Limits::surplus`] | 16 MiB | reading stops |
+//! | [`Limits::unreliable`] | 256 KiB | the least urgent are dropped |
+//! | [`Limits::missed`] | 1024 | the oldest are forgotten |
+//! | [`Limits::memory`] | 1024 MiB of an endpoint | each connection has its fair share |
+//! | [`PeerLimits::connections`] | 4096 | peers are refused |
+//! | [`PeerLimits::handshakes`] | 256 | peers wait, or prove their address |
+//! | [`PeerLimits::handshakes_per_address`] | 64 over TCP, 32 over QUIC | peers wait, then they are refused |
+//! | [`PeerLimits::backlog`] | 128 | peers wait, then they are refused |
+//! | [`PeerLimits::handshake_timeout`] | 10 s | the handshake is abandoned |
+//! | `TcpConfig::idle_timeout` | 30 s | the connection is lost |
+//! | `TcpConfig::close_timeout` | 60 s | the connection ends |
+//! | `TcpConfig::linger` | 5 s | the connection ends |
+//! | `SessionConfig::idle_timeout` of QUIC | 30 s | the connection is lost |
+//! | `SessionConfig::lane_idle_timeout` of QUIC | 10 s | the lane is down |
+//! | `SessionConfig::keep_alive` of QUIC | 3 s | a packet keeps the connection open |
+//!
+//! A path whose MTU falls without a word drops full segments. QUIC falls back to small datagrams. The kernel's TCP goes
+//! on sending full ones, and no data passes (30 s of silence in a measurement), unless the system looks for a smaller
+//! size: `net.ipv4.tcp_mtu_probing=1` on Linux (RFC 4821).
+//!
 //! # Features
 //!
 //! | feature | default | effect |
