@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Command};
 
 /// Returns the whole command line, including what clap generates.
-fn marcato() -> Command {
+pub(super) fn marcato() -> Command {
     let mut command = marcato_cli::command(&marcato_papers::registry());
     command.build();
     command
 }
 
-fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+pub(super) fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set() && one.get_name() != "help")
 }
 
@@ -54,7 +54,7 @@ fn named(text: &str) -> BTreeMap<String, String> {
 }
 
 /// Root of the repository, without links and dots.
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
@@ -70,7 +70,7 @@ fn pages() -> Vec<(PathBuf, String)> {
 }
 
 /// Returns the pages that tell of commands: the README, CONTRIBUTING.md and those of `docs/`.
-fn documents() -> Vec<(PathBuf, String)> {
+pub(super) fn documents() -> Vec<(PathBuf, String)> {
     let of_root = ["README.md", "CONTRIBUTING.md"].map(|name| root().join(name));
     let docs = root().join("docs");
     pages().into_iter().filter(|(path, _)| path.parent() == Some(&docs) || of_root.contains(path)).collect()
