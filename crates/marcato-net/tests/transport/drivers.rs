@@ -195,6 +195,8 @@ async fn connections_that_share_a_port_have_different_drivers() {
 async fn the_backlog_is_that_of_all_drivers_together() {
     let mut config = config(4);
     config.peers.backlog = 3;
+    // They wait for half of it, all together.
+    config.peers.handshake_timeout = Duration::from_secs(4);
     let server = server(&config).await;
     let (mut clients, mut pairs) = (Vec::new(), Vec::new());
     for round in 0..3 {
@@ -202,8 +204,14 @@ async fn the_backlog_is_that_of_all_drivers_together() {
             clients.push(within(Endpoint::connect(&config, &server.remote())).await.unwrap());
         }
         // Of so many, some would reach a driver that has accepted none.
-        for _ in 0..6 {
-            let error = within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
+        let refused: Vec<_> = (0..6)
+            .map(|_| {
+                let (config, remote) = (Config::new(Engine::Quic), server.remote());
+                tokio::spawn(async move { Endpoint::connect(&config, &remote).await.unwrap_err() })
+            })
+            .collect();
+        for error in refused {
+            let error = within(error).await.unwrap();
             assert!(matches!(error, ConnectError::Ended { .. }), "{error}");
         }
         until(&server.endpoint, |stats| stats.refused >= 6 * (round + 1)).await;
