@@ -409,8 +409,11 @@ fn who_lacks_privileges_is_told_to_become_root() {
     for command in &commands[..3] {
         script += &format!("echo '+ {command}'; {bare} {} 2>&1 || true\n", crq(command));
     }
+    script += &format!("echo '+ dry'; {nobody} {} 2>&1\n", crq("attach lan --rate 20mbit --dry-run"));
     script += "rm $marcato";
     let output = said(&script);
+    let (output, dry) = output.split_once("+ dry").unwrap();
+    assert!(dry.contains("without --dry-run, this is missing: ") && dry.contains("run as root"), "{dry}");
     for answer in output.split("+ ").skip(1) {
         assert!(answer.contains("run as root"), "{answer}");
         assert!(!answer.contains("Linux") && !answer.contains("panicked"), "{answer}");
@@ -1026,6 +1029,30 @@ fn subscribers_of_a_file_have_classes_and_change_with_it() {
         assert!(output.contains(line), "{line}\n{output}");
     }
     assert!(!output.contains("class htb c4:1007 ") && !output.contains("crq-"), "{output}");
+}
+
+#[test]
+fn a_change_waits_until_another_is_finished() {
+    if is_impossible() || absent!(Need::Program("flock")) {
+        return;
+    }
+    let output = said(&format!(
+        "crq attach wan {DROPTAIL}
+         notes=$(mktemp)
+         exec 9< /sys/fs/bpf
+         flock 9
+         $marcato crq set wan --share 70 2> $notes 9<&- &
+         until grep 'waiting for another' $notes; do :; done
+         crq set wan --share 60 --dry-run > /dev/null
+         crq status --format json
+         exec 9<&-
+         wait $!
+         crq status --format json
+         rm $notes"
+    ));
+    let shares: Vec<_> =
+        documents(&output).iter().map(|status| status["settings"]["share"].clone()).collect();
+    assert_eq!(shares, [Value::Null, 70.into()], "{output}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod remains;
 mod settings;
 mod snapshot;
 mod trial;
+mod turn;
 mod view;
 
 use std::io::Write;
@@ -28,6 +29,7 @@ pub(crate) use self::settings::{LEAST_FLOWS, MOST_FLOWS, PresetName, Settings};
 pub(crate) use self::snapshot::Selection;
 use self::snapshot::Snapshot;
 use self::trial::Trial;
+use self::turn::Turn;
 use self::view::View;
 use crate::Status;
 use crate::arguments::{
@@ -109,9 +111,15 @@ fn attach(asked: &CrqAttach, stdout: &mut dyn Write) -> Result<Status, CrqError>
     if !settings.shapes() {
         return Err(CrqError::NoRate);
     }
-    if !dry_run {
+    if *dry_run {
+        // The plan is worth reading without what carries it out.
+        for need in Missing::all(pins) {
+            eprintln!("note: without --dry-run, this is missing: {need}");
+        }
+    } else {
         required(pins)?;
     }
+    let _turn = Turn::take(pins, *dry_run);
     let device = Device::find(device)?;
     carry_out(Plan::attach(&device, pins, &settings, *replace)?, *dry_run, stdout)?;
     if !dry_run {
@@ -126,6 +134,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
         return Err(CrqError::NoChange);
     }
     permitted(pins, *dry_run)?;
+    let _turn = Turn::take(pins, *dry_run);
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
     let before = Note::of(&attachment, &device)?;
@@ -148,6 +157,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqDetach { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
     permitted(pins, *dry_run)?;
+    let _turn = Turn::take(pins, *dry_run);
     let device = match Device::find(device) {
         Err(error @ DeviceError::Unknown { .. }) => {
             let gone = remains::gone_of(device, pins)?;
@@ -170,6 +180,7 @@ fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError>
 fn reload(asked: &CrqReload, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqReload { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
     permitted(pins, *dry_run)?;
+    let _turn = Turn::take(pins, *dry_run);
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
     let before = Note::of(&attachment, &device)?;
@@ -189,6 +200,7 @@ fn reload(asked: &CrqReload, stdout: &mut dyn Write) -> Result<Status, CrqError>
 fn clean(asked: &CrqClean, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqClean { dry_run, pins: CrqPins { pins } } = asked;
     permitted(pins, *dry_run)?;
+    let _turn = Turn::take(pins, *dry_run);
     let gone = remains::gone(pins)?;
     if gone.is_empty() {
         print(stdout, "every attachment has its device: nothing to remove\n")?;

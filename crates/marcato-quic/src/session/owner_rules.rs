@@ -668,7 +668,7 @@ fn low_changes(pair: &Pair, who: Who) -> Vec<LowLaneChange> {
 }
 
 #[test]
-fn a_low_lane_tells_once_that_it_is_alone_and_once_that_it_is_not() {
+fn a_low_lane_tells_once_that_it_is_alone_and_once_it_is_not() {
     let retry = Retry { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
     let config = SessionConfig { reopen: Some(retry), ..SessionConfig::default().layered() };
     let mut pair = Pair::begin(&[20, 20], &config, &config, None);
