@@ -76,6 +76,16 @@ pub struct LaneStats {
     pub usable: bool,
     /// Smoothed round-trip time.
     pub srtt: Duration,
+    /// Latest round-trip time; `None` if the engine does not report it, as over TCP.
+    pub latest_rtt: Option<Duration>,
+    /// Least round-trip time; `None` before the first measurement.
+    pub least_rtt: Option<Duration>,
+    /// Bytes of the largest packet: the payload of UDP over QUIC, that of a full segment over TCP.
+    pub mtu: Bytes,
+    /// Times that the congestion control has reduced its window; zero over TCP, where Linux does not tell.
+    pub reductions: u64,
+    /// Expiries of the retransmission timer; zero over QUIC, and before Linux 6.7.
+    pub timeouts: u64,
     /// Congestion window in bytes.
     pub cwnd: Bytes,
     /// Bytes in flight that count against the window.

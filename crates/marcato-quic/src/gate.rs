@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Duration};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
@@ -47,6 +47,7 @@ pub(crate) struct Gate {
     window: AtomicU64,
     in_flight: AtomicU64,
     mtu: AtomicU64,
+    round_trip: Measured,
     usage: Usage,
     /// Set when the lane was silent for so long that all packets in flight may be lost.
     timed_out: AtomicBool,
@@ -61,6 +62,15 @@ pub(crate) struct Gate {
     pacing_rate: AtomicU64,
     replacement: Replacement,
     log: Mutex<Vec<GateEvent>>,
+}
+
+/// Round trips of a path in microseconds; 0 before the first measurement.
+#[derive(Debug, Default)]
+struct Measured {
+    /// Time until the latest acknowledgement of a packet, with the delay at its receiver.
+    latest: AtomicU64,
+    /// Least round trip of the path (RFC 9002 §5.2).
+    least: AtomicU64,
 }
 
 /// Use that the session makes of the window.
@@ -109,6 +119,7 @@ impl Gate {
             window: AtomicU64::new(window),
             in_flight: AtomicU64::new(0),
             mtu: AtomicU64::new(u64::from(mtu)),
+            round_trip: Measured::default(),
             usage: Usage {
                 app_limited: AtomicBool::new(true),
                 cwnd_limited: AtomicBool::new(false),
@@ -213,6 +224,12 @@ impl Gate {
     /// Size of a full packet in bytes.
     pub(crate) fn mtu(&self) -> Bytes {
         Bytes::new(self.mtu.load(Relaxed))
+    }
+
+    /// Latest and least round trip; `None` before the first measurement.
+    pub(crate) fn round_trips(&self) -> Option<(Duration, Duration)> {
+        let [latest, least] = [&self.round_trip.latest, &self.round_trip.least].map(|it| it.load(Relaxed));
+        (least > 0).then(|| (Duration::from_micros(latest), Duration::from_micros(least)))
     }
 
     /// The controller's own rate in bytes per second, if it has one.
@@ -353,6 +370,9 @@ impl Controller for Gated {
         let micros = now.saturating_duration_since(sent).as_micros();
         let micros = u32::try_from(micros).unwrap_or(u32::MAX);
         self.acked.push(GateEvent::Acked { pn, bytes, micros });
+        self.gate.round_trip.latest.store(u64::from(micros), Relaxed);
+        let least = u64::try_from(rtt.min().as_micros()).unwrap_or(u64::MAX);
+        self.gate.round_trip.least.store(least, Relaxed);
         let app_limited = self.gate.usage.app_limited.load(Relaxed);
         let credited = match self.gate.usage.idle_share.load(Relaxed) {
             0 => bytes,

@@ -215,6 +215,7 @@ impl State {
             let route = session.route(view.id);
             let socket = route.and_then(|(socket, _)| self.sockets.get(usize::from(socket.0)));
             let remote = route.map(|(_, remote)| remote);
+            let measured = session.round_trips(view.id);
             LaneStats {
                 id: view.id,
                 local: socket.map(|socket| if client { source(socket.addr, remote) } else { socket.addr }),
@@ -223,6 +224,11 @@ impl State {
                 // A low lane that is parked is up, but carries nothing.
                 usable: state == LaneState::Up && (view.usable || view.layer == Layer::High),
                 srtt: view.srtt,
+                latest_rtt: measured.map(|(latest, _)| latest),
+                least_rtt: measured.map(|(_, least)| least),
+                mtu: session.packet_size(view.id).unwrap_or_default(),
+                reductions: lane.reductions,
+                timeouts: 0,
                 cwnd: view.cwnd,
                 in_flight: view.in_flight,
                 backlog: socket.map_or(Bytes::ZERO, |socket| socket.unsent()),

@@ -164,6 +164,12 @@ impl Tcp {
             layer: Layer::High,
             usable: true,
             srtt: info.srtt,
+            latest_rtt: None,
+            // Before the first measurement it is the most that the field holds.
+            least_rtt: Some(info.min_rtt).filter(|_| !info.srtt.is_zero()),
+            mtu: info.mss,
+            reductions: 0,
+            timeouts: u64::from(info.timeouts),
             cwnd: info.mss * u64::from(info.cwnd_segments),
             in_flight: info.mss * u64::from(info.in_flight_segments),
             backlog: info.unsent,

@@ -781,7 +781,23 @@ async fn a_closed_endpoint_delivers_and_ends(engine: Engine) {
     within(Endpoint::connect(&config, &server.remote())).await.unwrap_err();
 }
 
+async fn lanes_have_round_trips_and_the_size_of_packets(engine: Engine) {
+    let (client, server, _endpoint) = pair(&Config::new(engine)).await;
+    let mut sent = client.send(Message::new(body(1, 50_000))).await.unwrap();
+    within(server.recv()).await.unwrap();
+    within(sent.acknowledged()).await.unwrap();
+    let lane = client.stats().lanes[0];
+    let least = lane.least_rtt.unwrap();
+    assert!(!least.is_zero() && least <= lane.srtt, "{lane:?}");
+    assert_eq!(lane.latest_rtt.is_some(), engine == Engine::Quic, "{lane:?}");
+    assert!(lane.latest_rtt.is_none_or(|latest| latest >= least), "{lane:?}");
+    // Larger than any of IPv6 over Ethernet has to be, and no larger than loopback carries.
+    assert!((Bytes::new(1200)..=Bytes::new(65_535)).contains(&lane.mtu), "{lane:?}");
+    close(client, server).await;
+}
+
 for_both_engines! {
+    lanes_have_round_trips_and_the_size_of_packets
     a_closed_endpoint_delivers_and_ends
     a_server_at_any_address_is_reached_over_ipv4_and_ipv6
     a_server_is_reached_by_its_name

@@ -56,7 +56,7 @@ use marcato_sched::lane::{LaneId, LaneView};
 use marcato_sched::reserve::{DeclareError, Source, SourceKey};
 use marcato_sched::schedule::{LaneScheduler, Offer, Unused};
 use marcato_stream::Cause;
-use marcato_units::{Bytes, Priority, PrioritySet, Time};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use marcato_wire::{EndReason, ErrorCode, Exchange, Fate, Frame, MessageNumber, UNRELIABLE_HEADER};
 use noq_proto::{Connection, PathStatus, StreamId, VarInt};
 
@@ -620,6 +620,19 @@ impl Session {
         // The only lane stays in service while it is silent. The owner hears that it does not answer.
         let state = |lane: &Lane| if lane.health.is_silent() { LaneState::Stalled } else { lane.state() };
         self.lanes.iter().map(move |lane| (lane.view(lane.is_usable()), state(lane), lane.stats))
+    }
+
+    /// Returns the latest and the least round trip of a lane; `None` before the first measurement.
+    ///
+    /// The latest is that of a packet, with the delay of its acknowledgement. Both begin anew when the lane moves
+    /// to another host.
+    pub fn round_trips(&self, lane: LaneId) -> Option<(Duration, Duration)> {
+        self.lanes.get(lane)?.gate.round_trips()
+    }
+
+    /// Returns the size of the largest packet that a lane carries, in bytes of UDP payload.
+    pub fn packet_size(&self, lane: LaneId) -> Option<Bytes> {
+        Some(self.lanes.get(lane)?.gate.mtu())
     }
 
     /// Returns the state of coupled mode on each lane that has it.

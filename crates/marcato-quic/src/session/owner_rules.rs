@@ -558,6 +558,22 @@ fn a_lane_that_has_moved_is_measured_anew() {
     assert!(after > ms(60), "{after:?}");
 }
 
+#[test]
+fn a_lane_has_the_latest_and_the_least_of_its_round_trips() {
+    let mut pair = pair(&[40], &SessionConfig::default());
+    for (there, back, expected) in [(20, 20, 40), (20, 50, 40), (5, 5, 10)] {
+        for (who, delay) in [(Client, there), (Server, back)] {
+            pair.line(0, who).delay = ms(delay);
+        }
+        let sent = pair.send(Client, message(Priority::P2, 20_000));
+        pair.run_until(|pair| pair.delivered(Client, sent).is_some());
+        let (latest, least) = pair.session(Client).round_trips(lane(0)).unwrap();
+        assert_eq!(least, ms(expected));
+        // The last acknowledgement may wait for 25 ms (RFC 9000 §18.2).
+        assert!((ms(there + back)..=ms(there + back + 25)).contains(&latest), "{latest:?}");
+    }
+}
+
 /// The engine builds the controller of another address by itself, and has one kind for all lanes.
 #[test]
 fn a_lane_that_has_moved_keeps_its_congestion_control() {
