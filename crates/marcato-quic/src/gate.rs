@@ -64,13 +64,24 @@ pub(crate) struct Gate {
     log: Mutex<Vec<GateEvent>>,
 }
 
-/// Round trips of a path in microseconds; 0 before the first measurement.
+/// Times until packets of a path were acknowledged, in microseconds, with the delay at their receiver; 0 before the
+/// first.
 #[derive(Debug, Default)]
 struct Measured {
-    /// Time until the latest acknowledgement of a packet, with the delay at its receiver.
     latest: AtomicU64,
-    /// Least round trip of the path (RFC 9002 §5.2).
+    /// Least of all. The engine has a sample of some packets only (RFC 9002 §5.1), which may all be longer.
     least: AtomicU64,
+}
+
+impl Measured {
+    fn add(&self, micros: u32) {
+        let micros = u64::from(micros.max(1));
+        let least = self.least.load(Relaxed);
+        self.latest.store(micros, Relaxed);
+        if least == 0 || micros < least {
+            self.least.store(micros, Relaxed);
+        }
+    }
 }
 
 /// Use that the session makes of the window.
@@ -164,7 +175,7 @@ impl Gate {
         self.overdraft.store(overdraft.get(), Relaxed);
     }
 
-    /// Whether nothing of what a poll sets aside or adds is left, so that the window is the controller's.
+    /// Returns whether neither a reserve nor an overdraft is set: the window is that of the controller.
     #[cfg(test)]
     pub(crate) fn is_as_the_controller_says(&self) -> bool {
         self.reserve.load(Relaxed) == 0 && self.overdraft.load(Relaxed) == 0
@@ -370,9 +381,7 @@ impl Controller for Gated {
         let micros = now.saturating_duration_since(sent).as_micros();
         let micros = u32::try_from(micros).unwrap_or(u32::MAX);
         self.acked.push(GateEvent::Acked { pn, bytes, micros });
-        self.gate.round_trip.latest.store(u64::from(micros), Relaxed);
-        let least = u64::try_from(rtt.min().as_micros()).unwrap_or(u64::MAX);
-        self.gate.round_trip.least.store(least, Relaxed);
+        self.gate.round_trip.add(micros);
         let app_limited = self.gate.usage.app_limited.load(Relaxed);
         let credited = match self.gate.usage.idle_share.load(Relaxed) {
             0 => bytes,
