@@ -150,12 +150,7 @@ pub(crate) fn run(asked: &Demo, stdout: &mut dyn Write) -> Result<Status, DemoEr
     // A process can become root of a user namespace only while it has one thread.
     #[cfg(target_os = "linux")]
     crate::lab::privileges();
-    let made = Arc::clone(&directory);
-    let say = move || {
-        made.iter().for_each(Directory::leave);
-        "no report was written; the same command starts again from the beginning".to_owned()
-    };
-    let ends = EndsOnInterrupt::saying(say).map_err(DemoError::Interrupt)?;
+    let ends = EndsOnInterrupt::leaving(&directory).map_err(DemoError::Interrupt)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(DemoError::Runtime)?;
     let loads = runtime.block_on(all(asked))?;

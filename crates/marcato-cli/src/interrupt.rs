@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
+use crate::output::Directory;
+
 /// Exit status of an interrupted command: 128 + SIGINT, as in shells.
 pub(crate) const STATUS: u8 = 130;
 
@@ -95,6 +97,19 @@ pub(crate) struct EndsOnInterrupt {
 }
 
 impl EndsOnInterrupt {
+    /// Handles interrupts and requests to end as [`saying`](Self::saying) does, for a command that keeps nothing of an
+    /// interrupted run: it leaves no empty directory.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub(crate) fn leaving(directory: &Arc<Option<Directory>>) -> io::Result<Self> {
+        let made = Arc::clone(directory);
+        Self::saying(move || {
+            made.iter().for_each(Directory::leave);
+            "no report was written; the same command starts again from the beginning".to_owned()
+        })
+    }
+
     /// Handles interrupts and requests to end until the value is dropped: one prints the result of `say` on standard
     /// error, and ends the process with [`STATUS`].
     ///

@@ -1,14 +1,13 @@
 //! `marcato validate`.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use marcato_papers::{Experiment, Registry};
 
 use crate::Status;
 use crate::arguments::{Format, Validate};
 use crate::interrupt::EndsOnInterrupt;
-use crate::output::{self, Directory};
+use crate::output;
 use crate::papers::{PapersError, directory};
 use crate::progress::Bar;
 
@@ -21,12 +20,7 @@ pub(crate) fn run(
     let options = asked.runs.options()?;
     let directory = directory(asked.out.as_deref())?;
     let report = {
-        let made = Arc::clone(&directory);
-        let say = move || {
-            made.iter().for_each(Directory::leave);
-            "no report was written; the same command starts again from the beginning".to_owned()
-        };
-        let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
+        let _ends = EndsOnInterrupt::leaving(&directory).map_err(PapersError::Interrupt)?;
         Registry::run(experiment, &options, &mut Bar::new())?
     };
     // Rows that cannot be written are printed nevertheless.

@@ -339,17 +339,24 @@ size = "200 kB"
 series = ["link.link.queue"]
 "#;
 
+/// Compares both worlds of a scenario. The results are in `out` of the directory.
+fn compared(scenario: &str) -> (Output, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("transfer.toml"), directory.path().join("out"));
+    std::fs::write(&file, scenario).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    let ended = command.args(["lab", "compare"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    (ended, directory)
+}
+
 #[test]
 fn a_comparison_has_every_number_of_both() {
     if absent!(Need::LabProcess) {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let (file, out) = (directory.path().join("transfer.toml"), directory.path().join("out"));
     // However busy the machine is, the transfer ends within the run: the lab's time is real.
-    std::fs::write(&file, TRANSFER.replace("duration = \"1 s\"", "duration = \"5 s\"")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
-    let ended = command.args(["lab", "compare"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    let (ended, directory) = compared(&TRANSFER.replace("duration = \"1 s\"", "duration = \"5 s\""));
+    let out = directory.path().join("out");
     assert!(ended.status.success(), "{}", said(&ended));
     let table = std::fs::read_to_string(out.join("comparison.csv")).unwrap();
     let row = |metric: &str| {
@@ -374,17 +381,14 @@ fn every_run_of_a_comparison_is_checked_before_the_first() {
     if absent!(Need::LabProcess) {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let (file, out) = (directory.path().join("transfer.toml"), directory.path().join("out"));
     // The first run would take a day, and the second cannot be built in a lab.
     let grid =
         "[grid]\nvary = { \"link.link.queue\" = [\"droptail\", { kind = \"strict\", preempt = true }] }\n";
-    std::fs::write(&file, TRANSFER.replace("duration = \"1 s\"", "duration = \"86400 s\"") + grid).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
-    let ended = command.args(["lab", "compare"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    let scenario = TRANSFER.replace("duration = \"1 s\"", "duration = \"86400 s\"") + grid;
+    let (ended, directory) = compared(&scenario);
     assert_eq!(ended.status.code(), Some(2), "{}", said(&ended));
     assert!(said(&ended).contains("remove `preempt`"), "{}", said(&ended));
-    assert!(!out.exists());
+    assert!(!directory.path().join("out").exists());
 }
 
 #[test]

@@ -109,8 +109,8 @@ impl Connection {
     /// Queues a message as soon as there is room for it at its level. If it is cancelled before
     /// that, nothing is sent.
     ///
-    /// Of those that wait, each place that becomes free wakes one, in the order in which they began to. One that has
-    /// its turn has to be polled or dropped, as with a semaphore.
+    /// Tasks that wait here are woken one for each place that becomes free, in the order in which they began to wait.
+    /// A task that was woken has to be polled or dropped, as with a semaphore.
     ///
     /// # Errors
     ///

@@ -70,11 +70,12 @@ fn required(pins: &Path) -> Result<(), CrqError> {
     if missing.is_empty() { Ok(()) } else { Err(CrqError::Missing(missing)) }
 }
 
-/// Fails if this process may not see or change the programs that are there.
-fn permitted(pins: &Path, dry: bool) -> Result<(), CrqError> {
+/// Takes the turn of a command that changes the programs that are there. Fails if this process may not see or change
+/// them.
+fn permitted(pins: &Path, dry: bool) -> Result<Turn, CrqError> {
     Pinned::permitted(pins)?;
     let missing = if dry { Vec::new() } else { Missing::privileges() };
-    if missing.is_empty() { Ok(()) } else { Err(CrqError::Missing(missing)) }
+    if missing.is_empty() { Ok(Turn::take(pins, dry)) } else { Err(CrqError::Missing(missing)) }
 }
 
 /// Prints a plan, or carries it out and prints what an operator should know.
@@ -133,8 +134,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     if *settings == Settings::default() {
         return Err(CrqError::NoChange);
     }
-    permitted(pins, *dry_run)?;
-    let _turn = Turn::take(pins, *dry_run);
+    let _turn = permitted(pins, *dry_run)?;
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
     let before = Note::of(&attachment, &device)?;
@@ -156,8 +156,7 @@ fn set(asked: &CrqSet, stdout: &mut dyn Write) -> Result<Status, CrqError> {
 
 fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqDetach { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
-    permitted(pins, *dry_run)?;
-    let _turn = Turn::take(pins, *dry_run);
+    let _turn = permitted(pins, *dry_run)?;
     let device = match Device::find(device) {
         Err(error @ DeviceError::Unknown { .. }) => {
             let gone = remains::gone_of(device, pins)?;
@@ -179,8 +178,7 @@ fn detach(asked: &CrqDetach, stdout: &mut dyn Write) -> Result<Status, CrqError>
 /// Reads the file of a device's subscribers again.
 fn reload(asked: &CrqReload, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqReload { change: CrqChange { device, dry_run, pins: CrqPins { pins } } } = asked;
-    permitted(pins, *dry_run)?;
-    let _turn = Turn::take(pins, *dry_run);
+    let _turn = permitted(pins, *dry_run)?;
     let device = Device::find(device)?;
     let attachment = Attachment::open(pins, &device)?;
     let before = Note::of(&attachment, &device)?;
@@ -199,8 +197,7 @@ fn reload(asked: &CrqReload, stdout: &mut dyn Write) -> Result<Status, CrqError>
 /// Removes the programs of devices that are gone.
 fn clean(asked: &CrqClean, stdout: &mut dyn Write) -> Result<Status, CrqError> {
     let CrqClean { dry_run, pins: CrqPins { pins } } = asked;
-    permitted(pins, *dry_run)?;
-    let _turn = Turn::take(pins, *dry_run);
+    let _turn = permitted(pins, *dry_run)?;
     let gone = remains::gone(pins)?;
     if gone.is_empty() {
         print(stdout, "every attachment has its device: nothing to remove\n")?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use marcato_kernel::{
-    Attachment, Configuration, Counter, Device, Prefix, Shaper, Side, Subscriber, TcCommand,
+    Attachment, Configuration, Counter, Device, Prefix, Queue, Shaper, Side, Subscriber, TcCommand,
 };
 use marcato_units::Rate;
 
@@ -73,16 +73,21 @@ fn attach(net: &Net, subscribers: u16, each: Rate) -> Attachment {
     })
 }
 
-/// Packets that the queue of a subscriber has seen, and those of them that it dropped.
-fn seen(net: &Net, number: u16, minor: u16) -> (u64, u64) {
-    let queue = net.leaf("wan", &format!("{:x}:{minor:x}", handle(number)));
-    (queue.packets + queue.drops + queue.qlen, queue.drops)
+/// Queue of a subscriber.
+fn leaf(net: &Net, number: u16, minor: u16) -> Queue {
+    net.leaf("wan", &format!("{:x}:{minor:x}", handle(number)))
+}
+
+/// Packets that the queue of a subscriber has seen, dropped ones too.
+fn seen(net: &Net, number: u16, minor: u16) -> u64 {
+    let queue = leaf(net, number, minor);
+    queue.packets + queue.drops + queue.qlen
 }
 
 /// Packets that have left the queue of an unassessed subscriber, and those that it dropped, once it is empty.
 fn emptied(net: &Net, number: u16) -> (u64, u64) {
-    let read = || net.leaf("wan", &format!("{:x}:10", handle(number)));
-    let queue = (0..500).map(|_| read()).find(|queue| queue.qlen == 0).expect("the queue never empties");
+    let mut reads = (0..500).map(|_| leaf(net, number, 0x10));
+    let queue = reads.find(|queue| queue.qlen == 0).expect("the queue never empties");
     (queue.packets, queue.drops)
 }
 
@@ -186,13 +191,13 @@ fn a_responsive_flow_of_a_subscriber_leaves_its_flood() {
     received.join().unwrap();
     let flows: Vec<_> = attachment.flows().map(|(_, state)| state).collect();
     assert!(responsive() > 0, "no packet in the responsive queue: {flows:?}");
-    let (queue, counted) = settled(|| (seen(&net, 0, 0x20).0, responsive()));
+    let (queue, counted) = settled(|| (seen(&net, 0, 0x20), responsive()));
     assert_eq!(queue, counted);
     // The flood has none of it: every packet there is of a flow that answers, and the other subscriber saw nothing.
     let followed: u64 = flows.iter().map(|flow| flow.packets).sum();
     let unassessed = attachment.counter(Counter::Unassessed).unwrap().packets;
     assert!(unassessed > 0 && attachment.counter(Counter::Responsive).unwrap().packets <= followed);
-    assert_eq!(seen(&net, 1, 0x10).0 + seen(&net, 1, 0x20).0, 0);
+    assert_eq!(seen(&net, 1, 0x10) + seen(&net, 1, 0x20), 0);
 }
 
 #[test]
@@ -213,7 +218,7 @@ fn addresses_change_hands_and_the_longest_prefix_counts() {
     send();
     attachment.set_prefixes(&[(prefix("10.9.0.0/16"), handle(7))]).unwrap();
     send();
-    assert_eq!([0, 7, 8].map(|number| seen(&net, number, 0x10).0), [1; 3]);
+    assert_eq!([0, 7, 8].map(|number| seen(&net, number, 0x10)), [1; 3]);
     // A configuration keeps them.
     net.on(0, || {
         let device = Device::find("wan").unwrap();
@@ -221,12 +226,12 @@ fn addresses_change_hands_and_the_longest_prefix_counts() {
         attachment.configure(&Configuration { side, ..configuration(&device, SHAPER.priority()) }).unwrap();
     });
     send();
-    assert_eq!(seen(&net, 7, 0x10).0, 2);
+    assert_eq!(seen(&net, 7, 0x10), 2);
     // Both families, behind tags too.
     attachment.set_prefixes(&[(prefix("fd00::/64"), handle(9)), (prefix("192.0.2.2"), handle(10))]).unwrap();
     for (version, tags) in [(4, &[][..]), (6, &[]), (6, &[0x8100])] {
         transmit(&net, "wan", &frame(&flow(1, version), tags, false), 1);
     }
-    assert_eq!([9, 10].map(|number| seen(&net, number, 0x10).0), [2, 1]);
+    assert_eq!([9, 10].map(|number| seen(&net, number, 0x10)), [2, 1]);
     assert_eq!(attachment.subscribers().unwrap().len(), usize::from(SOME));
 }

@@ -271,9 +271,7 @@ fn early_messages_survive_loss_in_both_directions() {
             again.connected();
             let id = again.offer(message(Priority::P2, 20_000)).unwrap();
             again.delivered(id);
-            for who in [Client, Server] {
-                again.pair.line(0, who).loss = 0.0;
-            }
+            again.pair.revive(0);
             again.pass();
             let mut lens: Vec<_> = again.received().iter().map(|(len, _)| *len).collect();
             lens.sort_unstable();

@@ -116,15 +116,21 @@ fn an_endpoint_counts_what_arrives_and_who_connects() {
     assert_eq!((stats.accepted, stats.refused, stats.sessions, stats.stray), (0, 0, 1, 1));
 }
 
+/// Server whose sessions may be idle for longer than any handshake takes, the trust in it, and the sessions' settings.
+fn patient_server(change: impl Fn(&mut EndpointConfig)) -> (Endpoint, Trust, SessionConfig) {
+    let identity = Identity::self_signed("server").unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let session = SessionConfig { idle_timeout: Duration::from_secs(60), ..SessionConfig::default() };
+    let mut server = endpoint(&[address(Server, 0)], change);
+    server.listen(&identity, session.clone()).unwrap();
+    (server, trust, session)
+}
+
 /// The time counts from the first datagram. One that ended in time is not closed later.
 #[test]
 fn a_handshake_that_takes_too_long_ends_at_its_deadline() {
-    let identity = Identity::self_signed("server").unwrap();
-    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
     let limit = Duration::from_secs(5);
-    let session = SessionConfig { idle_timeout: Duration::from_secs(60), ..SessionConfig::default() };
-    let mut server = endpoint(&[address(Server, 0)], |config| config.handshake_timeout = Some(limit));
-    server.listen(&identity, session.clone()).unwrap();
+    let (server, trust, session) = patient_server(|config| config.handshake_timeout = Some(limit));
     let client = endpoint(&[address(Client, 0)], |_| {});
     let mut ends = [(client, address(Client, 0)), (server, address(Server, 0))];
     let connect = |now, client: &mut Endpoint| {
@@ -225,15 +231,10 @@ fn an_ended_session_leaves_neither_a_place_nor_a_timer() {
 /// Three clients of one address: one begins a handshake, and the others wait. Its time ends, and then theirs.
 #[test]
 fn waiting_clients_have_their_turn_or_are_refused_in_time() {
-    let identity = Identity::self_signed("server").unwrap();
-    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
-    let limit = Duration::from_secs(5);
-    let session = SessionConfig { idle_timeout: Duration::from_secs(60), ..SessionConfig::default() };
-    let mut server = endpoint(&[address(Server, 0)], |config| {
-        config.handshake_timeout = Some(limit);
+    let (mut server, trust, session) = patient_server(|config| {
+        config.handshake_timeout = Some(Duration::from_secs(5));
         (config.validate_addresses, config.max_handshakes_per_address) = (true, 1);
     });
-    server.listen(&identity, session.clone()).unwrap();
     let ms = Time::from_millis;
     // Each client gets a Retry packet, and no answer to what it sends then.
     let knock = |now, port, server: &mut Endpoint| {

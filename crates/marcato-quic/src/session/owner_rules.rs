@@ -539,8 +539,7 @@ fn without_layers_a_low_lane_is_one_like_any_other() {
 fn a_lane_that_has_moved_is_measured_anew() {
     let mut pair = pair(&[40], &SessionConfig::default());
     let exchange = |pair: &mut Pair| {
-        let sent = pair.send(Server, message(Priority::P2, 20_000));
-        pair.run_until(|pair| pair.delivered(Server, sent).is_some());
+        pair.deliver(Server, message(Priority::P2, 20_000));
         pair.session(Server).lanes.iter().next().unwrap().rtt.least.unwrap()
     };
     let before = exchange(&mut pair);
@@ -565,8 +564,7 @@ fn a_lane_has_the_latest_and_the_least_of_its_round_trips() {
         for (who, delay) in [(Client, there), (Server, back)] {
             pair.line(0, who).delay = ms(delay);
         }
-        let sent = pair.send(Client, message(Priority::P2, 20_000));
-        pair.run_until(|pair| pair.delivered(Client, sent).is_some());
+        pair.deliver(Client, message(Priority::P2, 20_000));
         let (latest, least) = pair.session(Client).round_trips(lane(0)).unwrap();
         assert_eq!(least, ms(expected));
         // The last acknowledgement may wait for 25 ms (RFC 9000 §18.2).
@@ -581,8 +579,7 @@ fn a_lane_that_has_moved_keeps_its_congestion_control() {
     let mut pair = Pair::begin_with(&[40], &config, &config, None, Some(Congestion::Bbr3));
     // Of the controllers, BBR alone has a rate.
     let has_rate = |pair: &mut Pair| {
-        let sent = pair.send(Server, message(Priority::P2, 20_000));
-        pair.run_until(|pair| pair.delivered(Server, sent).is_some());
+        pair.deliver(Server, message(Priority::P2, 20_000));
         pair.session(Server).lanes.iter().next().unwrap().gate.pacing_rate().is_some()
     };
     pair.run_until(|pair| pair.session(Client).is_open());
@@ -693,10 +690,7 @@ fn a_low_lane_tells_once_that_it_is_alone_and_once_it_is_not() {
     let (now, low) = (pair.now, LaneRequest { layer: Layer::Low, ..request });
     pair.session(Client).add_lane(now, low).unwrap();
     pair.pass(ms(500));
-    let exchange = |pair: &mut Pair| {
-        let sent = pair.send(Client, message(Priority::P4, 100_000));
-        pair.run_until(|pair| pair.delivered(Client, sent).is_some());
-    };
+    let exchange = |pair: &mut Pair| pair.deliver(Client, message(Priority::P4, 100_000));
     exchange(&mut pair);
     assert_eq!(low_changes(&pair, Client), []);
     pair.kill(0);
@@ -704,9 +698,7 @@ fn a_low_lane_tells_once_that_it_is_alone_and_once_it_is_not() {
         exchange(&mut pair);
     }
     assert_eq!(low_changes(&pair, Client), [LowLaneChange::Alone]);
-    for who in [Client, Server] {
-        pair.line(0, who).loss = 0.0;
-    }
+    pair.revive(0);
     for _ in 0..30 {
         exchange(&mut pair);
         pair.pass(ms(200));

@@ -257,6 +257,12 @@ impl Pair {
         self.session(who).send(now, message).unwrap()
     }
 
+    /// Offers a message at one end, and waits until that end has learned of its delivery.
+    pub(super) fn deliver(&mut self, who: Who, message: Message) {
+        let sent = self.send(who, message);
+        self.run_until(|pair| pair.delivered(who, sent).is_some());
+    }
+
     /// Makes an end leave its messages unread.
     pub(super) fn stop_reading(&mut self, who: Who) {
         self.ends[who as usize].reads = false;
@@ -282,6 +288,13 @@ impl Pair {
     pub(super) fn kill(&mut self, lane: usize) {
         for who in Who::BOTH {
             self.line(lane, who).loss = 1.0;
+        }
+    }
+
+    /// Makes a lane lose no datagram from now on.
+    pub(super) fn revive(&mut self, lane: usize) {
+        for who in Who::BOTH {
+            self.line(lane, who).loss = 0.0;
         }
     }
 

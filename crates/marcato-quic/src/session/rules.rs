@@ -289,9 +289,7 @@ fn a_lost_lane_reopens_by_itself() {
         let (reason, reopens_at) = down.unwrap_or_else(|| panic!("lane {lost} was not given up"));
         assert_eq!(reason, LaneLoss::Silent);
         assert!(reopens_at.is_some());
-        for who in [Client, Server] {
-            pair.line(lost, who).loss = 0.0;
-        }
+        pair.revive(lost);
         // The longest delay, and the engine's attempts before it.
         pair.pass(Duration::from_secs(20));
         for who in [Client, Server] {
@@ -698,9 +696,7 @@ fn a_stream_whose_copy_ended_early_is_reset() {
     pair.pass(Duration::from_millis(5));
     pair.kill(1);
     delivery(&mut pair, first);
-    for who in [Client, Server] {
-        pair.line(1, who).loss = 0.0;
-    }
+    pair.revive(1);
     for _ in 0..20 {
         let id = pair.send(Client, message(Priority::P1, 10_000));
         delivery(&mut pair, id);
