@@ -75,7 +75,7 @@ keyed! {
     /// instead of `from` and `to`: at most 16 of `["from", "to"]` or of tables; the session begins
     /// on the first
     "paths" => paths: Paths, must("one");
-    /// `"low-rtt"`, `"round-robin"`, `"cwr"`, `"cwr-red"`, `"selective"`
+    /// `"low-rtt"` (or `"lowrtt"`), `"round-robin"` (or `"rr"`), `"cwr"`, `"cwr-red"`, `"selective"`
     "scheduler" => scheduler: Context(kind_of::<Scheduler>()),
         or(Scheduler::Cwr(Reserving::MARCATO); "`\"cwr\"`");
     /// whether paths of the low layer carry only data that exceeds the room of the high ones (PLT);
