@@ -19,6 +19,7 @@ use crate::gate::GateFactory;
 use crate::inbox::InboxLimits;
 use crate::low::{LowLanes, Retry};
 use crate::scheduler::{Scheduler, SchedulerFactory};
+use crate::streams::{Protocol, StreamsConfig, StreamsConfigError};
 
 /// Bytes of a full packet that stream data does not use: its header with an 8-byte connection ID,
 /// the frame's own header, the AEAD's tag, and room for an acknowledgement that the engine may add.
@@ -192,6 +193,8 @@ impl Default for Batch {
 /// reproduction of CWR documents the settings that it changes.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
+    /// Protocol above QUIC: messages, or plain streams of another protocol.
+    pub protocol: Protocol,
     /// Rules of the Conductor, which chooses the next bytes.
     pub conductor: ConductorConfig,
     /// Lane scheduler.
@@ -294,6 +297,7 @@ pub struct SessionConfig {
 impl Default for SessionConfig {
     fn default() -> Self {
         Self {
+            protocol: Protocol::default(),
             conductor: ConductorConfig::default(),
             path_scheduler: PathScheduler::Cwr(CwrConfig::marcato()),
             own_scheduler: None,
@@ -346,6 +350,9 @@ pub enum SessionConfigError {
     /// The lane scheduler's configuration is invalid.
     #[error("invalid configuration of the lane scheduler: {0}")]
     PathScheduler(#[from] CwrConfigError),
+    /// The configuration of plain streams is invalid.
+    #[error(transparent)]
+    PlainStreams(#[from] StreamsConfigError),
     /// There is no lane, or more than there are identifiers.
     #[error("max_lanes is {asked}: set 1 to {MAX_LANES}")]
     Lanes {
@@ -482,6 +489,9 @@ impl SessionConfig {
         if !(1200..=LARGEST_PACKET).contains(&self.loopback_mtu) {
             return Err(SessionConfigError::LoopbackMtu { asked: self.loopback_mtu });
         }
+        if let Some(streams) = self.protocol.streams() {
+            streams.validate()?;
+        }
         if self.max_streams < 2 {
             return Err(SessionConfigError::Streams { asked: self.max_streams });
         }
@@ -522,10 +532,13 @@ impl SessionConfig {
         let varint = |bytes: Bytes| VarInt::from_u64(bytes.get()).unwrap_or(VarInt::MAX);
         let local = peer.to_canonical().is_loopback();
         let mtu = if local { self.loopback_mtu.max(self.initial_mtu) } else { self.initial_mtu };
+        let limit = |of: fn(&StreamsConfig) -> u32| {
+            VarInt::from_u32(self.protocol.streams().map_or(self.max_streams, of))
+        };
         let mut transport = TransportConfig::default();
         transport
-            .max_concurrent_uni_streams(VarInt::from_u32(self.max_streams))
-            .max_concurrent_bidi_streams(VarInt::from_u32(self.max_streams))
+            .max_concurrent_uni_streams(limit(|streams| streams.max_unidirectional))
+            .max_concurrent_bidi_streams(limit(|streams| streams.max_bidirectional))
             .stream_receive_window(varint(self.stream_window))
             // The session takes them out of the engine at once, so the engine drops none uncounted.
             .datagram_receive_buffer_size(self.datagrams.map(|_| ENGINE_DATAGRAMS))
@@ -550,13 +563,15 @@ impl SessionConfig {
             .default_path_max_idle_timeout(None)
             .default_path_keep_alive_interval(self.keep_alive)
             .allow_spin(self.spin)
-            .max_concurrent_multipath_paths(u32::from(self.max_lanes))
             .congestion_controller_factory(Arc::new(GateFactory {
                 congestion: self.congestion,
                 initial_window: self.initial_window,
                 engine_paces: false,
                 trace_windows: self.trace_windows,
             }));
+        if self.protocol.streams().is_none_or(|streams| streams.multipath) {
+            transport.max_concurrent_multipath_paths(u32::from(self.max_lanes));
+        }
         #[cfg(feature = "qlog")]
         if let Some(dir) = &self.qlog {
             transport.qlog_from_path(dir, "marcato");

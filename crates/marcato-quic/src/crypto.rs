@@ -11,17 +11,17 @@ use rustls::{ClientConfig, ServerConfig};
 
 use crate::handshake::{ObservedClient, ObservedServer};
 
-/// Returns the TLS configuration of a server with this identity.
-pub(crate) fn server(identity: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
+/// Returns the TLS configuration of a server with this identity, for these application protocols.
+pub(crate) fn server(identity: &Identity, alpn: Vec<Vec<u8>>) -> Result<Arc<ServerConfig>, IdentityError> {
     let mut config = identity.server_tls(None)?;
-    config.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    config.alpn_protocols = alpn;
     Ok(Arc::new(config))
 }
 
-/// Returns the TLS configuration of a client with this trust.
-pub(crate) fn client(trust: &Trust) -> Result<Arc<ClientConfig>, IdentityError> {
+/// Returns the TLS configuration of a client with this trust, for these application protocols.
+pub(crate) fn client(trust: &Trust, alpn: Vec<Vec<u8>>) -> Result<Arc<ClientConfig>, IdentityError> {
     let mut config = trust.client_tls()?;
-    config.alpn_protocols = vec![marcato_wire::ALPN.to_vec()];
+    config.alpn_protocols = alpn;
     Ok(Arc::new(config))
 }
 

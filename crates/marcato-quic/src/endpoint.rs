@@ -490,7 +490,7 @@ impl Endpoint {
     ///
     /// If the identity or the configuration cannot be used.
     pub fn listen(&mut self, identity: &Identity, session: SessionConfig) -> Result<(), EndpointError> {
-        self.listen_with(crypto::server(identity)?, session)
+        self.listen_with(crypto::server(identity, session.protocol.alpn())?, session)
     }
 
     /// Lets peers begin sessions with this TLS configuration, which has to support TLS 1.3 and to
@@ -532,7 +532,7 @@ impl Endpoint {
         trust: &Trust,
         session: SessionConfig,
     ) -> Result<SessionId, ConnectError> {
-        self.connect_with(now, socket, to, name, crypto::client(trust)?, session)
+        self.connect_with(now, socket, to, name, crypto::client(trust, session.protocol.alpn())?, session)
     }
 
     /// Begins a session with this TLS configuration, which has to support TLS 1.3 and to name its

@@ -6,6 +6,8 @@ use marcato_sched::lane::LaneId;
 use marcato_units::{Bytes, Time};
 use marcato_wire::{EndReason, Fate, MessageNumber};
 
+use crate::streams::StreamEvent;
+
 /// Reason for which a lane closed or failed to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,6 +72,9 @@ pub enum Event {
     },
     /// There is data to [read](crate::Session::read).
     Readable,
+    /// Event of a plain stream. Only with
+    /// [`SessionConfig::protocol`](crate::SessionConfig::protocol).
+    Stream(StreamEvent),
     /// The receiver has all of this message.
     Delivered(MessageId),
     /// This unreliable message has left. No later event reports its fate.

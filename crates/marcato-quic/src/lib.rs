@@ -69,6 +69,7 @@ mod session;
 mod sockets;
 mod steering;
 mod strangers;
+pub mod streams;
 
 pub use admission::Pending;
 pub use config::{
@@ -95,3 +96,4 @@ pub use session::{
     Closed, Datagram, LaneError, MAX_NOTES, Message, SendError, Session, SessionLoad, SessionStats, Transmit,
 };
 pub use steering::Steering;
+pub use streams::Protocol;

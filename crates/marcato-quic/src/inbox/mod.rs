@@ -38,7 +38,7 @@ use assembly::{Assembly, Held};
 pub use error::InboxError;
 pub use limits::{InboxLimit, InboxLimits};
 pub use output::{Action, InboxCounters, InboxLoad, Piece};
-use ranges::RangeSet;
+pub(crate) use ranges::RangeSet;
 pub use stream::Side;
 use stream::{Body, Kind, Stream, is_bidirectional};
 

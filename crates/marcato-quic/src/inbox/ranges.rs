@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 /// are gaps. Examples are the bytes of a stream and the numbers of messages. Every operation costs
 /// O(log ranges), plus the ranges that it merges.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RangeSet {
+pub(crate) struct RangeSet {
     floor: u64,
     above: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
     /// Least number that is not in the set.
-    pub(super) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
     /// Number of ranges above the floor, which is the number of gaps.
-    pub(super) fn gaps(&self) -> usize {
+    pub(crate) fn gaps(&self) -> usize {
         self.above.len()
     }
 
-    pub(super) fn contains(&self, number: u64) -> bool {
+    pub(crate) fn contains(&self, number: u64) -> bool {
         self.covered_to(number).is_some()
     }
 
@@ -38,7 +38,7 @@ impl RangeSet {
     }
 
     /// First part of `start..end` that is not in the set.
-    pub(super) fn first_gap(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+    pub(crate) fn first_gap(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let from = self.covered_to(start).unwrap_or(start);
         if from >= end {
             return None;
@@ -48,7 +48,7 @@ impl RangeSet {
     }
 
     /// Adds `start..end`, and merges ranges that touch it.
-    pub(super) fn insert(&mut self, start: u64, end: u64) {
+    pub(crate) fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
@@ -71,7 +71,7 @@ impl RangeSet {
     }
 
     /// Adds `number`.
-    pub(super) fn insert_one(&mut self, number: u64) {
+    pub(crate) fn insert_one(&mut self, number: u64) {
         self.insert(number, number.saturating_add(1));
     }
 }

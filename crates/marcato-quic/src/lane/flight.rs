@@ -196,7 +196,8 @@ impl Flight {
             match sent.load {
                 Load::Run { key, stream, run, priority, .. } => take(key, stream, run, priority),
                 Load::Repair { .. } => repaired = true,
-                Load::Control | Load::Other => {}
+                // Only the engine can send these again, once the path is closed.
+                Load::Stream { .. } | Load::Resent { .. } | Load::Control | Load::Other => {}
             }
         }
         self.loaded = 0;

@@ -99,7 +99,7 @@ impl Lane {
     pub(crate) fn sent(&mut self, now: Time, pn: u64, bytes: u16, load: Load) {
         self.stats.packets += 1;
         self.stats.bytes += Bytes::from(u32::from(bytes));
-        self.stats.repairs += u64::from(matches!(load, Load::Repair { .. }));
+        self.stats.repairs += u64::from(matches!(load, Load::Repair { .. } | Load::Resent { .. }));
         self.flight.sent(now, pn, bytes, load);
     }
 

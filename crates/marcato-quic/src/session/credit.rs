@@ -55,6 +55,11 @@ impl Credit {
         self.no_streams = false;
     }
 
+    /// Records that the engine has refused data of a plain stream, which waits alone.
+    pub(super) fn refused(&mut self) {
+        self.stops += 1;
+    }
+
     /// Returns whether a message may begin on another stream.
     pub(super) const fn allows_streams(&self) -> bool {
         !self.no_streams

@@ -37,6 +37,16 @@ struct Next {
     among: Candidates,
 }
 
+/// Packets that may leave on one lane at once.
+#[derive(Clone, Copy)]
+pub(super) struct Batched {
+    /// Bytes of the message or stream in all of them.
+    pub(super) total: Bytes,
+    /// Bytes that they count against the window.
+    pub(super) counted: Bytes,
+    pub(super) packets: usize,
+}
+
 impl Session {
     /// Returns the levels of which new data may be fed: those that flow control does not stop.
     /// While the engine holds lost data, only levels more urgent than that qualify.
@@ -111,7 +121,7 @@ impl Session {
 
     /// Informs the controllers of high lanes with full windows that this packet leaves on a low
     /// lane only for lack of room.
-    fn report_full(&self, choice: Choice, wire: Bytes) {
+    pub(super) fn report_full(&self, choice: Choice, wire: Bytes) {
         let Choice::One(lane) = choice else { return };
         if self.lanes.get(lane).is_some_and(|lane| lane.is_managed()) {
             let full = |lane: &&Lane| lane.gate.room() < wire;
@@ -123,13 +133,16 @@ impl Session {
 
     /// Informs the controllers whether the windows are fully used. `fed` means that a chunk was
     /// found that may leave.
-    fn update_gates(&mut self, now: Time, reserved: bool, fed: bool) {
+    pub(super) fn update_gates(&mut self, now: Time, reserved: bool, fed: bool) {
         // Underutilization because of flow control does not grow the window (RFC 9002 §7.8).
         let free = self.credit.levels();
         let idle = !fed
             && self.repairs.is_empty()
             && !self.send.is_held()
-            && self.conductor.peek_among(now, free).is_none();
+            && match &self.streams {
+                Some(streams) => streams.exchange().is_idle(),
+                None => self.conductor.peek_among(now, free).is_none(),
+            };
         for lane in self.lanes.iter_mut() {
             // Where the socket is the limit, the window is not.
             let has_room = lane.gate.room() >= lane.gate.mtu();
@@ -194,30 +207,29 @@ impl Session {
         transmit.map(|polled| polled.0)
     }
 
-    /// Sends a chunk, or a batch of them, of one message on one lane.
-    fn send_once(
+    /// Asks the lane scheduler how many packets of one message or stream may leave on a lane at once: `first`
+    /// bytes in the first, behind a header, and `most` in all.
+    #[expect(clippy::too_many_arguments, reason = "each is a different quantity of one batch")]
+    pub(super) fn plan(
         &mut self,
         now: Time,
         max: NonZeroUsize,
-        buf: &mut Vec<u8>,
-        next: Next,
         lane: LaneId,
+        fresh: Fresh,
+        first: Bytes,
+        header: Bytes,
+        most: Bytes,
         views: &mut Views,
-    ) -> Option<Transmit> {
-        let Next { key, fresh, mut payload, mut wire, among } = next;
-        let (main, whole) = self.main_carrier(key, fresh.offset)?;
+    ) -> Batched {
         let limit = self.batch(fresh.priority, lane).min(max);
-        self.end_copies(key, LaneSet::ALL);
         // Each packet needs the scheduler's consent; then one grant and one write serve them all.
-        let most = Bytes::new(whole.end) - fresh.offset;
         // Room for an acknowledgement is kept only in the first packet, which carries it.
         let full = self.mtu() - OVERHEAD;
-        let header = Bytes::new(self.header_left(key, main));
+        let (mut chunk, mut wire) = (first, first + header + OVERHEAD);
         let (mut total, mut counted, mut packets) = (Bytes::ZERO, Bytes::ZERO, 0);
         let waiting = self.urgent_waiting().with(fresh.priority);
         let limit_in_flight = self.lanes.get(lane).and_then(|lane| lane.limit(waiting));
         loop {
-            let chunk = if packets == 0 { payload - header } else { payload };
             let before = fresh.after(total);
             total = (total + chunk.max(Bytes::new(1))).min(most);
             packets += 1;
@@ -229,8 +241,8 @@ impl Session {
             if packets == limit.get() || total == most {
                 break;
             }
-            payload = full.min(most - total);
-            wire = payload + OVERHEAD;
+            chunk = full.min(most - total);
+            wire = chunk + OVERHEAD;
             if limit_in_flight.zip(views.of(lane)).is_some_and(|(most, view)| view.in_flight + wire > most) {
                 break;
             }
@@ -239,6 +251,25 @@ impl Session {
                 break;
             }
         }
+        Batched { total, counted, packets }
+    }
+
+    /// Sends a chunk, or a batch of them, of one message on one lane.
+    fn send_once(
+        &mut self,
+        now: Time,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+        next: Next,
+        lane: LaneId,
+        views: &mut Views,
+    ) -> Option<Transmit> {
+        let Next { key, fresh, payload, among, .. } = next;
+        let (main, whole) = self.main_carrier(key, fresh.offset)?;
+        self.end_copies(key, LaneSet::ALL);
+        let most = Bytes::new(whole.end) - fresh.offset;
+        let header = Bytes::new(self.header_left(key, main));
+        let Batched { total, counted, packets } = self.plan(now, max, lane, fresh, payload - header, header, most, views);
         let grant = self.conductor.grant_among(now, total, among)?;
         let (run, cut) = self.feed_grant(now, key, main, grant)?;
         if run.len() == 0 {
@@ -299,7 +330,8 @@ impl Session {
     fn batch(&self, level: Priority, lane: LaneId) -> NonZeroUsize {
         let most = self.config.batch.packets;
         // A batch is one grant, and no grant may exceed the level's high watermark.
-        let watermarks = self.conductor.rules().watermarks[level.index()];
+        let rules = self.streams.as_ref().map_or(self.conductor.rules(), |streams| streams.exchange().rules());
+        let watermarks = rules.watermarks[level.index()];
         let mtu = self.lanes.get(lane).map_or(Bytes::new(1), |lane| lane.gate.mtu()).get().max(1);
         let most = usize::try_from(LONGEST_BATCH / mtu).map_or(most, |packets| packets.min(most));
         let most = watermarks.map_or(most, |marks| {

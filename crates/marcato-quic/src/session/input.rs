@@ -76,6 +76,7 @@ impl Session {
         if self.conductor.expire(now).messages > 0 {
             self.sweep(now);
         }
+        self.expire_datagrams(now);
         if self.alarms.expire(now) {
             self.send.request_look();
             self.lanes.iter_mut().for_each(|lane| lane.health.paused = false);
@@ -95,7 +96,8 @@ impl Session {
         let given_up = self.given_up_at().map(|(at, _)| at).min();
         let stuck = self.stuck_at().map(|(_, at, _)| at).min();
         let tested = self.layer_test.as_ref().and_then(LayerTest::next_timeout);
-        let others = [tested, self.keeper.next(), self.conductor.next_expiry()];
+        let datagrams = self.streams.as_ref().and_then(|streams| streams.next_expiry());
+        let others = [tested, self.keeper.next(), self.conductor.next_expiry(), datagrams];
         let all = [engine, stalls, recoveries, heeds, given_up, stuck, self.alarms.next()];
         all.into_iter().chain(others).flatten().min()
     }
@@ -129,9 +131,11 @@ impl Session {
         self.reopen_lanes(now);
         self.manage_low_lanes(now);
         self.size_window(now);
-        self.act(now);
-        self.exchange_clocks(now);
-        self.write_notes();
+        if self.streams.is_none() {
+            self.act(now);
+            self.exchange_clocks(now);
+            self.write_notes();
+        }
         if self.notes.is_over_limit() {
             self.fail(
                 now,
@@ -161,6 +165,7 @@ impl Session {
     /// on `on`, and on other lanes.
     pub(super) fn drain(&mut self, now: Time, on: Option<LaneId>, load: Load) -> (usize, usize) {
         let mut gate_events = std::mem::take(&mut self.gate_events);
+        let mut streams = self.streams.take();
         let mut sent = (0, 0);
         let mut recovered = false;
         let slowest = if self.layer_test.is_some() { self.slowest_high() } else { Duration::ZERO };
@@ -184,7 +189,11 @@ impl Session {
                         }
                         // Packets longer than the path's known MTU are probes of the MTU.
                         let other = of_handshake.is_some() || bytes_sent > lane.gate.mtu();
-                        let load = if other { Load::Other } else { load };
+                        let load = match &mut streams {
+                            _ if other => Load::Other,
+                            Some(streams) => streams.load_of(load),
+                            None => load,
+                        };
                         lane.sent(now, pn, bytes, load);
                         left += bytes_sent;
                     }
@@ -199,8 +208,11 @@ impl Session {
                         }
                         lane.on_ack(now);
                         let load = lane.flight.settle(pn, bytes);
+                        if let Some((streams, load)) = streams.as_mut().zip(load) {
+                            streams.acked(load, &mut self.events);
+                        }
                         if let Some(governor) = &mut lane.governor {
-                            let data = matches!(load, Some(Load::Run { .. } | Load::Repair { .. }));
+                            let data = load.is_some_and(Load::is_data);
                             governor.acked(Duration::from_micros(micros.into()), Bytes::new(bytes), data);
                         }
                         lane.stats.acked += Bytes::new(bytes);
@@ -223,6 +235,9 @@ impl Session {
                                 Some((priority, pinned))
                             }
                             Some(Load::Repair { priority, pinned }) => Some((priority, pinned)),
+                            Some(load @ (Load::Stream { .. } | Load::Resent { .. })) => {
+                                streams.as_mut().and_then(|streams| streams.lost(load)).map(|level| (level, false))
+                            }
                             Some(Load::Control | Load::Other) | None => None,
                         };
                         if let Some((priority, pinned)) = owed {
@@ -253,6 +268,7 @@ impl Session {
             }
         }
         self.gate_events = gate_events;
+        self.streams = streams;
         if recovered {
             self.look_for_recoveries(now);
         }
@@ -279,6 +295,7 @@ impl Session {
                     _ => None,
                 };
                 self.alert = crypto::alert(&reason);
+                self.streams_over((&reason).into());
                 let cause = crypto::cause(&reason);
                 let reason = crypto::end(&reason);
                 let closed = closed_by(cause, &reason, code);
@@ -295,6 +312,9 @@ impl Session {
 
     /// Reads unreliable messages from the engine at once, because it would drop some silently.
     fn take_datagrams(&mut self, now: Time) {
+        if self.streams.is_some() {
+            return self.take_stream_datagrams();
+        }
         while let Some(payload) = self.conn.datagrams().recv() {
             let priority = match Unreliable::decode(&payload) {
                 Ok(unreliable) => unreliable.priority,
@@ -310,6 +330,9 @@ impl Session {
     }
 
     fn stream_event(&mut self, now: Time, event: StreamEvent) {
+        if self.streams.is_some() {
+            return self.plain_stream_event(event);
+        }
         match event {
             StreamEvent::Opened { dir } => {
                 while let Some(stream) = self.conn.streams().accept(dir) {

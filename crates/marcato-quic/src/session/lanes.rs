@@ -246,11 +246,17 @@ impl Session {
             let since = lane.health.stalled_at().filter(|since| works(*since))?;
             // A lane whose recovery is on hold does answer.
             let replaced =
-                self.config.reopen.is_some() && !lane.is_managed() && lane.health.recovers_at().is_none();
+                self.replaces_silent() && !lane.is_managed() && lane.health.recovers_at().is_none();
             let replaced = replaced.then(|| lane.patience(self.config.stall));
             let span = replaced.into_iter().chain(self.config.lane_idle_timeout).min()?;
             Some((since + span, lane.id))
         })
+    }
+
+    /// Returns whether a silent lane is closed soon, if another works. The bytes of plain streams leave by another
+    /// lane only then.
+    fn replaces_silent(&self) -> bool {
+        self.config.reopen.is_some() || self.streams.is_some()
     }
 
     /// Times at which control frames count as stuck on lanes that are up, if lanes are reopened and

@@ -36,10 +36,15 @@ mod pair;
 mod phase;
 mod repairs;
 mod reports;
+mod resent;
 #[cfg(test)]
 mod rules;
 mod send_state;
 mod stats;
+mod stream_feed;
+#[cfg(test)]
+mod stream_rules;
+mod streams;
 mod tls;
 mod transmit;
 mod views;
@@ -89,6 +94,7 @@ use phase::{Finish, Phase};
 use repairs::Repairs;
 use reports::Reports;
 use send_state::SendState;
+use streams::Streams;
 
 pub use datagrams::Datagram;
 pub use error::LaneError;
@@ -151,6 +157,10 @@ pub struct Session {
     layer_test: Option<LayerTest>,
     /// Levels of the messages offered so far.
     levels: PrioritySet,
+    /// Plain streams, if they are the protocol, instead of messages.
+    streams: Option<Box<Streams>>,
+    /// Pieces of a plain stream on their way into the engine, kept for their memory.
+    pieces: Vec<Payload>,
     /// Counters, except those that [`stats`](Self::stats) takes from other fields.
     stats: SessionStats,
 }
@@ -177,6 +187,9 @@ impl Session {
         config.validate()?;
         let conductor = Conductor::new(config.conductor)?.observed_by(Removals::default());
         let scheduler = config.scheduler()?;
+        let streams = config.protocol.streams().map(Streams::new).transpose()?.map(Box::new);
+        // Such a session takes no messages.
+        let finish = if streams.is_some() { Finish::Sent } else { Finish::default() };
         let side = if conn.side().is_server() { Side::Server } else { Side::Client };
         let mut session = Self {
             conn,
@@ -197,7 +210,7 @@ impl Session {
             credit: Credit::default(),
             phase: Phase::default(),
             closed: None,
-            finish: Finish::default(),
+            finish,
             alert: None,
             control: None,
             notes: Notes::default(),
@@ -216,11 +229,15 @@ impl Session {
             keeper: Keeper::default(),
             layer_test: config.low_lanes.and_then(|low| low.test).map(|test| LayerTest::new(test, now)),
             levels: PrioritySet::EMPTY,
+            streams,
+            pieces: Vec::new(),
             stats: SessionStats::default(),
             config,
         };
         session.adopt(now, noq_proto::PathId::ZERO, 0, first, true);
-        session.begin_early();
+        if session.streams.is_none() {
+            session.begin_early();
+        }
         if session.config.reopen.is_some() && side == Side::Client {
             session.keeper.keep(first);
         }
@@ -650,7 +667,11 @@ impl Session {
             return PrioritySet::EMPTY;
         }
         let credit = if self.credit.allows_streams() { self.credit.levels() } else { PrioritySet::EMPTY };
-        let queued = |level| self.conductor.counters().level(level).queued.messages > 0;
+        let streams = self.streams.as_ref().map(|streams| streams.waiting());
+        let queued = |level| match streams {
+            Some(waiting) => waiting.contains(level),
+            None => self.conductor.counters().level(level).queued.messages > 0,
+        };
         let lost = self.send.next_owed().filter(|_| self.send.is_held());
         let waits = |level| {
             lost.as_ref().is_some_and(|(of, _)| *of == level)

@@ -88,6 +88,7 @@ impl Session {
                 if self.send.looked(self.lanes.blocked() != before) {
                     // The engine is empty, so any due acknowledgements have left.
                     self.ack_debt.answered();
+                    self.streams_look_empty();
                 }
             }
             self.send.set_crowded(None);
@@ -411,9 +412,12 @@ impl Session {
     pub(super) fn keep(&mut self, now: Time, lane: LaneId, load: Load) {
         self.send.request_look();
         // If its stream has been reset meanwhile, the engine has discarded the chunk.
-        if let Load::Run { key, .. } = load
-            && self.outbox.get(key).is_some()
-        {
+        let lasts = match load {
+            Load::Run { key, .. } => self.outbox.get(key).is_some(),
+            Load::Stream { stream, .. } => self.streams.as_ref().is_some_and(|streams| streams.sends(stream)),
+            _ => false,
+        };
+        if lasts {
             self.stats.kept += 1;
             self.send.keep(load);
             self.pause(now, lane);
@@ -423,6 +427,11 @@ impl Session {
     /// Sends the more urgent of new data and runs to be sent again; at equal priority, the latter.
     fn send_next(&mut self, now: Time, max: NonZeroUsize, buf: &mut Vec<u8>) -> Option<Transmit> {
         let offered = self.offered();
+        if self.streams.is_some() {
+            let among = Candidates::of(offered);
+            let among = self.send.crowded().map_or(among, |level| among.protecting(level));
+            return self.feed_streams(now, max, buf, among);
+        }
         let mut above = PrioritySet::EMPTY;
         for level in Priority::ALL {
             if offered.contains(level) && self.repairs.waits(level) {

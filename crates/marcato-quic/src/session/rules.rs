@@ -1287,7 +1287,7 @@ fn sessions_of_an_endpoint_take_turns() {
     let config = SessionConfig::default();
     let mut pair = pair(&[20], &config);
     pair.endpoint(Server).listen(&identity, config.clone()).unwrap();
-    pair.connect_again(&crate::crypto::client(&trust).unwrap(), &config);
+    pair.connect_again(&crate::crypto::client(&trust, vec![marcato_wire::ALPN.to_vec()]).unwrap(), &config);
     pair.run_until(|pair| pair.session(Client).is_open());
     pair.pass(Duration::from_secs(1));
     let (now, most) = (pair.now, NonZeroUsize::MIN);
@@ -1317,7 +1317,7 @@ fn a_failed_handshake_frees_its_place_at_once() {
     // The client refuses the certificate, which is not the one that it trusts.
     pair.run_until(|pair| pair.endpoint(Server).stats().failed == 1);
     assert_eq!(pair.endpoint(Server).stats().sessions, 1);
-    pair.connect_again(&crate::crypto::client(&trust).unwrap(), &config);
+    pair.connect_again(&crate::crypto::client(&trust, vec![marcato_wire::ALPN.to_vec()]).unwrap(), &config);
     pair.run_until(|pair| pair.session(Client).is_open());
     assert_eq!(pair.endpoint(Server).stats().refused, 0);
 }
@@ -1330,7 +1330,8 @@ fn answers_to_strangers_are_bounded() {
     let (now, to) = (pair.now, pair.session(Client).route(LaneId::FIRST).unwrap().1);
     pair.endpoint(Server).set_room(0);
     let identity = Identity::self_signed("server").unwrap();
-    let tls = crate::crypto::client(&Trust::Certificate(identity.certificate().unwrap().clone())).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let tls = crate::crypto::client(&trust, vec![marcato_wire::ALPN.to_vec()]).unwrap();
     for port in 2000..2300 {
         let client = pair.endpoint(Client);
         let tls = std::sync::Arc::clone(&tls);
