@@ -130,6 +130,17 @@ pub(crate) enum Command {
   marcato crq detach eth0")]
     Crq(Crq),
 
+    /// Says what this machine's kernel allows, what is lost without it, and how to get it (Linux)
+    ///
+    /// The examination changes nothing. It covers eBPF, queue disciplines, namespaces and options of sockets.
+    /// `denied` means that this process may not use a feature, or may not ask for it: run the command as
+    /// the user who will run the others.
+    #[cfg(target_os = "linux")]
+    #[command(after_help = "Examples:
+  marcato doctor
+  marcato doctor --format json")]
+    Doctor(Doctor),
+
     /// Serves a directory, or proxies to an origin server, over HTTP/1.1 and HTTP/2, urgent responses first
     ///
     /// The server sends first what a page needs first. It uses the priorities that browsers send, or the
@@ -783,7 +794,16 @@ impl CrqShow {
     }
 }
 
-/// Formats of `marcato crq`.
+/// Arguments of `marcato doctor`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Format of the results on standard output
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) format: OutputFormat,
+}
+
+/// Formats of `marcato crq` and `marcato doctor`.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {

@@ -9,6 +9,8 @@ mod arguments;
 #[cfg(target_os = "linux")]
 mod crq;
 mod demo;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod interrupt;
 #[cfg(target_os = "linux")]
 mod lab;
@@ -117,6 +119,8 @@ where
         },
         #[cfg(target_os = "linux")]
         arguments::Command::Crq(asked) => crq::run(&asked.action, stdout).map_err(|error| error.to_string()),
+        #[cfg(target_os = "linux")]
+        arguments::Command::Doctor(asked) => doctor::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Serve(asked) => serve::run(asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
@@ -168,7 +172,7 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
             | LabAction::Selftest(_) => return Vec::new(),
         },
         #[cfg(target_os = "linux")]
-        Command::Crq(_) => return Vec::new(),
+        Command::Crq(_) | Command::Doctor(_) => return Vec::new(),
         Command::Sim(_) | Command::Serve(_) | Command::Completions(_) => return Vec::new(),
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };

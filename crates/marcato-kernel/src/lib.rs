@@ -54,6 +54,8 @@ mod device;
 #[cfg(target_os = "linux")]
 mod error;
 #[cfg(target_os = "linux")]
+mod feature;
+#[cfg(target_os = "linux")]
 mod hook;
 mod layout;
 #[cfg(target_os = "linux")]
@@ -62,6 +64,8 @@ mod leaf;
 mod maps;
 #[cfg(target_os = "linux")]
 mod pinned;
+#[cfg(target_os = "linux")]
+mod probe;
 #[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
@@ -83,11 +87,15 @@ pub use counters::{Counter, Tally};
 pub use device::Device;
 #[cfg(target_os = "linux")]
 pub use error::{AttachError, DeviceError, LoadError, ParentError, TcError};
+#[cfg(target_os = "linux")]
+pub use feature::Feature;
 pub use layout::{Configuration, FlowId, ReadPacket, Reverse, Side, YoungPlace};
 #[cfg(target_os = "linux")]
 pub use leaf::Leaf;
 #[cfg(target_os = "linux")]
 pub use pinned::{Pinned, Whereabouts};
+#[cfg(target_os = "linux")]
+pub use probe::{Finding, State, examine};
 #[cfg(target_os = "linux")]
 pub use programs::{Pass, Programs};
 #[cfg(target_os = "linux")]

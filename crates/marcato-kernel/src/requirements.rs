@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::OBJECT;
+use crate::feature::Feature;
 
 /// Privileges that are needed, by number. capabilities(7).
 const CAPABILITIES: [(u8, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
@@ -34,9 +35,7 @@ impl std::fmt::Display for Missing {
             Self::Kernel(release) => {
                 write!(f, "Linux {}.{} or later: this is {release}", OLDEST.0, OLDEST.1)
             }
-            Self::Btf => f.write_str(
-                "/sys/kernel/btf/vmlinux: use a kernel with CONFIG_DEBUG_INFO_BTF, and mount /sys",
-            ),
+            Self::Btf => write!(f, "/sys/kernel/btf/vmlinux: {}", Feature::Btf.remedy()),
             Self::PinDirectory(path) => write!(
                 f,
                 "a file system of type bpf at {path}: mount -t bpf bpf {path}. `ip netns exec` hides the system's"
@@ -62,15 +61,18 @@ impl Missing {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             missing.push(Self::Btf);
         }
-        // The directory itself may not be there yet: its parent is then the file system.
-        let there = pins.ancestors().find(|path| path.exists()).unwrap_or(pins);
-        if !rustix::fs::statfs(there).is_ok_and(|fs| is_bpf(fs.f_type)) {
-            missing.push(Self::PinDirectory(there.display().to_string()));
+        if !Self::has_pin_directory(pins) {
+            missing.push(Self::PinDirectory(there(pins).display().to_string()));
         }
         if OBJECT.is_empty() {
             missing.push(Self::Programs);
         }
         missing
+    }
+
+    /// Returns whether pins can be kept in this directory, which need not be there yet.
+    pub(crate) fn has_pin_directory(pins: &Path) -> bool {
+        rustix::fs::statfs(there(pins)).is_ok_and(|fs| is_bpf(fs.f_type))
     }
 
     /// Returns the missing privileges of a process with this `/proc/self/status`.
@@ -91,6 +93,11 @@ impl Missing {
         let version: (u32, u32) = (numbers.next()?, numbers.next()?);
         (version < OLDEST).then(|| Self::Kernel(release.trim().to_owned()))
     }
+}
+
+/// Returns the directory, or the nearest above it that is there: its file system is then that of the directory.
+fn there(pins: &Path) -> &Path {
+    pins.ancestors().find(|path| path.exists()).unwrap_or(pins)
 }
 
 /// Returns whether statfs(2) names a file system of type bpf. Its number has 32 bits, and may come with a sign.

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Error of CRQ on a device.
 #[derive(Debug, Error)]
 pub(crate) enum CrqError {
-    #[error("this system lacks what CRQ needs:{}", .0.iter().map(|it| format!("\n  {it}")).collect::<String>())]
+    #[error("this system lacks what CRQ needs:{}\n{}", .0.iter().map(|it| format!("\n  {it}")).collect::<String>(), crate::doctor::HINT)]
     Missing(Vec<Missing>),
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -88,4 +88,18 @@ pub(crate) enum CrqError {
     Serve { at: std::net::SocketAddr, source: io::Error },
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_privilege_points_at_the_examination() {
+        let text = CrqError::Missing(vec![Missing::Capability("CAP_BPF"), Missing::Btf]).to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert_eq!(lines[1], "  the privilege CAP_BPF: run as root");
+        assert_eq!(lines[3], crate::doctor::HINT);
+    }
 }

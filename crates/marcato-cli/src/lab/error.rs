@@ -23,7 +23,7 @@ pub(crate) enum LabError {
     Trace(Box<SimError>),
     #[error(transparent)]
     Run(Box<SimError>),
-    #[error(transparent)]
+    #[error("{source}{hint}", source = .0, hint = hint(.0))]
     Lab(#[from] marcato_lab::LabError),
     #[error(transparent)]
     Host(#[from] HostError),
@@ -43,6 +43,15 @@ pub(crate) enum LabError {
     Selftest { what: &'static str, source: io::Error },
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
+}
+
+/// Points at `marcato doctor` where the system has refused something.
+fn hint(error: &marcato_lab::LabError) -> String {
+    use marcato_lab::LabError::{Namespace, Wiring};
+    match error {
+        Namespace { .. } | Wiring { .. } => format!("\n{}", crate::doctor::HINT),
+        _ => String::new(),
+    }
 }
 
 impl LabError {

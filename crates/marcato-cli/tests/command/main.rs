@@ -3,6 +3,8 @@
 
 mod blocks;
 mod cut_short;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod documented;
 mod handover;
 mod papers;
