@@ -94,6 +94,15 @@ impl Config {
         self
     }
 
+    /// Checks that connections are of messages.
+    pub(crate) fn takes_messages(&self) -> Result<(), ConfigError> {
+        #[cfg(feature = "quic")]
+        if self.quic.session.protocol != marcato_quic::Protocol::Messages {
+            return Err(ConfigError::PlainStreams);
+        }
+        Ok(())
+    }
+
     /// Checks what no type excludes.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         let limits = &self.limits;

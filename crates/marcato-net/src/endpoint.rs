@@ -112,6 +112,16 @@ impl Endpoint {
         at: &[LocalAddress],
         security: &ServerSecurity,
     ) -> Result<Self, ListenError> {
+        config.takes_messages()?;
+        Self::listen_any(config, at, security).await
+    }
+
+    /// Lets peers connect, for messages or plain streams.
+    pub(crate) async fn listen_any(
+        config: &Config,
+        at: &[LocalAddress],
+        security: &ServerSecurity,
+    ) -> Result<Self, ListenError> {
         config.validate()?;
         if at.is_empty() {
             return Err(ConfigError::NoAddress.into());
@@ -168,7 +178,13 @@ impl Endpoint {
     ///
     /// If the configuration is invalid, the server cannot be reached or fails authentication.
     pub async fn connect(config: &Config, to: impl Into<Target>) -> Result<Connection, ConnectError> {
-        match to.into() {
+        config.takes_messages()?;
+        Self::connect_any(config, to.into()).await
+    }
+
+    /// Connects for messages or plain streams.
+    pub(crate) async fn connect_any(config: &Config, to: Target) -> Result<Connection, ConnectError> {
+        match to {
             Target::Remote(remote) => connect(config, &remote).await,
             Target::Named(named) => target::connect(config, &named).await,
         }
@@ -229,6 +245,7 @@ impl Endpoint {
     /// The errors of [`connect`](Self::connect), unless the connection is returned before its
     /// handshake is complete.
     pub async fn connect_early(config: &Config, to: &Remote) -> Result<Connection, ConnectError> {
+        config.takes_messages()?;
         connect_early(config, to).await
     }
 
@@ -391,6 +408,17 @@ impl Endpoint {
     /// this reason.
     pub fn abort_with(&self, reason: CloseReason) {
         self.end(Some(reason));
+    }
+
+    /// Ends the endpoint and its connections of plain streams at once.
+    #[cfg(feature = "quic")]
+    pub(crate) fn close_plain(&self, code: u64, reason: &[u8]) {
+        self.stop(&CloseReason::default());
+        for transport in lock(&self.connections).open() {
+            if let Some(quic) = transport.quic() {
+                quic.close_plain(code, reason);
+            }
+        }
     }
 
     fn end(&self, reason: Option<CloseReason>) {

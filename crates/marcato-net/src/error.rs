@@ -48,6 +48,10 @@ pub enum ConfigError {
     #[cfg(feature = "quic")]
     #[error(transparent)]
     Session(#[from] SessionConfigError),
+    /// The configuration of QUIC names plain streams.
+    #[cfg(feature = "quic")]
+    #[error("this endpoint sends messages: for plain streams, use `streams::Endpoint`")]
+    PlainStreams,
     /// The identity or the trust cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),

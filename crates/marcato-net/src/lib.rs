@@ -232,6 +232,8 @@ mod sessions;
 mod shared;
 mod signal;
 mod stats;
+#[cfg(feature = "quic")]
+pub mod streams;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
 #[cfg_attr(
     not(all(feature = "quic", feature = "tcp")),

@@ -216,6 +216,11 @@ impl Shared {
 /// Connection of either engine, as its handles see it. No method blocks.
 pub(crate) trait Transport: Send + Sync + 'static {
     fn shared(&self) -> &Shared;
+    /// Returns the connection of QUIC, if it is one.
+    #[cfg(feature = "quic")]
+    fn quic(&self) -> Option<&crate::quic::Quic> {
+        None
+    }
     fn now(&self) -> Time;
     fn offer(&self, message: &Message, ticket: Ticket) -> Result<MessageId, SendError>;
     /// Returns whether there may be room for a message now. One that can never be sent needs none.

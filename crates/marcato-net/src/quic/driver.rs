@@ -352,9 +352,14 @@ impl Hub {
             // The end waits for them, and follows.
             Event::ReportsArrived => {}
             Event::Delivered(message) | Event::Sent(message) => entry.settle(message, Ok(())),
+            Event::Stream(event) => entry.quic.plain.event(event, self.client),
             Event::Datagram => {
                 let quic = Arc::clone(&entry.quic);
                 let Some(session) = state.endpoint.session(id) else { return };
+                if session.has_streams() {
+                    // The application reads them from the session.
+                    return quic.plain.news.notify_waiters();
+                }
                 let mut inbound = lock(&quic.shared.inbound);
                 while let Some(datagram) = session.read_datagram() {
                     inbound.unreliable(datagram.priority, datagram.body);

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::driver;
 use super::drivers::Seat;
+use super::plain::Plain;
 use super::socket::Socket;
 use crate::config::{Config, LaneConfig, Limits};
 use crate::connection::Connection;
@@ -79,7 +80,7 @@ pub(super) struct Entry {
 }
 
 /// Connection over QUIC, as its handles see it.
-pub(super) struct Quic {
+pub(crate) struct Quic {
     pub(super) shared: Shared,
     pub(super) hub: Arc<Hub>,
     pub(super) id: SessionId,
@@ -88,6 +89,8 @@ pub(super) struct Quic {
     pub(super) last: Mutex<Option<ConnectionStats>>,
     /// Place among the peers that wait for the application, until it accepts this one.
     pub(super) pending: Mutex<Option<Pending>>,
+    /// Tasks that wait for plain streams.
+    pub(super) plain: Plain,
 }
 
 /// Returns the configuration of an endpoint with these sockets.
@@ -144,6 +147,7 @@ impl Hub {
             key,
             last: Mutex::new(None),
             pending: Mutex::new(None),
+            plain: Plain::default(),
         });
         let entry = Entry {
             key,
@@ -276,6 +280,9 @@ impl State {
         }
         if let Some(connecting) = entry.connecting {
             let _ = connecting.send(Err(closed.clone()));
+        }
+        if let Some(end) = self.endpoint.peek(id).and_then(Session::end) {
+            entry.quic.plain.end(end.clone());
         }
         entry.quic.shared.close(closed);
     }

@@ -9,6 +9,7 @@ mod driver;
 mod drivers;
 mod hub;
 mod listener;
+mod plain;
 mod port;
 mod program;
 mod slab;
@@ -25,7 +26,9 @@ use marcato_wire::{ErrorCode, Manner};
 use crate::config::{Config, LaneConfig};
 use crate::error::ConfigError;
 pub(crate) use connect::{ClientSockets, Data, connect};
+pub(crate) use hub::Quic;
 pub(crate) use listener::Listener;
+pub(crate) use plain::Fate;
 
 /// Closes a session with the reason of this end's application.
 fn close(session: &mut Session, now: Time, manner: Manner, reason: &CloseReason) {

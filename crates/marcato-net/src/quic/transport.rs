@@ -131,6 +131,10 @@ impl Transport for Quic {
         &self.shared
     }
 
+    fn quic(&self) -> Option<&Self> {
+        Some(self)
+    }
+
     fn now(&self) -> Time {
         self.hub.now()
     }
@@ -288,7 +292,11 @@ impl Transport for Quic {
 
     fn close(&self, reason: CloseReason) {
         let mut state = lock(&self.hub.state);
-        if let Some((entry, _)) = state.connection(self) {
+        if let Some((entry, session)) = state.connection(self) {
+            if session.has_streams() {
+                drop(state);
+                return self.close_plain(reason.code.into(), reason.text.as_bytes());
+            }
             entry.finishing.get_or_insert(reason);
             state.attention.push(self.id);
         }
@@ -301,6 +309,11 @@ impl Transport for Quic {
         let now = self.hub.now();
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
+            if session.has_streams() {
+                drop(state);
+                let reason = reason.unwrap_or_default();
+                return self.close_plain(reason.code.into(), reason.text.as_bytes());
+            }
             match reason {
                 None => session.close(now, ErrorCode::Aborted, ABORTED),
                 Some(reason) => close(session, now, Manner::Aborted, &reason),

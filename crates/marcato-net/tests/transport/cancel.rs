@@ -9,8 +9,9 @@ use std::task::Poll;
 
 use crate::common::{NAME, body, for_both_engines, localhost, number_of, pair, server, within};
 use marcato_net::{
-    Bytes, Client, CloseReason, Closed, Config, ConnectionEvent, Ended, Endpoint, Engine, Identity,
-    LongMessages, Message, Priority, ReconnectConfig, Reconnecting, ServerSecurity,
+    Bytes, Client, ClientSecurity, CloseReason, Closed, Config, ConnectionEvent, Ended, Endpoint, Engine,
+    Identity, LongMessages, Message, Priority, ReconnectConfig, Reconnecting, Remote, ServerSecurity, Trust,
+    streams,
 };
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -349,6 +350,79 @@ for_both_engines! {
     events_come_once_however_often_they_are_cut
     connections_come_once_however_often_they_are_cut
     reconnecting_clients_lose_nothing_when_they_are_cut
+}
+
+/// Returns both ends of a connection of plain streams of which little waits.
+async fn plain() -> (streams::Connection, streams::Connection, streams::Endpoint) {
+    let mut config = streams::StreamsConfig::new("cut");
+    (config.streams.stream_buffer, config.streams.max_bidirectional) = (Bytes::kb(10), 1);
+    let identity = Identity::self_signed(NAME).unwrap();
+    let trust = Trust::Certificate(identity.certificate().unwrap().clone());
+    let at = [localhost().into()];
+    let security = ServerSecurity::Tls(identity);
+    let endpoint = persist(|| streams::Endpoint::listen(&config, &at, &security)).await.unwrap();
+    let to = Remote::new(endpoint.local_addrs()[0], ClientSecurity::trusting(NAME, trust));
+    let client = async { within(streams::Endpoint::connect(&config, to)).await.unwrap() };
+    let accepted = async { persist(|| endpoint.accept()).await.unwrap() };
+    let (client, accepted) = tokio::join!(client, accepted);
+    (client, accepted, endpoint)
+}
+
+#[tokio::test]
+async fn plain_streams_have_each_byte_once_when_they_are_cut() {
+    let (client, accepted, _endpoint) = plain().await;
+    let writing = tokio::spawn(async move {
+        for number in 0..MANY {
+            let (mut send, recv) = persist(|| client.open_bi()).await.unwrap();
+            let whole = body(number, 50_000);
+            let mut written = 0;
+            while written < whole.len() {
+                written += persist!(send.write(&whole[written..])).unwrap();
+            }
+            persist(|| send.acknowledged_to(20_000)).await.unwrap();
+            send.finish().unwrap();
+            assert_eq!(persist(|| send.stopped()).await, Ok(None));
+            drop(recv);
+            let mut uni = persist(|| client.open_uni()).await.unwrap();
+            within(uni.write_chunk(whole.into())).await.unwrap();
+            client.send_datagram(vec![3; 10].into()).unwrap();
+        }
+        client
+    });
+    for number in 0..MANY {
+        let (_send, mut recv) = persist(|| accepted.accept_bi()).await.unwrap();
+        let mut read = Vec::new();
+        let mut buf = [0; 777];
+        while let Some(len) = persist!(recv.read(&mut buf)).unwrap() {
+            read.extend_from_slice(&buf[..len]);
+        }
+        assert!(read == body(number, 50_000));
+        let mut uni = persist(|| accepted.accept_uni()).await.unwrap();
+        read.clear();
+        while let Some(chunk) = persist!(uni.read_chunk(999)).unwrap() {
+            read.extend_from_slice(&chunk);
+        }
+        assert!(read == body(number, 50_000));
+        assert_eq!(persist(|| accepted.read_datagram()).await.unwrap(), [3; 10][..]);
+    }
+    within(writing).await.unwrap().close(5, b"");
+    assert!(matches!(persist(|| accepted.closed()).await, streams::End::Application { code: 5, .. }));
+}
+
+/// A chunk that is cut off is sent in part, and no byte twice.
+#[tokio::test]
+async fn a_chunk_that_is_cut_is_written_in_part() {
+    let (client, accepted, _endpoint) = plain().await;
+    let mut send = within(client.open_uni()).await.unwrap();
+    let whole = body(1, 50_000);
+    assert!(cut(send.write_chunk(whole.clone().into()), 1).await.is_none());
+    drop(send);
+    let mut recv = within(accepted.accept_uni()).await.unwrap();
+    let mut read = Vec::new();
+    while let Some(chunk) = within(recv.read_chunk(usize::MAX)).await.unwrap() {
+        read.extend_from_slice(&chunk);
+    }
+    assert!(!read.is_empty() && read.len() < whole.len() && whole.starts_with(&read));
 }
 
 /// Async functions that a file of this crate makes public, and whether their documentation says what

@@ -24,5 +24,6 @@ mod reconnecting;
 mod requests;
 mod resumption;
 mod soak;
+mod streams;
 mod trust;
 mod unreliable;

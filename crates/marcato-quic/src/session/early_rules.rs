@@ -30,7 +30,8 @@ impl Again {
     fn new(config: SessionConfig) -> Self {
         let identity = Identity::self_signed("server").unwrap();
         let trust = Trust::Certificate(identity.certificate().unwrap().clone());
-        let mut tls = ClientConfig::clone(&crypto::client(&trust, vec![marcato_wire::ALPN.to_vec()]).unwrap());
+        let mut tls =
+            ClientConfig::clone(&crypto::client(&trust, vec![marcato_wire::ALPN.to_vec()]).unwrap());
         tls.enable_early_data = true;
         let pair = Pair::begin(&[40], &config, &config, None);
         let mut again = Self { pair, identity, tls: Arc::new(tls), config };
@@ -46,7 +47,8 @@ impl Again {
 
     /// Lets the server accept early data, of which it knows nothing from before.
     fn listen(&mut self) {
-        let mut tls = ServerConfig::clone(&crypto::server(&self.identity, vec![marcato_wire::ALPN.to_vec()]).unwrap());
+        let mut tls =
+            ServerConfig::clone(&crypto::server(&self.identity, vec![marcato_wire::ALPN.to_vec()]).unwrap());
         tls.max_early_data_size = u32::MAX;
         let config = self.config.clone();
         self.pair.endpoint(Server).listen_with(Arc::new(tls), config).unwrap();

@@ -269,7 +269,8 @@ impl Session {
         self.end_copies(key, LaneSet::ALL);
         let most = Bytes::new(whole.end) - fresh.offset;
         let header = Bytes::new(self.header_left(key, main));
-        let Batched { total, counted, packets } = self.plan(now, max, lane, fresh, payload - header, header, most, views);
+        let Batched { total, counted, packets } =
+            self.plan(now, max, lane, fresh, payload - header, header, most, views);
         let grant = self.conductor.grant_among(now, total, among)?;
         let (run, cut) = self.feed_grant(now, key, main, grant)?;
         if run.len() == 0 {
@@ -330,7 +331,8 @@ impl Session {
     fn batch(&self, level: Priority, lane: LaneId) -> NonZeroUsize {
         let most = self.config.batch.packets;
         // A batch is one grant, and no grant may exceed the level's high watermark.
-        let rules = self.streams.as_ref().map_or(self.conductor.rules(), |streams| streams.exchange().rules());
+        let rules =
+            self.streams.as_ref().map_or(self.conductor.rules(), |streams| streams.exchange().rules());
         let watermarks = rules.watermarks[level.index()];
         let mtu = self.lanes.get(lane).map_or(Bytes::new(1), |lane| lane.gate.mtu()).get().max(1);
         let most = usize::try_from(LONGEST_BATCH / mtu).map_or(most, |packets| packets.min(most));

@@ -235,9 +235,10 @@ impl Session {
                                 Some((priority, pinned))
                             }
                             Some(Load::Repair { priority, pinned }) => Some((priority, pinned)),
-                            Some(load @ (Load::Stream { .. } | Load::Resent { .. })) => {
-                                streams.as_mut().and_then(|streams| streams.lost(load)).map(|level| (level, false))
-                            }
+                            Some(load @ (Load::Stream { .. } | Load::Resent { .. })) => streams
+                                .as_mut()
+                                .and_then(|streams| streams.lost(load))
+                                .map(|level| (level, false)),
                             Some(Load::Control | Load::Other) | None => None,
                         };
                         if let Some((priority, pinned)) = owed {

@@ -11,7 +11,9 @@ use noq_proto::StreamId;
 use super::pair::{Pair, Who, body};
 use crate::config::SessionConfig;
 use crate::event::Event;
-use crate::streams::{DatagramError, Direction, End, Protocol, ReadError, StreamEvent, StreamsConfig, WriteError};
+use crate::streams::{
+    DatagramError, Direction, End, Protocol, ReadError, StreamEvent, StreamsConfig, WriteError,
+};
 
 use Who::{Client, Server};
 
@@ -318,9 +320,8 @@ fn datagrams_keep_their_order_and_expire() {
     let config = SessionConfig { initial_window: Some(Bytes::new(2400)), ..config() };
     let mut pair = pair(&config);
     let (now, lifetime) = (pair.now, Duration::from_millis(5));
-    let mut datagram = |len, level, lifetime| {
-        pair.session(Client).send_datagram(now, body(len), urgency(level), lifetime)
-    };
+    let mut datagram =
+        |len, level, lifetime| pair.session(Client).send_datagram(now, body(len), urgency(level), lifetime);
     assert!(matches!(datagram(5000, 0, None), Err(DatagramError::TooLong { .. })));
     // The window takes two of these at once.
     for (len, level, lifetime) in

@@ -17,7 +17,8 @@ use crate::inbox::RangeSet;
 use crate::lane::Load;
 use crate::outbox::Run;
 use crate::streams::{
-    DatagramError, Direction, End, ReadError, StreamEvent, StreamUnknown, StreamsConfig, StreamsConfigError, WriteError,
+    DatagramError, Direction, End, ReadError, StreamEvent, StreamUnknown, StreamsConfig, StreamsConfigError,
+    WriteError,
 };
 
 /// First number of datagrams among the streams of the exchange: no stream has it (RFC 9000 §2.1 allows
@@ -245,6 +246,11 @@ fn key(stream: StreamId) -> order::StreamId {
 /// Interface of the owner, for sessions of [`Protocol::Streams`](crate::streams::Protocol::Streams). In others,
 /// there are no streams.
 impl Session {
+    /// Returns whether this is a session of plain streams.
+    pub const fn has_streams(&self) -> bool {
+        self.streams.is_some()
+    }
+
     /// Opens a stream of this end; `None` if the peer allows none now, or the session is not open.
     /// [`StreamEvent::Available`] reports that it allows more.
     pub fn open_stream(&mut self, direction: Direction, parameters: Parameters) -> Option<StreamId> {
@@ -563,7 +569,9 @@ impl Session {
                 // RFC 9000 §3.5: the sender answers with a reset of the same code.
                 let _ = self.conn.send_stream(id).reset(error_code);
                 self.send.request_look();
-                return if known { self.wake_crowded() };
+                return if known {
+                    self.wake_crowded()
+                };
             }
         };
         self.events.push_back(Event::Stream(event));
@@ -698,7 +706,6 @@ impl Session {
         }
         (!taken.is_zero() || ends).then_some((stream, Run { start, end: start + taken.get() }))
     }
-
 }
 
 impl Streams {

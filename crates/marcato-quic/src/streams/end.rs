@@ -40,6 +40,8 @@ impl From<&ConnectionError> for End {
     }
 }
 
+impl std::error::Error for End {}
+
 impl std::fmt::Display for End {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -28,6 +28,7 @@ pub use config::{Protocol, StreamsConfig, StreamsConfigError};
 pub use end::End;
 pub use error::{DatagramError, ReadError, StreamUnknown, WriteError};
 pub use event::StreamEvent;
+pub use noq_proto::StreamId;
 
 /// Kind of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

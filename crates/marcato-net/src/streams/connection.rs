@@ -1,0 +1,219 @@
+//! Connection of plain streams.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use bytes::Bytes as Payload;
+use marcato_identity::PeerIdentity;
+use marcato_quic::streams::{Direction, End, StreamId};
+use marcato_sched::exchange::Parameters;
+use marcato_sched::lane::LaneId;
+use marcato_units::Duration;
+
+use super::error::SendDatagramError;
+use super::recv::RecvStream;
+use super::send::SendStream;
+use crate::config::LaneConfig;
+use crate::error::{AddLaneError, ChangeLaneError, ExportError};
+use crate::event::Events;
+use crate::quic::Quic;
+use crate::stats::ConnectionStats;
+
+/// Connection of plain streams. It is cheap to clone.
+///
+/// When the last clone and the last stream are dropped, it closes with code 0. Data that has not arrived is then
+/// lost, so wait for [`SendStream::stopped`] first.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Connection(crate::Connection);
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("streams::Connection").field("id", &self.0.stable_id()).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Creates the connection of a transport of plain streams; `None` of any other.
+    pub(super) fn new(inner: crate::Connection) -> Option<Self> {
+        inner.transport().quic().is_some().then_some(Self(inner))
+    }
+
+    pub(super) fn quic(&self) -> &Quic {
+        self.0.transport().quic().expect("checked when it was created")
+    }
+
+    /// Opens a stream on which both ends send. Waits until the peer allows one. The peer sees it with the first
+    /// bytes. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), End> {
+        let (id, order) = self.open(Direction::Both).await?;
+        Ok((SendStream::new(self.clone(), id, order), RecvStream::new(self.clone(), id)))
+    }
+
+    /// Opens a stream on which only this end sends, as [`open_bi`](Self::open_bi) does. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub async fn open_uni(&self) -> Result<SendStream, End> {
+        let (id, order) = self.open(Direction::One).await?;
+        Ok(SendStream::new(self.clone(), id, order))
+    }
+
+    async fn open(&self, direction: Direction) -> Result<(StreamId, Parameters), End> {
+        let (quic, order) = (self.quic(), Parameters::default());
+        let opened = || quic.open_plain(direction, order).transpose();
+        quic.plain().news.wait_for(opened).await.map(|id| (id, order))
+    }
+
+    /// Waits for the next stream of the peer on which both ends send. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), End> {
+        let id = self.accept(Direction::Both).await?;
+        let send = SendStream::new(self.clone(), id, Parameters::default());
+        Ok((send, RecvStream::new(self.clone(), id)))
+    }
+
+    /// Waits for the next stream of the peer on which only the peer sends. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub async fn accept_uni(&self) -> Result<RecvStream, End> {
+        Ok(RecvStream::new(self.clone(), self.accept(Direction::One).await?))
+    }
+
+    async fn accept(&self, direction: Direction) -> Result<StreamId, End> {
+        let quic = self.quic();
+        quic.plain().news.wait_for(|| quic.accept_plain(direction).transpose()).await
+    }
+
+    /// Sends a datagram, in the default order.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_datagram_in`](Self::send_datagram_in).
+    pub fn send_datagram(&self, data: Payload) -> Result<(), SendDatagramError> {
+        self.send_datagram_in(data, Parameters::default(), None)
+    }
+
+    /// Sends a datagram, in this order among streams and other datagrams. It is not retransmitted if lost, and dropped if it has not left
+    /// after its lifetime.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has none or has ended, the datagram is too long, or enough wait.
+    pub fn send_datagram_in(
+        &self,
+        data: Payload,
+        order: Parameters,
+        lifetime: Option<Duration>,
+    ) -> Result<(), SendDatagramError> {
+        self.quic().send_plain_datagram(data, order, lifetime)
+    }
+
+    /// Waits for the next datagram. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub async fn read_datagram(&self) -> Result<Payload, End> {
+        let quic = self.quic();
+        quic.plain().news.wait_for(|| quic.read_plain_datagram().transpose()).await
+    }
+
+    /// Returns the largest length in bytes of a datagram now; `None` if the peer takes none.
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.quic().max_plain_datagram()
+    }
+
+    /// Ends the connection at once, with a code below 2^62 and a reason for the peer.
+    pub fn close(&self, code: u64, reason: &[u8]) {
+        self.quic().close_plain(code, reason);
+    }
+
+    /// Waits for the end of the connection. Cancelling loses nothing.
+    pub async fn closed(&self) -> End {
+        let plain = self.quic().plain();
+        plain.news.wait_for(|| plain.ended()).await
+    }
+
+    /// Returns the end of the connection; `None` before it.
+    pub fn close_reason(&self) -> Option<End> {
+        self.quic().plain().ended()
+    }
+
+    /// Returns the smoothed round trip of the quickest lane; zero before the first measurement and after the end.
+    pub fn rtt(&self) -> Duration {
+        self.stats().lanes.iter().map(|lane| lane.srtt).min().unwrap_or_default()
+    }
+
+    /// Returns the statistics of the connection and of its lanes. Counters of messages stay zero.
+    pub fn stats(&self) -> ConnectionStats {
+        self.0.stats()
+    }
+
+    /// Returns the events of its lanes.
+    pub fn events(&self) -> Events {
+        self.0.events()
+    }
+
+    /// Returns a number that all handles of this connection share, and no other connection of the process has while one
+    /// of them exists.
+    pub fn stable_id(&self) -> usize {
+        self.0.stable_id()
+    }
+
+    /// Returns the address of the peer.
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.0.remote_addr()
+    }
+
+    /// Returns the certificates of the peer.
+    pub fn peer_identity(&self) -> Option<&PeerIdentity> {
+        self.0.peer_identity()
+    }
+
+    /// Returns the application protocol that was negotiated.
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.0.alpn()
+    }
+
+    /// Fills `out` with keying material of the TLS session (RFC 8446 §7.5).
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended, or the length is not allowed.
+    pub fn export_keying_material(
+        &self,
+        out: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.0.export_keying_material(out, label, context)
+    }
+
+    /// Adds a lane, if both ends have enabled [`StreamsConfig::multipath`](super::StreamsConfig::multipath).
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::add_lane`](crate::Connection::add_lane).
+    pub fn add_lane(&self, lane: LaneConfig) -> Result<(), AddLaneError> {
+        self.0.add_lane(lane)
+    }
+
+    /// Closes a lane.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::remove_lane`](crate::Connection::remove_lane).
+    pub fn remove_lane(&self, lane: LaneId) -> Result<(), ChangeLaneError> {
+        self.0.remove_lane(lane)
+    }
+}
