@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes that a full packet counts on the link: 1500 bytes and the Ethernet header, as in HTB.
 pub(crate) const PACKET: f64 = 1514.0;
 
+/// Largest UDP payload that every stack looks for on a link.
+pub(crate) const ETHERNET: u16 = 1452;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) mbps: u32,
@@ -39,29 +42,38 @@ pub(crate) struct Link {
 }
 
 pub(crate) enum Place {
-    Loopback,
+    /// Interface with datagrams of this size in bytes.
+    Loopback(u16),
     Link(Link),
 }
 
 impl Place {
     pub(crate) fn sender(&self) -> Option<&str> {
         match self {
-            Self::Loopback => None,
+            Self::Loopback(_) => None,
             Self::Link(link) => Some(&link.names[0]),
         }
     }
 
     pub(crate) fn receiver(&self) -> Option<&str> {
         match self {
-            Self::Loopback => None,
+            Self::Loopback(_) => None,
             Self::Link(link) => Some(&link.names[2]),
+        }
+    }
+
+    /// Returns the size of the largest datagrams, in bytes of UDP payload.
+    pub(crate) const fn mtu(&self) -> u16 {
+        match self {
+            Self::Loopback(mtu) => *mtu,
+            Self::Link(_) => ETHERNET,
         }
     }
 
     /// Returns the receiver's address.
     pub(crate) const fn addr(&self) -> &'static str {
         match self {
-            Self::Loopback => "127.0.0.1",
+            Self::Loopback(_) => "127.0.0.1",
             Self::Link(_) => "198.18.1.2",
         }
     }

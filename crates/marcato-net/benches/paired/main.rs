@@ -1,9 +1,9 @@
 //! Real sockets, in pairs: Marcato against its foundations and against alternatives, in one run.
 //!
-//! `cargo bench -p marcato-net --bench paired [-- [--quick] [--only TEXT] [--format text|json]]`
+//! `cargo bench -p marcato-net --bench paired [-- [--quick] [--mtu BYTES] [--only TEXT] [--format text|json]]`
 //!
 //! 1. Bulk data over the loopback interface, where processors are the limit: goodput and CPU s per
-//!    GB.
+//!    GB. All stacks send datagrams of the same size: 1452 bytes, which networks carry, and 4096.
 //! 2. Bulk data over links of 1 Gbit/s and 100 Mbit/s.
 //! 3. Urgent messages of 1 kB each 50 ms behind bulk data without end, over the loopback interface
 //!    and over links of 20 and 2 Mbit/s: percentiles of their one-way times.
@@ -24,6 +24,7 @@ mod peer;
 mod print;
 mod quic;
 mod stack;
+mod streams;
 mod table;
 mod tcp;
 mod urgent;
@@ -45,21 +46,25 @@ use table::Report;
 use worker::{Failure, Purpose};
 
 const USAGE: &str =
-    "usage: cargo bench -p marcato-net --bench paired -- [--quick] [--only PART] [--format text|json]
+    "usage: cargo bench -p marcato-net --bench paired -- [--quick] [--mtu BYTES] [--only PART] [--format text|json]
   --quick   fewer and shorter runs
-  --only    only parts whose name contains PART: check, bulk.loopback, bulk.1000mbit, bulk.100mbit,
+  --mtu     size of datagrams on the loopback interface, 1200 to 4096, instead of 1452 and 4096
+  --only    only parts whose name contains PART: check, bulk.loopback-1452, bulk.loopback-4096, bulk.1000mbit, bulk.100mbit,
             urgent.loopback, urgent.20mbit, urgent.2mbit";
 
-/// Comparisons on loopback.
-const LOOPBACK: [Comparison; 5] = [
-    (Stack::MarcatoQuic, Stack::Noq, Some(0.95)),
+/// Comparisons on loopback, with datagrams of equal size.
+const LOOPBACK: [Comparison; 7] = [
+    (Stack::MarcatoQuic, Stack::Noq, Some(1.0)),
+    (Stack::MarcatoStreams, Stack::Noq, Some(1.0)),
     (Stack::MarcatoQuicOne, Stack::NoqOne, Some(0.80)),
-    (Stack::MarcatoQuic, Stack::Quinn, Some(0.90)),
+    (Stack::MarcatoQuic, Stack::Quinn, Some(0.95)),
+    (Stack::MarcatoStreams, Stack::Quinn, Some(0.95)),
     (Stack::MarcatoTcpTls, Stack::TcpTls, None),
     (Stack::MarcatoTcp, Stack::Tcp, Some(0.90)),
 ];
-const GIGABIT: [Comparison; 5] = [
+const GIGABIT: [Comparison; 6] = [
     (Stack::MarcatoQuic, Stack::Noq, Some(0.98)),
+    (Stack::MarcatoStreams, Stack::Noq, Some(0.98)),
     (Stack::MarcatoQuicOne, Stack::NoqOne, Some(0.98)),
     (Stack::MarcatoQuic, Stack::Quinn, None),
     (Stack::MarcatoTcpTls, Stack::TcpTls, Some(0.97)),
@@ -72,24 +77,37 @@ const SLOWER: [Comparison; 4] = [
     (Stack::MarcatoTcpTls, Stack::TcpTls, Some(0.97)),
     (Stack::MarcatoTcp, Stack::Tcp, Some(0.98)),
 ];
-const URGENT: [Stack; 5] =
-    [Stack::MarcatoTcpTls, Stack::MarcatoQuic, Stack::Quinn, Stack::TcpTlsTwo, Stack::TcpTls];
+const URGENT: [Stack; 6] = [
+    Stack::MarcatoTcpTls,
+    Stack::MarcatoQuic,
+    Stack::MarcatoStreams,
+    Stack::Quinn,
+    Stack::TcpTlsTwo,
+    Stack::TcpTls,
+];
 
 struct Arguments {
     quick: bool,
     json: bool,
     only: Option<String>,
+    /// Sizes of datagrams on the loopback interface.
+    mtus: Vec<u16>,
 }
 
 impl Arguments {
     fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut parsed = Self { quick: false, json: false, only: None };
+        let mut parsed = Self { quick: false, json: false, only: None, mtus: vec![link::ETHERNET, 4096] };
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 // Argument that `cargo bench` passes to every bench.
                 "--bench" => {}
                 "--quick" => parsed.quick = true,
+                "--mtu" => {
+                    let mtu = arguments.next().and_then(|mtu| mtu.parse().ok());
+                    let mtu = mtu.filter(|mtu| (1200..=4096).contains(mtu));
+                    parsed.mtus = vec![mtu.ok_or("--mtu is 1200 to 4096")?];
+                }
                 "--only" => parsed.only = Some(arguments.next().ok_or("--only needs a part's name")?),
                 "--format" => match arguments.next().as_deref() {
                     Some("json") => parsed.json = true,
@@ -116,7 +134,7 @@ async fn check(stack: Stack) -> Result<(), Failure> {
         hash(&body::pattern(1, body::CHECKED)),
         hash(&body::urgent(0, 0))
     );
-    let mut pair = Pair::connect(stack, &Place::Loopback, Purpose::Check).await?;
+    let mut pair = Pair::connect(stack, &Place::Loopback(link::ETHERNET), Purpose::Check).await?;
     pair.sender.ask("check", Duration::ZERO).await?;
     let mut hashed = String::new();
     for _ in 0..400 {
@@ -177,11 +195,15 @@ async fn measure(arguments: &Arguments, report: &mut Report, print: Print) {
         warm: millis(if quick { warm / 2 } else { warm }),
         window: millis(if quick { window / 2 } else { window }),
     };
-    if arguments.wants("bulk.loopback") {
-        print.line(
-            "Bulk data, loopback: processors are the limit. Medians of rounds, ratios within a round.\n",
-        );
-        bulk::measure("loopback", &Place::Loopback, &LOOPBACK, bulk(5, 200, 500), report, print).await;
+    for &mtu in &arguments.mtus {
+        let name = format!("loopback-{mtu}");
+        if arguments.wants(&format!("bulk.{name}")) {
+            print.line(&format!(
+                "Bulk data, loopback, datagrams of {mtu} bytes: processors are the limit. Medians of rounds, ratios \
+                 within a round.\n"
+            ));
+            bulk::measure(&name, &Place::Loopback(mtu), &LOOPBACK, bulk(5, 200, 500), report, print).await;
+        }
     }
     for (shape, comparisons, plan) in [
         (Shape { mbps: 1000, queue_ms: 10 }, &GIGABIT[..], bulk(3, 700, 800)),
@@ -202,7 +224,8 @@ async fn measure(arguments: &Arguments, report: &mut Report, print: Print) {
     };
     if arguments.wants("urgent.loopback") {
         print.line("Urgent messages of 1 kB each 50 ms behind bulk data, loopback.\n");
-        urgent::measure("loopback", &Place::Loopback, None, &URGENT, urgent(60, 500), report, print).await;
+        let place = Place::Loopback(link::ETHERNET);
+        urgent::measure("loopback", &place, None, &URGENT, urgent(60, 500), report, print).await;
     }
     let bbr = Some(Stack::MarcatoTcpTlsBbr).filter(|_| tcp::allows("bbr"));
     let with_bbr: Vec<Stack> = bbr.into_iter().chain(URGENT).collect();

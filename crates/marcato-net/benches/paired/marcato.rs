@@ -16,7 +16,7 @@ use crate::stack::Stack;
 use crate::tcp;
 use crate::worker::{Ahead, Failure, Flow, NAME, Purpose, Work};
 
-fn config(stack: Stack) -> Config {
+fn config(stack: Stack, mtu: u16) -> Config {
     let engine = match stack {
         Stack::MarcatoQuic | Stack::MarcatoQuicOne => Engine::Quic,
         _ => Engine::Tcp,
@@ -25,6 +25,7 @@ fn config(stack: Stack) -> Config {
     let bbr = stack == Stack::MarcatoTcpTlsBbr;
     config.tcp.congestion =
         if bbr { Some(TcpCongestion::Bbr) } else { tcp::allows("cubic").then_some(TcpCongestion::Cubic) };
+    config.quic.session.loopback_mtu = mtu;
     config.quic.session.stream_window = Bytes::new(crate::quic::STREAM_WINDOW);
     if stack == Stack::MarcatoQuicOne {
         config.quic.session.batch = Batch::ONE;
@@ -38,10 +39,11 @@ pub(crate) async fn receive(
     purpose: Purpose,
     identity: &Identity,
     tally: Arc<Tally>,
+    mtu: u16,
 ) -> Result<SocketAddr, Failure> {
     let security =
         if stack.is_tls() { ServerSecurity::Tls(identity.clone()) } else { ServerSecurity::Plaintext };
-    let mut config = config(stack);
+    let mut config = config(stack, mtu);
     if purpose == Purpose::Bulk {
         // The limit of bytes in flight is that of the other engines' single stream. Otherwise ours
         // would lose data in slow start that they never send.
@@ -67,13 +69,14 @@ pub(crate) async fn connect(
     stack: Stack,
     to: SocketAddr,
     certificate: CertificateDer<'static>,
+    mtu: u16,
 ) -> Result<Arc<dyn Flow>, Failure> {
     let security = if stack.is_tls() {
         ClientSecurity::trusting(NAME, Trust::Certificate(certificate))
     } else {
         ClientSecurity::Plaintext
     };
-    Ok(Arc::new(Marcato(Endpoint::connect(&config(stack), &Remote::new(to, security)).await?)))
+    Ok(Arc::new(Marcato(Endpoint::connect(&config(stack, mtu), &Remote::new(to, security)).await?)))
 }
 
 struct Marcato(Connection);

@@ -82,14 +82,14 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) async fn connect(stack: Stack, place: &Place, purpose: Purpose) -> Result<Self, Failure> {
-        let (from, to) = (place.sender(), place.receiver());
+        let (from, to, mtu) = (place.sender(), place.receiver(), place.mtu().to_string());
         let mut receiver =
-            Peer::spawn("receiver", to, &["receive", stack.name(), place.addr(), purpose.name()])?;
+            Peer::spawn("receiver", to, &["receive", stack.name(), place.addr(), purpose.name(), &mtu])?;
         let line = receiver.line(PATIENCE).await?;
         let mut words = line.split(' ').skip(1);
         let addr = words.next().ok_or("the receiver does not say where it listens")?;
         let certificate = words.next().ok_or("the receiver shows no certificate")?;
-        let mut sender = Peer::spawn("sender", from, &["send", stack.name(), addr, certificate])?;
+        let mut sender = Peer::spawn("sender", from, &["send", stack.name(), addr, certificate, &mtu])?;
         sender.line(PATIENCE).await?;
         Ok(Self { sender, receiver })
     }

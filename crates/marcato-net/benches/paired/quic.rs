@@ -14,8 +14,8 @@ use crate::worker::{Failure, client_tls, server_tls};
 /// largest that the engine survives unread.
 pub(crate) const STREAM_WINDOW: u64 = 2_000_000;
 /// Flow-control windows of the connection, as in `marcato-net`.
-const RECEIVE_WINDOW: u32 = 16 << 20;
-const SEND_WINDOW: u64 = 32 << 20;
+pub(crate) const RECEIVE_WINDOW: u32 = 16 << 20;
+pub(crate) const SEND_WINDOW: u64 = 32 << 20;
 /// Buffer size that `marcato-net` requests for its sockets, in each direction.
 const SOCKET_BUFFER: usize = 4_000_000;
 
@@ -45,9 +45,10 @@ macro_rules! engine {
 
             use super::*;
             use crate::body::{Kind, Tally, Unframer, framed};
+            use crate::link::ETHERNET;
             use crate::worker::{Flow, NAME, Work};
 
-            fn transport(offload: bool) -> Arc<TransportConfig> {
+            fn transport(offload: bool, mtu: u16) -> Arc<TransportConfig> {
                 let mut transport = TransportConfig::default();
                 transport
                     .stream_receive_window(VarInt::try_from(STREAM_WINDOW).expect("a small number"))
@@ -55,21 +56,32 @@ macro_rules! engine {
                     .send_window(SEND_WINDOW)
                     // Without it, one datagram is made per poll.
                     .enable_segmentation_offload(offload);
+                if mtu != ETHERNET {
+                    // As Marcato's on the loopback interface: one size from the beginning.
+                    transport.initial_mtu(mtu).min_mtu(mtu).mtu_discovery_config(None);
+                }
                 $(transport.$option($value);)*
                 Arc::new(transport)
+            }
+
+            fn endpoint(mtu: u16) -> Result<EndpointConfig, Failure> {
+                let mut config = EndpointConfig::default();
+                config.max_udp_payload_size(mtu.max(1472))?;
+                Ok(config)
             }
 
             pub(crate) fn receive(
                 at: IpAddr,
                 identity: &Identity,
                 tally: Arc<Tally>,
+                mtu: u16,
             ) -> Result<SocketAddr, Failure> {
                 let crypto = QuicServerConfig::try_from(server_tls(identity)?)?;
                 let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-                config.transport_config(transport(true));
+                config.transport_config(transport(true, mtu));
                 let socket = socket(SocketAddr::new(at, 0))?;
                 let runtime = Arc::new(TokioRuntime);
-                let endpoint = Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?;
+                let endpoint = Endpoint::new(endpoint(mtu)?, Some(config), socket, runtime)?;
                 let addr = endpoint.local_addr()?;
                 tokio::spawn(async move {
                     let Some(incoming) = endpoint.accept().await else { return };
@@ -92,13 +104,14 @@ macro_rules! engine {
                 offload: bool,
                 to: SocketAddr,
                 certificate: CertificateDer<'static>,
+                mtu: u16,
             ) -> Result<Arc<dyn Flow>, Failure> {
                 let crypto = QuicClientConfig::try_from(client_tls(certificate)?)?;
                 let mut config = ClientConfig::new(Arc::new(crypto));
-                config.transport_config(transport(offload));
+                config.transport_config(transport(offload, mtu));
                 let socket = socket(([0, 0, 0, 0], 0).into())?;
                 let runtime = Arc::new(TokioRuntime);
-                let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime)?;
+                let endpoint = Endpoint::new(endpoint(mtu)?, None, socket, runtime)?;
                 let connection = endpoint.connect_with(config, to, NAME)?.await?;
                 let bulk = Mutex::new(connection.open_uni().await?);
                 Ok(Arc::new(Quic { _endpoint: endpoint, connection, bulk }))

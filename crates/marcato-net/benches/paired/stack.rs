@@ -10,6 +10,8 @@ pub(crate) enum Stack {
     MarcatoQuic,
     /// `marcato-net` over QUIC, one packet at a time.
     MarcatoQuicOne,
+    /// Plain streams of `marcato-net`, with batches of up to ten packets.
+    MarcatoStreams,
     /// The engine with its own sockets and tasks, up to ten datagrams per poll.
     Noq,
     /// The engine with its own sockets and tasks, one datagram per poll.
@@ -31,9 +33,10 @@ pub(crate) enum Stack {
 }
 
 impl Stack {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::MarcatoQuic,
         Self::MarcatoQuicOne,
+        Self::MarcatoStreams,
         Self::Noq,
         Self::NoqOne,
         Self::Quinn,
@@ -50,6 +53,7 @@ impl Stack {
         match self {
             Self::MarcatoQuic => "marcato-quic",
             Self::MarcatoQuicOne => "marcato-quic-one",
+            Self::MarcatoStreams => "marcato-streams",
             Self::Noq => "noq",
             Self::NoqOne => "noq-one",
             Self::Quinn => "quinn",
@@ -71,6 +75,7 @@ impl Stack {
         match self {
             Self::MarcatoQuic => "Marcato QUIC, batches",
             Self::MarcatoQuicOne => "Marcato QUIC, one by one",
+            Self::MarcatoStreams => "Marcato streams",
             Self::Noq => "noq, 10 a poll",
             Self::NoqOne => "noq, 1 a poll",
             Self::Quinn => "quinn",

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use crate::body::{self, BLOCK, CHECKED, Tally};
 use crate::stack::Stack;
-use crate::{clock, marcato, quic, tcp};
+use crate::{clock, marcato, quic, streams, tcp};
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
@@ -102,22 +102,25 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
                 let name = next()?;
                 let purpose = Purpose::ALL.into_iter().find(|purpose| purpose.name() == name);
                 let purpose = purpose.ok_or("no such purpose")?;
+                let mtu = next()?.parse()?;
                 let tally = Arc::new(Tally::new(purpose == Purpose::Check));
-                receive(stack, at, purpose, &tally).await?;
+                receive(stack, at, purpose, mtu, &tally).await?;
                 obey(move |_, line| answer(&tally, line));
             }
             "send" => {
                 let to: SocketAddr = next()?.parse()?;
                 let certificate = body::unhex(next()?).ok_or("no certificate")?.into();
+                let mtu = next()?.parse()?;
                 let flow = match stack {
                     Stack::Noq | Stack::NoqOne => {
-                        quic::noq::connect(stack == Stack::Noq, to, certificate).await?
+                        quic::noq::connect(stack == Stack::Noq, to, certificate, mtu).await?
                     }
-                    Stack::Quinn => quic::quinn::connect(true, to, certificate).await?,
+                    Stack::Quinn => quic::quinn::connect(true, to, certificate, mtu).await?,
                     Stack::Tcp | Stack::TcpTls | Stack::TcpTlsTwo => {
                         tcp::connect(stack, to, certificate).await?
                     }
-                    _ => marcato::connect(stack, to, certificate).await?,
+                    Stack::MarcatoStreams => streams::connect(to, certificate, mtu).await?,
+                    _ => marcato::connect(stack, to, certificate, mtu).await?,
                 };
                 say("connected");
                 obey(move |handle, line| order(&flow, handle, line));
@@ -129,15 +132,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     })
 }
 
-async fn receive(stack: Stack, at: IpAddr, purpose: Purpose, tally: &Arc<Tally>) -> Result<(), Failure> {
+async fn receive(
+    stack: Stack,
+    at: IpAddr,
+    purpose: Purpose,
+    mtu: u16,
+    tally: &Arc<Tally>,
+) -> Result<(), Failure> {
     let identity = Identity::self_signed(NAME)?;
     let certificate = identity.certificate().ok_or("no certificate")?;
     let tally = Arc::clone(tally);
     let addr = match stack {
-        Stack::Noq | Stack::NoqOne => quic::noq::receive(at, &identity, tally)?,
-        Stack::Quinn => quic::quinn::receive(at, &identity, tally)?,
+        Stack::Noq | Stack::NoqOne => quic::noq::receive(at, &identity, tally, mtu)?,
+        Stack::Quinn => quic::quinn::receive(at, &identity, tally, mtu)?,
         Stack::Tcp | Stack::TcpTls | Stack::TcpTlsTwo => tcp::receive(stack, at, &identity, tally).await?,
-        _ => marcato::receive(stack, at, purpose, &identity, tally).await?,
+        Stack::MarcatoStreams => streams::receive(at, &identity, tally, mtu).await?,
+        _ => marcato::receive(stack, at, purpose, &identity, tally, mtu).await?,
     };
     say(&format!("listening {addr} {}", body::hex(certificate)));
     Ok(())

@@ -47,6 +47,19 @@ fn a_message_arrives_whole_over_one_lane() {
     assert!(received[0].priority == Priority::P2 && received[0].body == body(300_000));
 }
 
+/// Coupled mode has nothing to protect before.
+#[test]
+fn coupled_mode_acts_once_both_kinds_of_messages_were_sent() {
+    let config = SessionConfig { coupled: Coupling::Auto, ..SessionConfig::default() };
+    let mut pair = pair(&[20], &config);
+    let acts = |pair: &mut Pair| pair.session(Client).coupling().any(|(_, state)| state.acts);
+    for (priority, expected) in [(Priority::P4, false), (Priority::P2, false), (Priority::P1, true)] {
+        pair.deliver(Client, message(priority, 50_000));
+        pair.pass(Duration::from_millis(100));
+        assert_eq!(acts(&mut pair), expected, "{priority}");
+    }
+}
+
 #[test]
 fn empty_messages_arrive_in_every_way() {
     for streams in [StreamUse::PerMessage, StreamUse::Reuse] {
