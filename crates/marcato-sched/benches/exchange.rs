@@ -36,7 +36,7 @@ fn incremental(_: u64) -> Parameters {
 /// Returns parameters of all urgencies and both kinds.
 fn mixed(stream: u64) -> Parameters {
     let urgency = u8::try_from(stream % 8).ok().and_then(Urgency::new).unwrap();
-    Parameters { urgency, incremental: stream / 8 % 2 == 1 }
+    Parameters { incremental: stream / 8 % 2 == 1, ..Parameters::sequential(urgency) }
 }
 
 fn exchange(c: &mut Criterion) {

@@ -138,7 +138,10 @@ impl Evidence {
             Decision { parameters: Parameters::default(), source: Source::Default }
         } else if let Some(urgency) = self.weights {
             let incremental = self.guess.is_some_and(|guess| guess.parameters.incremental);
-            Decision { parameters: Parameters { urgency, incremental }, source: Source::Weights }
+            Decision {
+                parameters: Parameters { incremental, ..Parameters::sequential(urgency) },
+                source: Source::Weights,
+            }
         } else if let Some(guess) = self.guess {
             Decision { parameters: guess.parameters, source: guess.source }
         } else {

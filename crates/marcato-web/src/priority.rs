@@ -80,6 +80,7 @@ impl PriorityField {
         Parameters {
             urgency: self.urgency.unwrap_or(base.urgency),
             incremental: self.incremental.unwrap_or(base.incremental),
+            ..base
         }
     }
 
@@ -90,9 +91,11 @@ impl PriorityField {
 }
 
 impl From<Parameters> for PriorityField {
-    /// Creates a field that has both parameters.
+    /// Creates a field that has both parameters. Urgencies that HTTP does not have are written as the least
+    /// urgent one (RFC 9218 §4.1).
     fn from(parameters: Parameters) -> Self {
-        Self { urgency: Some(parameters.urgency), incremental: Some(parameters.incremental) }
+        let urgency = parameters.urgency.min(Urgency::LEAST);
+        Self { urgency: Some(urgency), incremental: Some(parameters.incremental) }
     }
 }
 

@@ -62,18 +62,18 @@ impl Candidates {
     }
 
     /// Candidates as bits, the most urgent level in the lowest.
-    pub(super) const fn bits(self) -> u8 {
+    pub(crate) const fn bits(self) -> u8 {
         self.levels.bits()
     }
 
     /// Returns whether any level is protected.
     #[inline]
-    pub(super) const fn protects_any(self) -> bool {
+    pub(crate) const fn protects_any(self) -> bool {
         self.protected.is_some()
     }
 
     /// Returns whether `level`, which is in debt, would overtake a protected level.
-    pub(super) fn forbid(self, level: Priority) -> bool {
+    pub(crate) fn forbid(self, level: Priority) -> bool {
         self.protected.is_some_and(|protected| level.is_more_urgent_than(protected))
     }
 }

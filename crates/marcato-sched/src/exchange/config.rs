@@ -3,6 +3,7 @@
 use marcato_units::{Bytes, Rate};
 
 use super::error::ConfigError;
+use super::group::Grouping;
 use super::urgency::LevelTable;
 use crate::conductor::Debt;
 
@@ -36,8 +37,12 @@ pub struct Config {
     pub levels: LevelTable,
     /// Largest budget that will be requested at first. The watermarks are checked against it.
     pub chunk: Bytes,
-    /// Most bytes of a grant while incremental responses of one urgency take turns.
+    /// Most bytes of a grant while incremental responses, or groups, take turns.
     pub turn: Bytes,
+    /// Place of groups in the order.
+    pub grouping: Grouping,
+    /// Most groups that have a weight other than the default.
+    pub max_weights: usize,
     /// Most responses open at once.
     pub max_responses: usize,
     /// Most bytes staged for one response. Raise it for bodies that are in memory as a whole.
@@ -55,14 +60,16 @@ impl Config {
 
 impl Default for Config {
     /// Watermarks that follow the rate, chunks of 1460 bytes at first, and turns of 16 384 bytes, the
-    /// largest frame of HTTP/2 unless the client allows more (RFC 9113 §4.2). At most 256 responses
-    /// are open, with 64 KiB staged for each.
+    /// largest frame of HTTP/2 unless the client allows more (RFC 9113 §4.2). Groups share within their
+    /// urgency. At most 256 responses are open, with 64 KiB staged for each, and 256 groups have weights.
     fn default() -> Self {
         Self {
             rules: Rules::FollowRate,
             levels: LevelTable::DEFAULT,
             chunk: Bytes::new(1460),
             turn: Bytes::new(16 << 10),
+            grouping: Grouping::WithinUrgency,
+            max_weights: 256,
             max_responses: 256,
             max_staged: Bytes::new(64 << 10),
         }

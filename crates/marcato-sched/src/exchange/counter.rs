@@ -11,6 +11,8 @@ pub struct Counters {
     pub opened: u64,
     /// Responses not accepted, because the limit was reached or the stream was invalid.
     pub not_opened: u64,
+    /// Weights not set, because the limit was reached.
+    pub weights_not_set: u64,
     /// Responses closed.
     pub closed: u64,
     /// Bytes accepted by `supply`.

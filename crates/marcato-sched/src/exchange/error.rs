@@ -33,6 +33,17 @@ pub enum OpenError {
     IdTooLarge,
 }
 
+/// Error returned when a weight is not set. The group keeps the one that it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WeightError {
+    /// The limit of groups with weights is reached.
+    #[error("{limit} groups have weights already: set the default weight for one that has ended")]
+    TooMany {
+        /// Most groups that have a weight other than the default.
+        limit: usize,
+    },
+}
+
 /// Error returned when bytes are not accepted. None of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SupplyError {

@@ -21,6 +21,23 @@ pub struct Grant {
     pub priority: Priority,
 }
 
+/// Chunk that the next grant would have if its budget were unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peek {
+    /// Stream of the response.
+    pub stream: StreamId,
+    /// Level that the bytes would be charged to.
+    pub priority: Priority,
+    /// Offset of the first byte in the response.
+    pub offset: Bytes,
+    /// Most bytes of the grant: those staged, or one turn while responses or groups take turns.
+    pub len: Bytes,
+    /// True if the response would end with these bytes.
+    pub fin: bool,
+    /// Priority parameters of the response.
+    pub parameters: Parameters,
+}
+
 /// Response that has been opened and not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Response {

@@ -2,20 +2,37 @@
 //!
 //! The [`Conductor`](crate::Conductor) orders messages whose length is known when they are offered.
 //! A response of HTTP often has no known length: its bytes arrive from a file or an origin while it
-//! waits. An [`Exchange`] knows only how many bytes of it have arrived. HTTP/2 and HTTP/3 use the
-//! same type.
+//! waits. An [`Exchange`] knows only how many bytes of it have arrived. HTTP/2, HTTP/3 and other
+//! protocols over streams use the same type. To those, a response is any stream that sends.
 //!
 //! # Order
-//! 1. The level: each [`Urgency`] belongs to one ([`LevelTable`]). Levels take precedence and owe each
-//!    other by the same debts as in the Conductor (CATS §II-E).
-//! 2. Within the level, the exact urgency (RFC 9218 §4.1).
-//! 3. Within an urgency, responses follow the ids of their streams, which is the order of the
+//! 1. The level: each [`Urgency`] belongs to one ([`LevelTable`]), unless the
+//!    [parameters](Parameters::level) name another. Levels take precedence and owe each other by the same
+//!    debts as in the Conductor (CATS §II-E).
+//! 2. Within the level, the exact urgency, which strictly precedes (RFC 9218 §4.1).
+//! 3. Within an urgency, the [groups](Parameters::group) share by bytes and [weight](Exchange::set_weight).
+//! 4. Within a group, the [order](Parameters::order), the greater first.
+//! 5. Within an order, responses follow the ids of their streams, which is the order of the
 //!    requests. Incremental ones take turns instead. If both kinds wait, they alternate. First turns
 //!    of incremental responses come before later ones (RFC 9218 §10).
 //!
-//! Debts bound the wait of each level. Within a level nothing does: an endless response delays the
+//! Responses of HTTP have one group and one order. Groups may stand
+//! [above the urgency](Grouping::AboveUrgency) instead: the groups of a level share, and urgency orders
+//! within each.
+//!
+//! Debts bound the wait of each level. Within a level only groups do: an endless response delays the
 //! less urgent ones of its level, as the client has asked. Mark it as incremental, or give it another
-//! level.
+//! level or group.
+//!
+//! # Shares
+//! Groups that can send are served by virtual time (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM
+//! 1996). While groups share, a grant has one [turn](Config::turn) at most. At any time, a group exceeds
+//! the share of another by at most one grant: bytes divided by weight are compared since both began to
+//! send together. A group that pauses saves nothing. It begins again at the virtual time that the latest
+//! grant has reached, or at its own if that is later.
+//!
+//! A group is known while it has open responses. A few without any are kept, as many as have some and at least
+//! 32. Its weight stays until it is set to the default again; [`Config::max_weights`] bounds these.
 //!
 //! A response waits only while it can send. It cannot while nothing of it is staged, or while it is
 //! [held](ResponseMut::hold), for example because its stream has no credit. It then delays no other
@@ -29,8 +46,8 @@
 //! # Cost
 //! Every call takes time logarithmic in the open responses, if streams open in about the order of their ids
 //! ([`StreamMap`](crate::streams::StreamMap)). A grant never allocates. Other calls do
-//! where a table grows. Tables do not shrink: they take at most about 700 bytes for each response of the
-//! [limit](Config::max_responses).
+//! where a table grows. Tables do not shrink: they take at most about 1400 bytes for each response of the
+//! [limit](Config::max_responses), if each has a group of its own, and 800 in one group.
 //!
 //! ```
 //! use marcato_sched::exchange::{Config, Exchange, Parameters, Urgency};
@@ -72,26 +89,32 @@ mod config;
 mod counter;
 pub mod error;
 mod grant;
+mod group;
+mod heap;
 mod parameters;
 mod ready;
 mod response;
+mod share;
 mod table;
 mod urgency;
+
+use alloc::collections::BTreeMap;
 
 use marcato_units::{Bytes, Priority, PrioritySet, Rate};
 
 pub use config::{Config, Rules};
 pub use counter::Counters;
-pub use error::{ConfigError, OpenError, RefuseError, SentError, SupplyError};
-pub use grant::{Closed, Grant, Response};
+pub use error::{ConfigError, OpenError, RefuseError, SentError, SupplyError, WeightError};
+pub use grant::{Closed, Grant, Peek, Response};
+pub use group::{GroupId, Grouping, Weight};
 pub use parameters::Parameters;
 pub use response::ResponseMut;
 pub use urgency::{LevelTable, Urgency};
 
-use crate::conductor::Debt;
+use crate::conductor::{Candidates, Debt};
 use crate::ledger::{Ledger, Levels};
 use crate::order::StreamId;
-use ready::{Group, Ready, Slot};
+use ready::{Before, CellId, CellKey, Next, Ready, Slot};
 use table::{Record, Table};
 
 /// State needed to replay the latest grant with fewer bytes.
@@ -103,11 +126,13 @@ struct Latest {
     ledger: Ledger,
     /// Levels that waited at that time.
     waiting: Levels,
+    /// Those of them that the grant could come from.
+    among: Levels,
     redistributed: bool,
     /// Turn of the response before the grant.
     turn: u64,
-    /// Urgencies whose incremental responses were next before the grant.
-    incremental_next: u8,
+    /// Its cell before the grant.
+    cell: Before,
 }
 
 /// Holds the responses of a connection and grants one chunk at a time to the response whose turn it is.
@@ -122,14 +147,10 @@ pub struct Exchange {
     /// Rules at the present rate.
     rules: Debt,
     ledger: Ledger,
-    /// Urgencies of each level: bit i for urgency i.
-    urgencies: [u8; Priority::COUNT],
-    /// Levels with a response that can send.
-    waiting: Levels,
     table: Table,
     ready: Ready,
-    /// Urgencies whose incremental responses are next, if both kinds wait.
-    incremental_next: u8,
+    /// Weights other than the default.
+    weights: BTreeMap<GroupId, Weight>,
     /// Number of the latest turn of an incremental response.
     turn: u64,
     staged: Bytes,
@@ -150,19 +171,13 @@ impl Exchange {
     /// If the rules of debt would starve a level, or a turn has no bytes.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let rules = config.debt()?;
-        let mut urgencies = [0; Priority::COUNT];
-        for urgency in (0..=Urgency::LEAST.get()).filter_map(Urgency::new) {
-            urgencies[config.levels.level(urgency).index()] |= 1 << urgency.get();
-        }
         Ok(Self {
             config: Config { max_responses: config.max_responses.min(Self::MAX_RESPONSES), ..config },
             rules,
             ledger: Ledger::CLEAR,
-            urgencies,
-            waiting: 0,
             table: Table::new(),
-            ready: Ready::new(),
-            incremental_next: 0,
+            ready: Ready::new(config.grouping),
+            weights: BTreeMap::new(),
             turn: 0,
             staged: Bytes::ZERO,
             outstanding: Bytes::ZERO,
@@ -209,7 +224,8 @@ impl Exchange {
             self.counters.not_opened += 1;
             return Err(refused);
         }
-        let (slot, has_grown) = self.table.add(stream, parameters);
+        let cell = self.join(self.cell_key(&parameters));
+        let (slot, has_grown) = self.table.add(stream, parameters, cell);
         if has_grown {
             self.ready.grow();
         }
@@ -250,8 +266,10 @@ impl Exchange {
             returned: record.outstanding,
             ended: record.ended,
         };
+        let cell = record.cell;
         record.held = true;
         self.place(slot);
+        self.ready.leave(cell);
         self.table.free(slot);
         self.staged -= closed.dropped;
         self.outstanding -= closed.returned;
@@ -260,33 +278,57 @@ impl Exchange {
         closed
     }
 
+    /// Sets the weight of a group, from now on, also of one without open responses. A group keeps its weight
+    /// until it is set to the [default](Weight::DEFAULT).
+    ///
+    /// Takes time in proportion to the levels and urgencies of the group.
+    ///
+    /// # Errors
+    /// If [too many](Config::max_weights) groups have a weight. That is counted.
+    pub fn set_weight(&mut self, group: GroupId, weight: Weight) -> Result<(), WeightError> {
+        let limit = self.config.max_weights;
+        if weight == Weight::DEFAULT {
+            self.weights.remove(&group);
+        } else if self.weights.len() < limit || self.weights.contains_key(&group) {
+            self.weights.insert(group, weight);
+        } else {
+            self.counters.weights_not_set += 1;
+            return Err(WeightError::TooMany { limit });
+        }
+        self.ready.set_weight(group, weight);
+        Ok(())
+    }
+
     /// Puts the response in `slot` where its state belongs, after any change of it.
     #[inline]
     fn place(&mut self, slot: Slot) {
         let record = &mut self.table[slot];
-        let (from, to, rank) = (record.place, record.group(), record.rank());
-        if let Some(group) = to
+        let (from, to, rank) = (record.place, record.due_place(), record.rank());
+        if let Some(place) = to
             && from == to
         {
-            self.ready.rank(group, slot, rank);
+            self.ready.rank(place, slot, rank);
             return;
         }
         record.place = to;
-        let before = self.ready.urgencies();
-        if let Some(group) = from {
-            self.ready.remove(group, slot);
+        if let Some(place) = from {
+            self.ready.remove(place, slot);
         }
-        if let Some(group) = to {
-            self.ready.insert(group, slot, rank);
+        if let Some(place) = to {
+            self.ready.insert(place, slot, rank);
         }
-        let urgencies = self.ready.urgencies();
-        if urgencies == before {
-            return;
-        }
-        self.waiting = 0;
-        for (level, of_level) in self.urgencies.iter().enumerate() {
-            self.waiting |= Levels::from(of_level & urgencies != 0) << level;
-        }
+    }
+
+    /// Returns the key of the cell that a response with these parameters belongs to.
+    #[inline]
+    fn cell_key(&self, parameters: &Parameters) -> CellKey {
+        (parameters.group, parameters.level_in(&self.config.levels), parameters.urgency)
+    }
+
+    /// Returns the cell of a response that comes.
+    fn join(&mut self, key: CellKey) -> CellId {
+        let latest = self.latest.map(|latest| latest.cell.cell);
+        self.ready.join(key, &self.config.levels, &self.weights, latest)
     }
 }
 
@@ -296,16 +338,27 @@ impl Exchange {
     /// can send or the budget is zero.
     ///
     /// If a response can send and the budget is not zero, something is granted.
+    #[inline]
     pub fn grant(&mut self, budget: Bytes) -> Option<Grant> {
+        self.grant_among(budget, Candidates::ALL)
+    }
+
+    /// Grants the next chunk of one of these levels. The others wait, for example for room in a window.
+    ///
+    /// Returns `None` if none of these levels can send, the budget is zero, or the grant would overtake
+    /// a [protected](Candidates::protecting) level.
+    #[inline]
+    pub fn grant_among(&mut self, budget: Bytes, candidates: impl Into<Candidates>) -> Option<Grant> {
         if budget.is_zero() {
             return None;
         }
-        let (ledger, waiting) = (self.ledger, self.waiting);
-        let (priority, redistributed) = self.ledger.choose(&self.rules, waiting)?;
-        let (slot, group) = self.next(priority)?;
+        let (ledger, waiting) = (self.ledger, self.ready.waiting());
+        let among = self.among(candidates.into())?;
+        let (priority, redistributed) = self.ledger.choose(&self.rules, among)?;
+        let Next { slot, cell, takes_turns } = self.ready.next(priority)?;
         self.counters.redistributions += u64::from(redistributed);
 
-        let most = if self.takes_turns(group) { budget.min(self.config.turn) } else { budget };
+        let most = if takes_turns { budget.min(self.config.turn) } else { budget };
         let record = &mut self.table[slot];
         let offset = record.granted;
         let len = record.staged.min(most);
@@ -315,30 +368,18 @@ impl Exchange {
         let fin = record.finished && record.staged.is_zero();
         record.ended = fin;
         let grant = Grant { stream: record.stream, offset, len, fin, priority };
-        let latest = Latest {
-            grant,
-            slot,
-            ledger,
-            waiting,
-            redistributed,
-            turn: record.turn,
-            incremental_next: self.incremental_next,
-        };
-
-        let urgency = 1 << record.parameters.urgency.get();
+        let turn = record.turn;
         if record.parameters.incremental {
             self.turn += 1;
             record.turn = self.turn;
-            self.incremental_next &= !urgency;
-        } else {
-            self.incremental_next |= urgency;
         }
+        let cell = self.ready.charge(cell, len, record.parameters.incremental);
+        self.latest = Some(Latest { grant, slot, ledger, waiting, among, redistributed, turn, cell });
         self.place(slot);
         self.staged -= len;
         self.outstanding += len;
         self.counters.granted[priority.index()] += len;
         self.ledger.charge(&self.rules, priority, len, waiting);
-        self.latest = Some(latest);
         Some(grant)
     }
 
@@ -372,13 +413,13 @@ impl Exchange {
         record.outstanding -= returned;
         record.ended = false;
         self.ledger = latest.ledger;
+        self.ready.restore(latest.cell, taken);
         if taken.is_zero() {
             record.turn = latest.turn;
-            self.incremental_next = latest.incremental_next;
             self.counters.redistributions -= u64::from(latest.redistributed);
         } else {
             // The same choice from the same debts, redistribution included.
-            let _ = self.ledger.choose(&self.rules, latest.waiting);
+            let _ = self.ledger.choose(&self.rules, latest.among);
             self.ledger.charge(&self.rules, grant.priority, taken, latest.waiting);
         }
         self.place(latest.slot);
@@ -389,36 +430,33 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns the response that the next grant would serve. Reserve credit for it before that.
-    pub fn peek(&self) -> Option<Response> {
-        let (priority, _) = { self.ledger }.choose(&self.rules, self.waiting)?;
-        let (slot, _) = self.next(priority)?;
-        Some(self.table[slot].view())
+    /// Returns the chunk that the next grant would have. Reserve credit for it before that.
+    pub fn peek(&self) -> Option<Peek> {
+        self.peek_among(Candidates::ALL)
     }
 
-    /// Returns the response of `level` whose turn it is, and its group.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "a byte has at most 8 zeros")]
-    fn next(&self, level: Priority) -> Option<(Slot, Group)> {
-        let urgencies = self.urgencies[level.index()] & self.ready.urgencies();
-        // Bit 0 is the most urgent.
-        let urgency = Urgency::new(urgencies.trailing_zeros() as u8)?;
-        let sequential = Group::of(Parameters::sequential(urgency));
-        let incremental = Group::of(Parameters::incremental(urgency));
-        let first = |group| self.ready.first(group).map(|slot| (slot, group));
-        if self.incremental_next >> urgency.get() & 1 == 1 {
-            first(incremental).or_else(|| first(sequential))
-        } else {
-            first(sequential).or_else(|| first(incremental))
-        }
+    /// Returns the chunk that [`grant_among`](Self::grant_among) would grant.
+    pub fn peek_among(&self, candidates: impl Into<Candidates>) -> Option<Peek> {
+        let among = self.among(candidates.into())?;
+        let (priority, _) = { self.ledger }.choose(&self.rules, among)?;
+        let Next { slot, takes_turns, .. } = self.ready.next(priority)?;
+        let record = &self.table[slot];
+        let len = if takes_turns { record.staged.min(self.config.turn) } else { record.staged };
+        let fin = record.finished && len == record.staged;
+        let (stream, offset, parameters) = (record.stream, record.granted, record.parameters);
+        Some(Peek { stream, priority, offset, len, fin, parameters })
     }
 
-    /// True if a response of this group shares its urgency with others, and any of them is
-    /// incremental.
+    /// Returns the waiting levels among the candidates; `None` if the next grant would redistribute debts
+    /// and serve a level that overtakes a protected one.
     #[inline]
-    fn takes_turns(&self, group: Group) -> bool {
-        let incremental = self.ready.len(group.incremental());
-        incremental > 0 && incremental + self.ready.len(group.sequential()) > 1
+    fn among(&self, candidates: Candidates) -> Option<Levels> {
+        let among = self.ready.waiting() & candidates.bits();
+        let overtakes = candidates.protects_any() && self.ledger.must_redistribute(among) && {
+            let chosen = { self.ledger }.choose(&self.rules, among);
+            chosen.is_some_and(|(priority, _)| candidates.forbid(priority))
+        };
+        (!overtakes).then_some(among)
     }
 }
 
@@ -426,18 +464,22 @@ impl Exchange {
 impl Exchange {
     /// True if no response can send.
     pub const fn is_idle(&self) -> bool {
-        self.waiting == 0
+        self.ready.waiting() == 0
     }
 
     /// Levels with a response that can send.
     pub fn waiting(&self) -> PrioritySet {
-        let waits = |level: &Priority| self.waiting >> level.index() & 1 == 1;
-        Priority::ALL.into_iter().filter(waits).fold(PrioritySet::EMPTY, PrioritySet::with)
+        PrioritySet::from_bits(self.ready.waiting())
     }
 
     /// Returns an open response; `None` if the stream has none.
     pub fn response(&self, stream: StreamId) -> Option<Response> {
         self.table.find(stream).map(|slot| self.table[slot].view())
+    }
+
+    /// Weight of a group.
+    pub fn weight(&self, group: GroupId) -> Weight {
+        self.weights.get(&group).copied().unwrap_or_default()
     }
 
     /// Number of open responses.

@@ -77,8 +77,17 @@ impl<'a> ResponseMut<'a> {
 
     /// Changes the priority parameters of the bytes that have not been granted.
     pub fn reprioritise(&mut self, parameters: Parameters) {
-        self.exchange.table[self.slot].parameters = parameters;
-        self.exchange.place(self.slot);
+        let Self { exchange, slot } = self;
+        let key = exchange.cell_key(&parameters);
+        let cell = exchange.table[*slot].cell;
+        exchange.table[*slot].parameters = parameters;
+        if !exchange.ready.is(cell, key) {
+            exchange.table[*slot].cell = exchange.join(key);
+        }
+        exchange.place(*slot);
+        if exchange.table[*slot].cell != cell {
+            exchange.ready.leave(cell);
+        }
     }
 
     /// Books `bytes` as sent: they have left the queue of the transport, and are no longer outstanding.

@@ -10,7 +10,7 @@ use marcato_units::Bytes;
 
 use super::grant::Response;
 use super::parameters::Parameters;
-use super::ready::{Group, Rank, Slot};
+use super::ready::{CellId, Place, Rank, Slot};
 use crate::order::StreamId;
 use crate::streams::StreamMap;
 
@@ -31,12 +31,14 @@ pub(super) struct Record {
     pub(super) held: bool,
     pub(super) finished: bool,
     pub(super) ended: bool,
-    /// Group that it is in; `None` while it cannot send.
-    pub(super) place: Option<Group>,
+    /// Cell that it belongs to.
+    pub(super) cell: CellId,
+    /// Heap that it is in; `None` while it cannot send.
+    pub(super) place: Option<Place>,
 }
 
 impl Record {
-    const fn new(stream: StreamId, parameters: Parameters) -> Self {
+    const fn new(stream: StreamId, parameters: Parameters, cell: CellId) -> Self {
         Self {
             stream,
             staged: Bytes::ZERO,
@@ -47,28 +49,27 @@ impl Record {
             held: false,
             finished: false,
             ended: false,
+            cell,
             place: None,
         }
     }
 
-    /// Returns the group that it belongs to; `None` if it cannot send.
+    /// Returns the heap that it belongs to; `None` if it cannot send.
     #[inline]
-    pub(super) fn group(&self) -> Option<Group> {
+    pub(super) fn due_place(&self) -> Option<Place> {
         let sends = !self.held && (!self.staged.is_zero() || self.finished && !self.ended);
-        sends.then(|| Group::of(self.parameters))
+        sends.then_some(Place { cell: self.cell, incremental: self.parameters.incremental })
     }
 
-    /// Returns its place within its group.
+    /// Returns its rank in that heap.
     #[inline]
     pub(super) const fn rank(&self) -> Rank {
         // RFC 9218 §10: responses that are not incremental follow the ids of their streams, which
         // is the order of the requests. First turns of incremental ones do too: the beginning of an
         // image tells its size. Later turns follow the latest turn.
-        if self.parameters.incremental && self.turn > 0 {
-            Rank(BEGUN | self.turn)
-        } else {
-            Rank(self.stream.0)
-        }
+        let turn =
+            if self.parameters.incremental && self.turn > 0 { BEGUN | self.turn } else { self.stream.0 };
+        Rank::new(self.parameters.order, turn)
     }
 
     pub(super) const fn view(&self) -> Response {
@@ -113,8 +114,8 @@ impl Table {
         clippy::cast_possible_truncation,
         reason = "at most `Exchange::MAX_RESPONSES` responses are open"
     )]
-    pub(super) fn add(&mut self, stream: StreamId, parameters: Parameters) -> (Slot, bool) {
-        let record = Record::new(stream, parameters);
+    pub(super) fn add(&mut self, stream: StreamId, parameters: Parameters, cell: CellId) -> (Slot, bool) {
+        let record = Record::new(stream, parameters, cell);
         let free = self.free.pop();
         let slot = free.unwrap_or(self.records.len() as Slot);
         match self.records.get_mut(slot as usize) {

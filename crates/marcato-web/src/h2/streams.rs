@@ -194,7 +194,7 @@ fn precedes(
     (next, of_next): (StreamId, Parameters),
     levels: &LevelTable,
 ) -> bool {
-    let rank = |parameters: Parameters| (levels.level(parameters.urgency), parameters.urgency);
+    let rank = |parameters: Parameters| (parameters.level_in(levels), parameters.urgency);
     let takes_turns = own.incremental || of_next.incremental;
     match rank(own).cmp(&rank(of_next)) {
         Ordering::Less => true,

@@ -158,7 +158,7 @@ pub(crate) mod tests {
     use crate::decision::Source;
 
     const DECISION: Decision = Decision {
-        parameters: Parameters { urgency: marcato_sched::exchange::Urgency::DEFAULT, incremental: false },
+        parameters: Parameters::sequential(marcato_sched::exchange::Urgency::DEFAULT),
         source: Source::Header,
     };
 
@@ -179,7 +179,7 @@ pub(crate) mod tests {
         let mut trace = response("/");
         for number in 0..30 {
             let urgency = marcato_sched::exchange::Urgency::new(number % 8).unwrap();
-            let parameters = Parameters { urgency, incremental: number > 7 };
+            let parameters = Parameters { incremental: number > 7, ..Parameters::sequential(urgency) };
             trace.decided(
                 Duration::from_millis(number.into()),
                 Decision { parameters, source: Source::Update },

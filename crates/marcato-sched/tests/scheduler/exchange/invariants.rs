@@ -29,7 +29,8 @@ enum Op {
 }
 
 fn parameters() -> impl Strategy<Value = Parameters> {
-    (0u8..8, any::<bool>()).prop_map(|(u, incremental)| Parameters { urgency: urgency(u), incremental })
+    (0u8..8, any::<bool>())
+        .prop_map(|(u, incremental)| Parameters { incremental, ..Parameters::sequential(urgency(u)) })
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -267,7 +268,7 @@ proptest! {
     ) {
         let mut exchange = exchange(Rules::Fixed(Debt::strict()));
         for stream in 0..sequential + incremental {
-            exchange.open(StreamId(stream), Parameters { urgency: urgency(3), incremental: stream >= sequential }).unwrap();
+            exchange.open(StreamId(stream), Parameters { incremental: stream >= sequential, ..Parameters::sequential(urgency(3)) }).unwrap();
             exchange.response_mut(StreamId(stream)).unwrap().supply(Bytes::kb(100)).unwrap();
         }
         let (mut turns, mut previous) = (Vec::new(), None);

@@ -2,20 +2,25 @@
 //! them for each grant, and undoes a grant by restoring the state before it. Every reply, debt and
 //! state has to agree after every operation.
 
+use std::collections::BTreeMap;
+
 use marcato_sched::Debt;
-use marcato_sched::conductor::Redistribution;
+use marcato_sched::conductor::{Candidates, Redistribution};
 use marcato_sched::exchange::{
-    Counters, Exchange, Grant, LevelTable, OpenError, Parameters, RefuseError, Rules, SentError, SupplyError,
+    Counters, Exchange, Grant, GroupId, Grouping, LevelTable, OpenError, Parameters, Peek, RefuseError,
+    Rules, SentError, SupplyError, Urgency, Weight, WeightError,
 };
 use marcato_sched::order::StreamId;
-use marcato_units::{Bytes, Priority, Rate};
+use marcato_units::{Bytes, Priority, PrioritySet, Rate};
 use proptest::prelude::*;
 
 use super::{config, urgency};
-use crate::common::{CHUNK, cases, rules};
+use crate::common::{CHUNK, cases, level, rules};
 
 /// Most open responses of these tests.
 const LIMIT: usize = 8;
+/// Most weights of these tests.
+const WEIGHTS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Entry {
@@ -37,7 +42,12 @@ impl Entry {
     }
 
     fn level(&self) -> usize {
-        LevelTable::DEFAULT.level(self.parameters.urgency).index()
+        self.parameters.level_in(&LevelTable::DEFAULT).index()
+    }
+
+    /// Level, urgency and group.
+    fn cell(&self) -> (usize, Urgency, u64) {
+        (self.level(), self.parameters.urgency, self.parameters.group.0)
     }
 
     fn is(&self, incremental: bool) -> bool {
@@ -56,7 +66,11 @@ enum Change {
     Close(u64),
     Sent(u64, u64),
     Rules(Debt),
+    Weight(u64, u16),
 }
+
+/// Groups that share bytes: those of a level and urgency, or of a level.
+type Party = (usize, Option<Urgency>);
 
 #[derive(Clone)]
 struct State {
@@ -64,10 +78,16 @@ struct State {
     responses: Vec<Entry>,
     debts: [u128; 5],
     in_debt: [bool; 5],
-    /// Kind of the latest turn of each urgency: true for incremental.
-    incremental_last: [bool; 8],
+    /// Kind of the latest turn of each urgency and group: true for incremental.
+    incremental_last: BTreeMap<(usize, Urgency, u64), bool>,
     turns: u64,
     counters: Counters,
+    grouping: Grouping,
+    weights: BTreeMap<u64, u16>,
+    /// Bytes of each group divided by its weight, in units of 1/4096.
+    shares: BTreeMap<(Party, u64), u64>,
+    /// Share of the group of the latest grant of each party, before and after it.
+    clocks: BTreeMap<Party, (u64, u64)>,
 }
 
 impl State {
@@ -83,8 +103,38 @@ impl State {
         self.rules.watermarks[level].map_or(u128::MAX, |marks| marks.high.get().into())
     }
 
+    /// Party in which a response's group has a share.
+    fn party(&self, r: &Entry) -> Party {
+        let (level, urgency, _) = r.cell();
+        (level, (self.grouping == Grouping::WithinUrgency).then_some(urgency))
+    }
+
+    /// Groups that can send.
+    fn busy(&self) -> Vec<(Party, u64)> {
+        let mut busy = self.responses.iter().filter(|r| r.can_send());
+        let mut groups: Vec<_> = busy.by_ref().map(|r| (self.party(r), r.parameters.group.0)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// Applies a change. A group that begins to send, and is behind the latest grant's begin, continues at
+    /// its end.
     fn apply(&mut self, change: Change) {
+        let before = self.busy();
+        self.change(change);
+        for group in self.busy().into_iter().filter(|group| !before.contains(group)) {
+            let (start, finish) = self.clocks.get(&group.0).copied().unwrap_or((0, 0));
+            let share = self.shares.entry(group).or_insert(finish);
+            if *share < start {
+                *share = finish;
+            }
+        }
+    }
+
+    fn change(&mut self, change: Change) {
         match change {
+            Change::Weight(group, weight) => _ = self.weights.insert(group, weight),
             Change::Open(stream, parameters) => {
                 self.responses.push(Entry {
                     stream,
@@ -155,34 +205,66 @@ impl State {
         (0..5).filter(|&l| self.responses.iter().any(|r| r.can_send() && r.level() == l)).collect()
     }
 
-    /// Returns the responses of `level` that can send and are most urgent.
-    fn candidates(&self, level: usize) -> Vec<Entry> {
-        let here = || self.responses.iter().filter(|r| r.can_send() && r.level() == level);
-        let urgency = here().map(|r| r.parameters.urgency).min();
-        here().filter(|r| Some(r.parameters.urgency) == urgency).copied().collect()
+    /// Returns the responses of `level` that can send, of the urgency and group whose turn it is, and the
+    /// number of groups that share with it.
+    fn candidates(&self, level: usize) -> (Vec<Entry>, usize) {
+        let mut here = self.responses.clone();
+        here.retain(|r| r.can_send() && r.level() == level);
+        let (mut sharing, most) = (0, |here: &[Entry]| here.iter().map(|r| r.parameters.urgency).min());
+        let share = |r: &Entry| (self.shares[&(self.party(r), r.parameters.group.0)], r.parameters.group);
+        for by_group in [self.grouping == Grouping::AboveUrgency, self.grouping != Grouping::AboveUrgency] {
+            if by_group {
+                let mut groups: Vec<_> = here.iter().map(share).collect();
+                groups.sort_unstable();
+                groups.dedup();
+                sharing = groups.len();
+                here.retain(|r| Some(share(r)) == groups.first().copied());
+            } else {
+                let urgency = most(&here);
+                here.retain(|r| Some(r.parameters.urgency) == urgency);
+            }
+        }
+        (here, sharing)
     }
 
     /// Returns the response of `level` whose turn it is.
     fn next(&self, level: usize) -> Option<Entry> {
-        let candidates = self.candidates(level);
+        let (mut candidates, _) = self.candidates(level);
+        let order = candidates.iter().map(|r| r.parameters.order).max()?;
+        candidates.retain(|r| r.parameters.order == order);
         let next = |incremental: bool| {
             let of_kind = candidates.iter().filter(|r| r.is(incremental));
             of_kind.min_by_key(|r| (if incremental { r.turn } else { None }, r.stream)).copied()
         };
-        let urgency = candidates.first()?.parameters.urgency.index();
-        let kind = !self.incremental_last[urgency];
+        let kind = !self.incremental_last.get(&candidates.first()?.cell()).copied().unwrap_or(true);
         next(kind).or_else(|| next(!kind))
     }
 
-    /// Grants from the level whose turn it is, or from `level`.
-    fn grant(&mut self, budget: u64, level: Option<usize>) -> Option<Grant> {
+    /// Returns the waiting candidates; `None` if a grant would overtake a protected level.
+    fn among(&self, levels: PrioritySet, protected: Option<Priority>) -> Option<Vec<usize>> {
+        let mut among = self.waiting();
+        among.retain(|&l| levels.contains(Priority::ALL[l]));
+        let chosen = self.clone().choose(&among);
+        let overtakes = among.iter().all(|&l| self.in_debt[l])
+            && protected.is_some_and(|protected| chosen.is_some_and(|chosen| chosen < protected.index()));
+        (!overtakes).then_some(among)
+    }
+
+    /// Grants from the level whose turn it is among some, or from `level`.
+    fn grant(&mut self, budget: u64, among: &[usize], level: Option<usize>) -> Option<Grant> {
         let waiting = self.waiting();
-        let chosen = self.choose(&waiting)?;
+        let chosen = self.choose(among)?;
         let level = level.unwrap_or(chosen);
         let next = self.next(level)?;
-        let candidates = self.candidates(level);
-        let turns = candidates.len() > 1 && candidates.iter().any(|r| r.is(true));
+        let (candidates, sharing) = self.candidates(level);
+        let turns = sharing > 1 || candidates.len() > 1 && candidates.iter().any(|r| r.is(true));
         let len = next.staged.min(budget).min(if turns { CHUNK.get() / 2 } else { u64::MAX });
+        let group = (self.party(&next), next.parameters.group.0);
+        let weight = self.weights.get(&group.1).copied().unwrap_or(16);
+        let start = self.shares[&group];
+        let finish = start + len * 4096 / u64::from(weight);
+        self.shares.insert(group, finish);
+        self.clocks.insert(group.0, (start, finish));
 
         let turn = self.turns;
         let response = self.find(next.stream);
@@ -195,7 +277,7 @@ impl State {
             response.turn = Some(turn);
             self.turns += 1;
         }
-        self.incremental_last[next.parameters.urgency.index()] = next.parameters.incremental;
+        self.incremental_last.insert(next.cell(), next.parameters.incremental);
         self.counters.granted[level] += Bytes::new(len);
 
         let unopposed = waiting == [level];
@@ -222,21 +304,25 @@ struct Model {
     state: State,
     most_staged: u64,
     /// State before the latest grant, and the grant.
-    latest: Option<(State, Grant)>,
+    latest: Option<(State, Grant, Vec<usize>)>,
     /// Changes since the latest grant.
     changes: Vec<Change>,
 }
 
 impl Model {
-    fn new(rules: Debt, most_staged: u64) -> Self {
+    fn new(rules: Debt, most_staged: u64, grouping: Grouping) -> Self {
         let state = State {
             rules,
             responses: Vec::new(),
             debts: [0; 5],
             in_debt: [false; 5],
-            incremental_last: [true; 8],
+            incremental_last: BTreeMap::new(),
             turns: 0,
             counters: Counters::default(),
+            grouping,
+            weights: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            clocks: BTreeMap::new(),
         };
         Self { state, most_staged, latest: None, changes: Vec::new() }
     }
@@ -250,7 +336,6 @@ impl Model {
         self.state.apply(change);
     }
 
-    /// Applies `change` if the stream has an open response.
     /// Applies a change to an open response.
     fn apply_to(&mut self, stream: u64, change: Change) -> Option<()> {
         self.entry(stream)?;
@@ -302,14 +387,25 @@ impl Model {
         Some(Ok(()))
     }
 
-    fn grant(&mut self, budget: u64) -> Option<Grant> {
+    fn grant(&mut self, budget: u64, levels: PrioritySet, protected: Option<Priority>) -> Option<Grant> {
         let before = self.state.clone();
-        let grant = if budget == 0 { None } else { self.state.grant(budget, None) };
+        let among = self.state.among(levels, protected)?;
+        let grant = if budget == 0 { None } else { self.state.grant(budget, &among, None) };
         if let Some(grant) = grant {
-            self.latest = Some((before, grant));
+            self.latest = Some((before, grant, among));
             self.changes.clear();
         }
         grant
+    }
+
+    fn weigh(&mut self, group: u64, weight: u16) -> Result<(), WeightError> {
+        let others = self.state.weights.iter().filter(|&(&other, &weight)| other != group && weight != 16);
+        if weight != 16 && others.count() >= WEIGHTS {
+            self.state.counters.weights_not_set += 1;
+            return Err(WeightError::TooMany { limit: WEIGHTS });
+        }
+        self.apply(Change::Weight(group, weight));
+        Ok(())
     }
 
     fn refuse(&mut self, grant: Grant, taken: u64) -> Result<(), RefuseError> {
@@ -326,20 +422,21 @@ impl Model {
         if outstanding < grant.len.get() - taken {
             return Err(RefuseError::Sent);
         }
-        let (before, _) = latest.clone();
-        let Counters { not_opened, not_supplied, refusals, .. } = self.state.counters;
+        let (before, _, among) = latest.clone();
+        let Counters { not_opened, not_supplied, refusals, weights_not_set, .. } = self.state.counters;
         self.state = before;
         // A new rate counts as if it had come before the grant.
         let (rules, others): (Vec<_>, Vec<_>) =
             self.changes.iter().copied().partition(|change| matches!(change, Change::Rules(_)));
         rules.into_iter().for_each(|change| self.state.apply(change));
         if taken > 0 {
-            self.state.grant(taken, Some(grant.priority.index()));
+            self.state.grant(taken, &among, Some(grant.priority.index()));
         }
         others.into_iter().for_each(|change| self.state.apply(change));
         let counters = &mut self.state.counters;
         (counters.not_opened, counters.not_supplied, counters.refusals) =
             (not_opened, not_supplied, refusals + 1);
+        counters.weights_not_set = weights_not_set;
         self.latest = None;
         Ok(())
     }
@@ -355,6 +452,9 @@ enum Op {
     Reprioritise(u64, Parameters),
     Close(u64),
     Grant(u64),
+    /// Grants from these levels, while one is protected.
+    GrantAmong(u64, u8, Option<Priority>),
+    Weight(u64, u16),
     /// Refuses the latest grant, or the one before it if true, with so many thousandths taken.
     Refuse(bool, u64),
     Sent(u64, u64),
@@ -365,8 +465,20 @@ enum Op {
 fn op(scale: u64) -> impl Strategy<Value = Op> {
     let stream = || 0u64..12;
     let parameters = || {
-        let urgency = prop_oneof![Just(1u8), Just(2), Just(3), 0u8..8].prop_map(urgency);
-        (urgency, any::<bool>()).prop_map(|(urgency, incremental)| Parameters { urgency, incremental })
+        let urgencies = prop_oneof![Just(1u8), Just(2), Just(3), 0u8..8].prop_map(urgency);
+        let of_http = (urgencies, any::<bool>())
+            .prop_map(|(urgency, incremental)| Parameters { incremental, ..Parameters::sequential(urgency) });
+        let urgencies = prop::sample::select(vec![1, 3, 200]).prop_map(Urgency::exact);
+        let level = prop::option::weighted(0.3, Just(Priority::P2));
+        let grouped = (urgencies, prop::bool::weighted(0.3), level, 0u64..3, -1i64..2);
+        let grouped = grouped.prop_map(|(urgency, incremental, level, group, order)| Parameters {
+            urgency,
+            incremental,
+            level,
+            group: GroupId(group),
+            order: if order < 0 { i64::MIN } else { order },
+        });
+        prop_oneof![of_http, grouped]
     };
     prop_oneof![
         4 => (stream(), parameters()).prop_map(|(s, p)| Op::Open(s, p)),
@@ -377,16 +489,23 @@ fn op(scale: u64) -> impl Strategy<Value = Op> {
         1 => (stream(), parameters()).prop_map(|(s, p)| Op::Reprioritise(s, p)),
         1 => stream().prop_map(Op::Close),
         12 => prop_oneof![Just(0), Just(1), 1u64..=CHUNK.get() * scale].prop_map(Op::Grant),
+        3 => (1u64..=CHUNK.get() * scale, 0u8..32, prop::option::of(level())).prop_map(|(n, l, p)| Op::GrantAmong(n, l, p)),
+        1 => (0u64..4, 0u32..8).prop_map(|(group, log)| Op::Weight(group, 1 << log)),
         4 => (prop::bool::weighted(0.1), prop_oneof![Just(0), Just(1000), 0u64..1100]).prop_map(|(p, n)| Op::Refuse(p, n)),
         1 => (stream(), (0u64..3000).prop_map(move |n| n * scale)).prop_map(|(s, n)| Op::Sent(s, n)),
         1 => (0u64..40).prop_map(Op::Rate),
     ]
 }
 
-fn run(rules: Rules, ops: &[Op]) -> Result<(), TestCaseError> {
-    let config = marcato_sched::exchange::Config { max_responses: LIMIT, ..config(rules) };
+fn run(rules: Rules, grouping: Grouping, ops: &[Op]) -> Result<(), TestCaseError> {
+    let config = marcato_sched::exchange::Config {
+        max_responses: LIMIT,
+        max_weights: WEIGHTS,
+        grouping,
+        ..config(rules)
+    };
     let mut exchange = Exchange::new(config).expect("valid rules");
-    let mut model = Model::new(*exchange.rules(), config.max_staged.get());
+    let mut model = Model::new(*exchange.rules(), config.max_staged.get(), grouping);
     let mut grants: Vec<Grant> = Vec::new();
     for &op in ops {
         match op {
@@ -438,12 +557,30 @@ fn run(rules: Rules, ops: &[Op]) -> Result<(), TestCaseError> {
                 prop_assert_eq!(closed, model.close(stream));
             }
             Op::Grant(budget) => {
-                let expected = model.grant(budget);
-                if budget > 0 {
-                    prop_assert_eq!(exchange.peek().map(|r| r.stream), expected.map(|grant| grant.stream));
-                }
+                let expected = model.grant(budget, PrioritySet::ALL, None);
+                let peek = exchange.peek();
                 prop_assert_eq!(exchange.grant(Bytes::new(budget)), expected);
+                if budget > 0 {
+                    announces(peek, expected, budget)?;
+                }
                 grants.extend(expected);
+            }
+            Op::GrantAmong(budget, levels, protected) => {
+                let levels = PrioritySet::from_bits(levels);
+                let expected = model.grant(budget, levels, protected);
+                let candidates =
+                    protected.map_or(Candidates::of(levels), |p| Candidates::of(levels).protecting(p));
+                let peek = exchange.peek_among(candidates);
+                prop_assert_eq!(exchange.grant_among(Bytes::new(budget), candidates), expected);
+                announces(peek, expected, budget)?;
+                grants.extend(expected);
+            }
+            Op::Weight(group, weight) => {
+                let expected = model.weigh(group, weight);
+                prop_assert_eq!(
+                    exchange.set_weight(GroupId(group), Weight::new(weight).expect("not zero")),
+                    expected
+                );
             }
             Op::Refuse(earlier, thousandths) => {
                 let Some(&grant) = grants.iter().nth_back(usize::from(earlier)) else { continue };
@@ -465,6 +602,17 @@ fn run(rules: Rules, ops: &[Op]) -> Result<(), TestCaseError> {
         }
         agree(&exchange, &model)?;
     }
+    Ok(())
+}
+
+/// Checks the chunk that was announced against the one that was granted.
+fn announces(peek: Option<Peek>, grant: Option<Grant>, budget: u64) -> Result<(), TestCaseError> {
+    let shown = |peek: Peek| {
+        let len = peek.len.min(Bytes::new(budget));
+        (peek.stream, peek.priority, peek.offset, len, peek.fin && len == peek.len)
+    };
+    let of_grant = |grant: Grant| (grant.stream, grant.priority, grant.offset, grant.len, grant.fin);
+    prop_assert_eq!(peek.map(shown), grant.map(of_grant));
     Ok(())
 }
 
@@ -500,12 +648,17 @@ proptest! {
 
     #[test]
     fn the_exchange_does_what_the_slow_model_does(rules in rules(), ops in prop::collection::vec(op(1), 1..300)) {
-        run(Rules::Fixed(rules), &ops)?;
+        run(Rules::Fixed(rules), Grouping::WithinUrgency, &ops)?;
+    }
+
+    #[test]
+    fn the_exchange_equals_its_model_with_groups_above(rules in rules(), ops in prop::collection::vec(op(1), 1..300)) {
+        run(Rules::Fixed(rules), Grouping::AboveUrgency, &ops)?;
     }
 
     /// Lengths are of the order of these watermarks: 32 kB and more.
     #[test]
     fn the_exchange_equals_its_model_while_the_rate_changes(ops in prop::collection::vec(op(30), 1..300)) {
-        run(Rules::FollowRate, &ops)?;
+        run(Rules::FollowRate, Grouping::WithinUrgency, &ops)?;
     }
 }

@@ -1,8 +1,10 @@
 //! Cases that show the order, one by one.
 
 use marcato_sched::Debt;
+use marcato_sched::conductor::Candidates;
 use marcato_sched::exchange::{
-    Config, ConfigError, Exchange, Grant, OpenError, Parameters, RefuseError, Rules, SentError, SupplyError,
+    Config, ConfigError, Exchange, Grant, GroupId, Grouping, LevelTable, OpenError, Parameters, RefuseError,
+    Rules, SentError, SupplyError, Urgency, Weight, WeightError,
 };
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Rate};
@@ -431,4 +433,140 @@ fn watermarks_and_debts_follow_the_rate() {
     let mut fixed = strict();
     fixed.set_rate(Rate::from_mbps(80), CHUNK);
     assert_eq!(fixed.rules(), &Debt::strict());
+}
+
+fn of_group(group: u64) -> Parameters {
+    sequential(3).in_group(GroupId(group))
+}
+
+#[test]
+fn the_newest_of_a_group_leaves_first() {
+    let mut exchange = strict();
+    for (stream, order) in [(0, -1), (4, 7), (8, i64::MIN), (12, i64::MAX), (16, 7)] {
+        whole(&mut exchange, stream, sequential(3).ordered(order), 2000);
+    }
+    assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(12));
+    exchange.response_mut(StreamId(0)).unwrap().reprioritise(sequential(3).ordered(i64::MAX));
+    assert_eq!(order(&mut exchange, 1000), [0, 0, 12, 4, 4, 16, 16, 8, 8]);
+}
+
+#[test]
+fn incremental_responses_take_turns_within_their_order() {
+    let mut exchange = strict();
+    whole(&mut exchange, 0, incremental(3).ordered(1), 1000);
+    whole(&mut exchange, 4, incremental(3).ordered(1), 1000);
+    whole(&mut exchange, 8, incremental(3).ordered(2), 1000);
+    whole(&mut exchange, 12, sequential(3).ordered(1), 1000);
+    assert_eq!(order(&mut exchange, 1000), [8, 8, 12, 0, 12, 4, 0, 4]);
+}
+
+#[test]
+fn groups_share_their_urgency_by_weight() {
+    let mut exchange = strict();
+    exchange.set_weight(GroupId(2), Weight::new(32).unwrap()).unwrap();
+    whole(&mut exchange, 0, of_group(1), 1000);
+    whole(&mut exchange, 4, of_group(2), 1000);
+    whole(&mut exchange, 8, of_group(2).ordered(1), 1000);
+    whole(&mut exchange, 12, sequential(2).in_group(GroupId(3)), 1000);
+    // A turn has 500 bytes while groups share. The last one has no other beside it.
+    assert_eq!(order(&mut exchange, 1000), [12, 0, 8, 8, 0, 4]);
+}
+
+/// Two equal subscriptions: without groups the older starved the other (moq-dev/moq #699).
+#[test]
+fn a_long_stream_does_not_delay_another_group() {
+    let mut exchange = strict();
+    whole(&mut exchange, 0, of_group(1), 100_000);
+    assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(0));
+    for stream in [4, 8] {
+        whole(&mut exchange, stream, of_group(2), 500);
+    }
+    assert_eq!(order(&mut exchange, 1000)[..5], [0, 4, 0, 8, 0]);
+}
+
+#[test]
+fn groups_may_stand_above_the_urgency() {
+    let rules = Rules::Fixed(Debt::strict());
+    let mut exchange = Exchange::new(Config { grouping: Grouping::AboveUrgency, ..config(rules) }).unwrap();
+    let at = |urgency, group| Parameters {
+        level: Some(Priority::P2),
+        ..sequential(urgency).in_group(GroupId(group))
+    };
+    whole(&mut exchange, 0, at(5, 1), 1000);
+    whole(&mut exchange, 4, at(0, 1), 1000);
+    whole(&mut exchange, 8, at(7, 2), 1000);
+    assert_eq!(order(&mut exchange, 1000), [4, 8, 4, 8, 0]);
+}
+
+#[test]
+fn a_level_may_be_named_regardless_of_the_urgency() {
+    let levels = LevelTable::from_thresholds([10, 20, 30, 40]);
+    let mut exchange = Exchange::new(Config { levels, ..config(Rules::Fixed(Debt::strict())) }).unwrap();
+    let exact = |urgency| Parameters::sequential(Urgency::exact(urgency));
+    whole(&mut exchange, 0, exact(255), 100);
+    whole(&mut exchange, 4, exact(35), 100);
+    whole(&mut exchange, 8, exact(254).at_level(Priority::P0), 100);
+    whole(&mut exchange, 12, exact(34), 100);
+    let left: Vec<_> =
+        grants(&mut exchange, 1000).iter().map(|grant| (grant.stream.0, grant.priority)).collect();
+    assert_eq!(left, [(8, Priority::P0), (12, Priority::P3), (4, Priority::P3), (0, Priority::P4)]);
+}
+
+#[test]
+fn weights_are_bounded_and_the_default_makes_room() {
+    let rules = Rules::Fixed(Debt::strict());
+    let mut exchange = Exchange::new(Config { max_weights: 1, ..config(rules) }).unwrap();
+    let (one, two, heavy) = (GroupId(1), GroupId(2), Weight::new(100).unwrap());
+    exchange.set_weight(one, heavy).unwrap();
+    exchange.set_weight(one, Weight::new(50).unwrap()).unwrap();
+    assert_eq!(exchange.set_weight(two, heavy), Err(WeightError::TooMany { limit: 1 }));
+    assert_eq!((exchange.weight(one).get(), exchange.weight(two)), (50, Weight::DEFAULT));
+    exchange.set_weight(one, Weight::DEFAULT).unwrap();
+    exchange.set_weight(two, heavy).unwrap();
+    assert_eq!(exchange.counters().weights_not_set, 1);
+}
+
+#[test]
+fn a_weight_holds_for_responses_that_are_open() {
+    for grouping in [Grouping::WithinUrgency, Grouping::AboveUrgency] {
+        let mut exchange =
+            Exchange::new(Config { grouping, ..config(Rules::Fixed(Debt::strict())) }).unwrap();
+        for group in [0, 1] {
+            whole(&mut exchange, group, of_group(group), 2000);
+        }
+        // The default group has a place of its own.
+        exchange.set_weight(GroupId(0), Weight::new(48).unwrap()).unwrap();
+        assert_eq!(order(&mut exchange, 1000), [0, 1, 0, 0, 0, 1, 1]);
+    }
+}
+
+#[test]
+fn a_level_that_waits_for_a_lane_is_passed_over() {
+    let mut exchange = exchange(Rules::Fixed(Debt::strict()));
+    whole(&mut exchange, 0, sequential(0), 1000);
+    whole(&mut exchange, 4, sequential(7), 1500);
+    let among = Candidates::ALL.waiting(Priority::P0);
+    let peek = exchange.peek_among(among).unwrap();
+    assert_eq!(
+        (peek.stream, peek.priority, peek.len, peek.fin),
+        (StreamId(4), Priority::P4, Bytes::new(1500), true)
+    );
+    assert_eq!(exchange.grant_among(CHUNK, among).unwrap().stream, StreamId(4));
+    assert_eq!(exchange.peek_among(PrioritySet::one(Priority::P1)), None);
+    assert_eq!(order(&mut exchange, 1000), [0, 4]);
+}
+
+/// A level in debt would overtake one that only waits for room again and again.
+#[test]
+fn a_debtor_does_not_overtake_a_protected_level() {
+    let mut exchange = exchange(Rules::Fixed(Debt::authors()));
+    endless(&mut exchange, 0, sequential(0), 100_000);
+    endless(&mut exchange, 4, sequential(3), 100_000);
+    while !exchange.is_in_debt(Priority::P0) {
+        assert_eq!(exchange.grant(CHUNK).unwrap().priority, Priority::P0);
+    }
+    let waiting = Candidates::ALL.waiting(Priority::P2);
+    assert_eq!((exchange.peek_among(waiting), exchange.grant_among(CHUNK, waiting)), (None, None));
+    let blocked = Candidates::ALL.blocked(Priority::P2);
+    assert_eq!(exchange.peek_among(blocked).map(|peek| peek.stream), Some(StreamId(0)));
 }
