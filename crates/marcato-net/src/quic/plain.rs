@@ -264,6 +264,28 @@ impl Quic {
         }
     }
 
+    /// Polls for a reset of a stream by the peer.
+    pub(crate) fn poll_reset_plain(
+        &self,
+        context: &mut Context<'_>,
+        stream: StreamId,
+    ) -> Poll<Result<u64, End>> {
+        let reset = self.plainly(|_, session| {
+            let code = session.stream_reset(stream);
+            if code.is_none()
+                && let Some(waker) = lock(&self.plain.readers).get_mut(&stream)
+            {
+                *waker = Some(context.waker().clone());
+            }
+            code
+        });
+        match reset {
+            Err(end) => Poll::Ready(Err(end)),
+            Ok(Some(code)) => Poll::Ready(Ok(code)),
+            Ok(None) => Poll::Pending,
+        }
+    }
+
     pub(crate) fn stop_plain(&self, stream: StreamId, code: u64) -> Result<(), StreamOver> {
         match self.plainly(|_, session| session.stop_stream(stream, code)) {
             Ok(Ok(())) => Ok(()),

@@ -1,7 +1,9 @@
 //! Connection of plain streams.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 
 use bytes::Bytes as Payload;
 use marcato_identity::PeerIdentity;
@@ -13,6 +15,7 @@ use marcato_units::Duration;
 use super::error::SendDatagramError;
 use super::recv::RecvStream;
 use super::send::SendStream;
+use super::waiter::Waiter;
 use crate::config::LaneConfig;
 use crate::error::{AddLaneError, ChangeLaneError, ExportError};
 use crate::event::Events;
@@ -49,8 +52,7 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), End> {
-        let (id, order) = self.open(Direction::Both).await?;
-        Ok((SendStream::new(self.clone(), id, order), RecvStream::new(self.clone(), id)))
+        Ok(self.both(self.open(Direction::Both).await?))
     }
 
     /// Opens a stream on which only this end sends, as [`open_bi`](Self::open_bi) does. Cancelling loses nothing.
@@ -59,14 +61,112 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn open_uni(&self) -> Result<SendStream, End> {
-        let (id, order) = self.open(Direction::One).await?;
-        Ok(SendStream::new(self.clone(), id, order))
+        let id = self.open(Direction::One).await?;
+        Ok(SendStream::new(self.clone(), id, Parameters::default()))
     }
 
-    async fn open(&self, direction: Direction) -> Result<(StreamId, Parameters), End> {
-        let (quic, order) = (self.quic(), Parameters::default());
-        let opened = || quic.open_plain(direction, order).transpose();
-        quic.plain().news.wait_for(opened).await.map(|id| (id, order))
+    async fn open(&self, direction: Direction) -> Result<StreamId, End> {
+        let mut waiter = Waiter::default();
+        poll_fn(|context| self.poll_open(&mut waiter, context, direction)).await
+    }
+
+    fn poll_open(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+        direction: Direction,
+    ) -> Poll<Result<StreamId, End>> {
+        let quic = self.quic();
+        let opened = || quic.open_plain(direction, Parameters::default()).transpose();
+        quic.plain().news.poll_for(&mut waiter.0, context, opened)
+    }
+
+    fn both(&self, id: StreamId) -> (SendStream, RecvStream) {
+        let send = SendStream::new(self.clone(), id, Parameters::default());
+        (send, RecvStream::new(self.clone(), id))
+    }
+
+    /// Polls for a stream on which both ends send, as [`open_bi`](Self::open_bi).
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub fn poll_open_bi(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), End>> {
+        self.poll_open(waiter, context, Direction::Both).map_ok(|id| self.both(id))
+    }
+
+    /// Polls for a stream on which only this end sends, as [`open_uni`](Self::open_uni).
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub fn poll_open_uni(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<SendStream, End>> {
+        let opened = self.poll_open(waiter, context, Direction::One);
+        opened.map_ok(|id| SendStream::new(self.clone(), id, Parameters::default()))
+    }
+
+    /// Polls for the next stream of the peer on which both ends send, as [`accept_bi`](Self::accept_bi).
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub fn poll_accept_bi(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), End>> {
+        self.poll_accept(waiter, context, Direction::Both).map_ok(|id| self.both(id))
+    }
+
+    /// Polls for the next stream of the peer on which only the peer sends, as [`accept_uni`](Self::accept_uni).
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub fn poll_accept_uni(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<RecvStream, End>> {
+        self.poll_accept(waiter, context, Direction::One).map_ok(|id| RecvStream::new(self.clone(), id))
+    }
+
+    fn poll_accept(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+        direction: Direction,
+    ) -> Poll<Result<StreamId, End>> {
+        let quic = self.quic();
+        quic.plain().news.poll_for(&mut waiter.0, context, || quic.accept_plain(direction).transpose())
+    }
+
+    /// Polls for the next datagram, as [`read_datagram`](Self::read_datagram).
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub fn poll_read_datagram(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Payload, End>> {
+        let quic = self.quic();
+        quic.plain().news.poll_for(&mut waiter.0, context, || quic.read_plain_datagram().transpose())
+    }
+
+    /// Polls for the end of the connection, as [`closed`](Self::closed).
+    pub fn poll_closed(&self, waiter: &mut Waiter, context: &mut Context<'_>) -> Poll<End> {
+        let plain = self.quic().plain();
+        plain.news.poll_for(&mut waiter.0, context, || plain.ended())
     }
 
     /// Waits for the next stream of the peer on which both ends send. Cancelling loses nothing.
@@ -75,9 +175,7 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), End> {
-        let id = self.accept(Direction::Both).await?;
-        let send = SendStream::new(self.clone(), id, Parameters::default());
-        Ok((send, RecvStream::new(self.clone(), id)))
+        Ok(self.both(self.accept(Direction::Both).await?))
     }
 
     /// Waits for the next stream of the peer on which only the peer sends. Cancelling loses nothing.
@@ -90,8 +188,8 @@ impl Connection {
     }
 
     async fn accept(&self, direction: Direction) -> Result<StreamId, End> {
-        let quic = self.quic();
-        quic.plain().news.wait_for(|| quic.accept_plain(direction).transpose()).await
+        let mut waiter = Waiter::default();
+        poll_fn(|context| self.poll_accept(&mut waiter, context, direction)).await
     }
 
     /// Sends a datagram, in the default order.
@@ -124,8 +222,8 @@ impl Connection {
     ///
     /// If the connection has ended.
     pub async fn read_datagram(&self) -> Result<Payload, End> {
-        let quic = self.quic();
-        quic.plain().news.wait_for(|| quic.read_plain_datagram().transpose()).await
+        let mut waiter = Waiter::default();
+        poll_fn(|context| self.poll_read_datagram(&mut waiter, context)).await
     }
 
     /// Returns the largest length in bytes of a datagram now; `None` if the peer takes none.
@@ -140,8 +238,8 @@ impl Connection {
 
     /// Waits for the end of the connection. Cancelling loses nothing.
     pub async fn closed(&self) -> End {
-        let plain = self.quic().plain();
-        plain.news.wait_for(|| plain.ended()).await
+        let mut waiter = Waiter::default();
+        poll_fn(|context| self.poll_closed(&mut waiter, context)).await
     }
 
     /// Returns the end of the connection; `None` before it.

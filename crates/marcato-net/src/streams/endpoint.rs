@@ -35,7 +35,7 @@ impl StreamsConfig {
         config.alpn.clone_from(&self.streams.alpn);
         // Early data needs the application's consent, and streams have no way to give it.
         config.quic.early_data = false;
-        config.quic.session.protocol = Protocol::Streams(self.streams.clone());
+        config.quic.session.protocol = Protocol::Streams(Box::new(self.streams.clone()));
         config
     }
 }

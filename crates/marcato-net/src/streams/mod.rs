@@ -47,6 +47,7 @@ mod endpoint;
 mod error;
 mod recv;
 mod send;
+mod waiter;
 
 pub use connection::Connection;
 pub use endpoint::{Endpoint, StreamsConfig};
@@ -55,3 +56,4 @@ pub use marcato_quic::streams::{End, StreamId};
 pub use marcato_sched::exchange::{Parameters, Urgency};
 pub use recv::RecvStream;
 pub use send::SendStream;
+pub use waiter::Waiter;

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes as Payload;
-use marcato_quic::streams::StreamId;
+use marcato_quic::streams::{End, StreamId};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::connection::Connection;
@@ -74,6 +74,21 @@ impl RecvStream {
             buf[..chunk.len()].copy_from_slice(&chunk);
             chunk.len()
         }))
+    }
+
+    /// Polls for a reset by the peer, without reading: returns its code. Pending at the end of the stream, too. The task that polled or read last is
+    /// woken by news of either.
+    ///
+    /// # Errors
+    ///
+    /// If the connection has ended.
+    pub fn poll_reset(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, End>> {
+        if self.over {
+            return Poll::Pending;
+        }
+        let reset = self.connection.quic().poll_reset_plain(context, self.id);
+        self.over |= reset.is_ready();
+        reset
     }
 
     /// Tells the peer that this end reads no more, with a code below 2^62.

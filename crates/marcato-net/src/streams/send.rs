@@ -12,6 +12,7 @@ use tokio::io::AsyncWrite;
 
 use super::connection::Connection;
 use super::error::{StreamOver, WriteError};
+use super::waiter::Waiter;
 use crate::quic::Fate;
 
 /// Most bytes that one write of a borrowed buffer copies.
@@ -126,13 +127,27 @@ impl SendStream {
     ///
     /// If the connection ends before.
     pub async fn stopped(&self) -> Result<Option<u64>, End> {
+        let mut waiter = Waiter::default();
+        poll_fn(|context| self.poll_stopped(&mut waiter, context)).await
+    }
+
+    /// Polls for the end of the stream at the peer, as [`stopped`](Self::stopped).
+    ///
+    /// # Errors
+    ///
+    /// If the connection ends before.
+    pub fn poll_stopped(
+        &self,
+        waiter: &mut Waiter,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<u64>, End>> {
         let quic = self.connection.quic();
         let over = || match quic.fate(self.id) {
             Some(Fate::Stopped(code)) => Some(Ok(Some(code))),
             Some(Fate::Finished | Fate::Reset) => Some(Ok(None)),
             None => quic.plain().ended().map(Err),
         };
-        quic.plain().news.wait_for(over).await
+        quic.plain().news.poll_for(&mut waiter.0, context, over)
     }
 
     /// Returns the number of bytes from the start that the peer is known to have without a gap; `None` before the first was written, and once the stream is over.

@@ -384,7 +384,7 @@ async fn plain_streams_have_each_byte_once_when_they_are_cut() {
             assert_eq!(persist(|| send.stopped()).await, Ok(None));
             drop(recv);
             let mut uni = persist(|| client.open_uni()).await.unwrap();
-            within(uni.write_chunk(whole.into())).await.unwrap();
+            within(uni.write_chunk(whole)).await.unwrap();
             client.send_datagram(vec![3; 10].into()).unwrap();
         }
         client
@@ -415,7 +415,7 @@ async fn a_chunk_that_is_cut_is_written_in_part() {
     let (client, accepted, _endpoint) = plain().await;
     let mut send = within(client.open_uni()).await.unwrap();
     let whole = body(1, 50_000);
-    assert!(cut(send.write_chunk(whole.clone().into()), 1).await.is_none());
+    assert!(cut(send.write_chunk(whole.clone()), 1).await.is_none());
     drop(send);
     let mut recv = within(accepted.accept_uni()).await.unwrap();
     let mut read = Vec::new();

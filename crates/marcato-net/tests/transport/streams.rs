@@ -95,7 +95,7 @@ async fn writes_wait_for_a_slow_reader_and_acknowledgements_come() {
     let mut send = within(client.open_uni()).await.unwrap();
     let whole = body(1, 400_000);
     let writing = tokio::spawn({
-        let whole = Payload::from(whole.clone());
+        let whole = whole.clone();
         async move {
             within(send.write_chunk(whole)).await.unwrap();
             assert_eq!(within(send.acknowledged_to(100_000)).await, Ok(true));
@@ -166,7 +166,7 @@ async fn datagrams_are_bounded_and_arrive() {
 async fn messages_and_streams_do_not_mix_by_mistake() {
     let mut config = Config::new(Engine::Quic);
     config.quic.session.protocol =
-        marcato_quic::Protocol::Streams(marcato_quic::streams::StreamsConfig::new(ALPN));
+        marcato_quic::Protocol::Streams(Box::new(marcato_quic::streams::StreamsConfig::new(ALPN)));
     let identity = Identity::self_signed(NAME).unwrap();
     let at = [localhost().into()];
     let refused = marcato_net::Endpoint::listen(&config, &at, &ServerSecurity::Tls(identity)).await;

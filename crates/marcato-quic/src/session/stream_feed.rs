@@ -59,16 +59,16 @@ impl Session {
     fn next_chunk(&mut self, now: Time, mut among: Candidates, views: &mut Views) -> Option<(Next, LaneId)> {
         let mut reserved = false;
         let found = loop {
-            let Some(next) = self.streams.as_ref()?.peek_among(among) else { break None };
+            let Some(next) = self.streams.as_ref()?.exchange().peek_among(among) else { break None };
             let datagram = Streams::is_datagram(next.stream);
-            let payload = self.payload(next.staged.get());
+            let payload = self.payload(next.len.get());
             let wire = payload + OVERHEAD;
             let ready = self.view(now, next.priority, wire, true, views);
             let fresh = Fresh {
                 message: next.stream.0,
                 priority: next.priority,
                 offset: next.offset,
-                rest: next.staged,
+                rest: next.len,
                 redundancy: Redundancy::Once,
             };
             let choice = self.scheduler.choose(now, views, Purpose::New(fresh), wire);

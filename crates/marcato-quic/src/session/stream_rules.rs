@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes as Payload;
 use marcato_sched::coupled::Coupling;
-use marcato_sched::exchange::{Parameters, Urgency};
-use marcato_units::{Bytes, Duration, Time};
+use marcato_sched::exchange::{GroupId, Parameters, Urgency, Weight};
+use marcato_units::{Bytes, Duration, Priority, Time};
 use noq_proto::StreamId;
 
 use super::pair::{Pair, Who, body};
@@ -19,7 +19,7 @@ use Who::{Client, Server};
 
 fn config() -> SessionConfig {
     SessionConfig {
-        protocol: Protocol::Streams(StreamsConfig::new("test")),
+        protocol: Protocol::Streams(Box::new(StreamsConfig::new("test"))),
         datagrams: Some(Bytes::kb(100)),
         ..SessionConfig::default()
     }
@@ -28,7 +28,7 @@ fn config() -> SessionConfig {
 fn with(change: impl FnOnce(&mut StreamsConfig)) -> SessionConfig {
     let mut streams = StreamsConfig::new("test");
     change(&mut streams);
-    SessionConfig { protocol: Protocol::Streams(streams), ..config() }
+    SessionConfig { protocol: Protocol::Streams(Box::new(streams)), ..config() }
 }
 
 /// Two ends at a distance of 20 ms, with one lane.
@@ -216,7 +216,7 @@ fn a_stream_without_credit_holds_only_itself() {
 }
 
 #[test]
-fn without_credit_for_the_connection_streams_wait_until_it_comes() {
+fn streams_wait_for_credit_of_the_connection() {
     let config = SessionConfig { receive_window: Bytes::kb(20), ..config() };
     let mut pair = pair(&config);
     let streams = [0, 0, 3, 5].map(|level| {
@@ -231,7 +231,7 @@ fn without_credit_for_the_connection_streams_wait_until_it_comes() {
 }
 
 #[test]
-fn what_waits_is_bounded_by_stream_and_in_all() {
+fn waiting_bytes_are_bounded_by_stream_and_in_all() {
     let config = with(|streams| {
         (streams.stream_buffer, streams.buffer) = (Bytes::kb(30), Bytes::kb(50));
         streams.max_sending = 3;
@@ -369,7 +369,7 @@ fn coupled_mode_acts_once_streams_of_both_kinds_send() {
 fn a_session_of_streams_takes_no_messages_and_the_reverse() {
     let mut pair = pair(&config());
     let now = pair.now;
-    let message = super::pair::message(marcato_units::Priority::P0, 10);
+    let message = super::pair::message(Priority::P0, 10);
     assert!(pair.session(Client).send(now, message).is_err());
     let plain = SessionConfig::default();
     let mut pair = Pair::new(&[20], &plain, &plain);
@@ -390,4 +390,73 @@ fn streams_leave_a_dead_lane_for_a_live_one() {
     assert_eq!(reader.read[&stream], body(200_000));
     let took = pair.now.since(begun);
     assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+/// Ids of three streams of 60 kB in the order in which they end at the server.
+fn ends(parameters: [Parameters; 3]) -> Vec<usize> {
+    let config = SessionConfig { initial_window: Some(Bytes::kb(12)), ..config() };
+    let mut pair = pair(&config);
+    let streams = parameters.map(|parameters| {
+        let stream = send(&mut pair, Direction::One, parameters, body(60_000));
+        pair.session(Client).finish_stream(stream).unwrap();
+        stream
+    });
+    let mut reader = Reader::default();
+    reader.until_ended(&mut pair, Server, &streams);
+    let mut order = vec![0, 1, 2];
+    order.sort_by_key(|at| reader.ended[&streams[*at]]);
+    order
+}
+
+#[test]
+fn the_order_in_a_group_is_that_of_the_application() {
+    assert_eq!(ends([3, 3, 3].map(urgency)), [0, 1, 2]);
+    assert_eq!(ends([1, 3, 2].map(|order| urgency(3).ordered(order))), [1, 2, 0]);
+    // The level precedes the urgency, which precedes the order.
+    let levels = [Priority::P3, Priority::P2, Priority::P1];
+    assert_eq!(ends([0, 1, 2].map(|at| urgency(at).at_level(levels[usize::from(at)]).ordered(9))), [2, 1, 0]);
+}
+
+#[test]
+fn groups_of_one_urgency_share_by_their_weights() {
+    let config = SessionConfig { initial_window: Some(Bytes::kb(12)), ..config() };
+    let mut pair = pair(&config);
+    let groups = [1, 2].map(GroupId);
+    pair.session(Client).set_stream_weight(groups[1], Weight::new(48).unwrap()).unwrap();
+    let streams = groups.map(|group| {
+        let stream = send(&mut pair, Direction::One, urgency(3).in_group(group), body(250_000));
+        pair.session(Client).finish_stream(stream).unwrap();
+        stream
+    });
+    let mut reader = Reader::default();
+    reader.until_ended(&mut pair, Server, &streams[1..]);
+    // A third of the other's, and one turn of 16 kB and what the last packets bring.
+    let read = reader.read[&streams[0]].len();
+    assert!((65_000..105_000).contains(&read), "{read}");
+    reader.until_ended(&mut pair, Server, &streams[..1]);
+}
+
+#[test]
+fn a_stream_that_is_over_makes_room_for_others() {
+    let config = with(|streams| (streams.stream_buffer, streams.buffer) = (Bytes::kb(50), Bytes::kb(50)));
+    let config = SessionConfig { stream_window: Bytes::kb(1), ..config };
+    for stops in [true, false] {
+        let mut pair = pair(&config);
+        let first = send(&mut pair, Direction::One, urgency(3), body(50_000));
+        let second = pair.session(Client).open_stream(Direction::One, urgency(3)).unwrap();
+        // Of the first, a window leaves, and its place is not enough for a further write of the second.
+        pair.pass(Duration::from_millis(100));
+        while pair.session(Client).write_stream(second, body(50_000)).is_ok() {}
+        let told = |pair: &Pair| {
+            events(pair, Client).iter().filter(|event| **event == StreamEvent::Writable(second)).count()
+        };
+        let before = told(&pair);
+        if stops {
+            pair.session(Server).stop_stream(first, 1).unwrap();
+        } else {
+            pair.session(Client).reset_stream(first, 1).unwrap();
+        }
+        pair.run_until(|pair| told(pair) > before);
+        assert!(pair.session(Client).write_stream(second, body(100)).is_ok());
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes as Payload;
 use marcato_sched::conductor::Candidates;
-use marcato_sched::exchange::{Exchange, Grant, Parameters, Response};
+use marcato_sched::exchange::{Exchange, Grant, GroupId, Parameters, Weight, WeightError};
 use marcato_sched::order;
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Rate, Time};
 use noq_proto::{Dir, ReadError as EngineReadError, StreamId, VarInt};
@@ -55,15 +55,6 @@ struct Waiting {
     expires: Option<Time>,
 }
 
-/// Next chunk of the order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Peek {
-    pub(super) stream: order::StreamId,
-    pub(super) priority: Priority,
-    pub(super) offset: Bytes,
-    pub(super) staged: Bytes,
-}
-
 /// Plain streams of a session.
 #[derive(Debug)]
 pub(super) struct Streams {
@@ -112,18 +103,9 @@ impl Streams {
         self.exchange.waiting()
     }
 
-    /// Returns the chunk that the next grant among these levels would serve.
-    pub(super) fn peek_among(&self, among: Candidates) -> Option<Peek> {
-        let response = self.exchange.peek()?;
-        let priority = self.level(response.parameters);
-        let Response { stream, granted: offset, staged, .. } = response;
-        among.contains(priority).then_some(Peek { stream, priority, offset, staged })
-    }
-
     /// Grants the next chunk among these levels.
     pub(super) fn grant_among(&mut self, budget: Bytes, among: Candidates) -> Option<Grant> {
-        self.peek_among(among)?;
-        self.exchange.grant(budget)
+        self.exchange.grant_among(budget, among)
     }
 
     /// Returns the order.
@@ -269,10 +251,7 @@ impl Session {
     /// Accepts the next stream of the peer; `None` if there is none.
     pub fn accept_stream(&mut self, direction: Direction) -> Option<StreamId> {
         self.streams.as_ref()?;
-        let stream = self.conn.streams().accept(direction.into());
-        // Accepting may allow the peer more streams.
-        self.send.request_look();
-        stream
+        self.conn.streams().accept(direction.into())
     }
 
     /// Sets the order of the bytes of a stream that have not left.
@@ -294,6 +273,15 @@ impl Session {
         let level = streams.level(parameters);
         self.levels = self.levels.with(level);
         let _ = self.conn.send_stream(stream).set_priority(engine_priority(level, parameters));
+    }
+
+    /// Sets the share of a group of streams, beside others of its urgency.
+    ///
+    /// # Errors
+    ///
+    /// If too many groups have a weight of their own.
+    pub fn set_stream_weight(&mut self, group: GroupId, weight: Weight) -> Result<(), WeightError> {
+        self.streams.as_mut().map_or(Ok(()), |streams| streams.exchange.set_weight(group, weight))
     }
 
     /// Takes bytes to send on a stream: all of them, or the first part. Returns their number.
@@ -408,6 +396,16 @@ impl Session {
             Err(EngineReadError::Blocked) => Err(ReadError::Blocked),
             Err(EngineReadError::Reset(code)) => Err(ReadError::Reset(code.into_inner())),
         }
+    }
+
+    /// Returns the code with which the peer has reset a stream that was not read to its end; `None` if it has not. A stream that was
+    /// reset has nothing to read.
+    pub fn stream_reset(&mut self, stream: StreamId) -> Option<u64> {
+        self.streams.as_ref()?;
+        let is_own = stream.dir() == Dir::Uni && stream.initiator() == self.conn.side();
+        let code = (!is_own).then(|| self.conn.recv_stream(stream).received_reset())?.ok()??;
+        self.send.request_look();
+        Some(code.into_inner())
     }
 
     /// Tells the peer that this end reads no more of a stream.
@@ -564,14 +562,12 @@ impl Session {
             }
             Engine::Stopped { id, error_code } => {
                 let code = error_code.into_inner();
-                let known = streams.close(id).is_some();
+                streams.close(id);
                 self.events.push_back(Event::Stream(StreamEvent::Stopped { stream: id, code }));
                 // RFC 9000 §3.5: the sender answers with a reset of the same code.
                 let _ = self.conn.send_stream(id).reset(error_code);
                 self.send.request_look();
-                return if known {
-                    self.wake_crowded()
-                };
+                return self.wake_crowded();
             }
         };
         self.events.push_back(Event::Stream(event));
@@ -711,7 +707,7 @@ impl Session {
 impl Streams {
     /// Level of data with these parameters.
     fn level(&self, parameters: Parameters) -> Priority {
-        self.config.order.levels.level(parameters.urgency)
+        parameters.level_in(&self.config.order.levels)
     }
 
     fn expire(&mut self, now: Time, events: &mut VecDeque<Event>) {

@@ -10,7 +10,7 @@ pub enum Protocol {
     #[default]
     Messages,
     /// Plain streams and datagrams of another application protocol.
-    Streams(StreamsConfig),
+    Streams(Box<StreamsConfig>),
 }
 
 impl Protocol {
