@@ -51,7 +51,7 @@ doc: prepare ## Build the documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 bpf: prepare ## Write the compiled eBPF programs beside their sources, for builds on machines without clang
-	$(CARGO) run --quiet --locked -p marcato-kernel --example object -- crates/marcato-kernel/bpf/crq.bpf.o
+	$(CARGO) run --quiet --locked -p marcato-kernel --example object -- crates/marcato-kernel/bpf/crq.bpf.o crates/marcato-kernel/bpf/marks.bpf.o
 
 man: prepare ## Write the manual pages of the command into target/man
 	$(CARGO) run --release --locked -p marcato-cli --example man -- target/man

@@ -1,7 +1,7 @@
 //! Compiles the eBPF programs with clang, or takes the object that was compiled elsewhere.
 //!
-//! In this order: the object that `MARCATO_BPF_OBJECT` names; clang; the object that is shipped beside
-//! the sources (`make bpf`). Without any, the crate is built all the same, and says so where the programs
+//! In this order: the object that `MARCATO_BPF_OBJECT` (CRQ) or `MARCATO_BPF_MARKS_OBJECT` (marks of sockets) names;
+//! clang; the object that is shipped beside the sources (`make bpf`). Without any, the crate is built all the same, and says so where the programs
 //! are loaded. An object of other sources than these is refused.
 
 use std::env;
@@ -9,23 +9,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Object that is shipped with sources.
-const SHIPPED: &str = "bpf/crq.bpf.o";
+/// Objects, each with the variable that names one that was compiled elsewhere.
+const OBJECTS: [(&str, &str); 2] =
+    [("crq.bpf", "MARCATO_BPF_OBJECT"), ("marks.bpf", "MARCATO_BPF_MARKS_OBJECT")];
 /// Text before the digest of the sources, in the object.
 const STAMP: &str = "marcato-crq-sources:";
 
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-env-changed=MARCATO_CLANG");
-    println!("cargo::rerun-if-env-changed=MARCATO_BPF_OBJECT");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("crq.bpf.o");
     let stamp = format!("{STAMP}{:016x}", digest());
-    let object = if let Some(named) = env::var_os("MARCATO_BPF_OBJECT") {
-        take(Path::new(&named), &stamp).unwrap_or_else(|why| panic!("MARCATO_BPF_OBJECT: {why}"))
+    for (name, variable) in OBJECTS {
+        println!("cargo::rerun-if-env-changed={variable}");
+        build(name, variable, &stamp);
+    }
+}
+
+/// Compiles or takes one object.
+fn build(name: &str, variable: &str, stamp: &str) {
+    let file = format!("{name}.o");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(&file);
+    let object = if let Some(named) = env::var_os(variable) {
+        take(Path::new(&named), stamp).unwrap_or_else(|why| panic!("{variable}: {why}"))
     } else {
-        let compiled = compile(&out, &stamp);
-        compiled.or_else(|why| take(Path::new(SHIPPED), &stamp).map_err(|_| why)).unwrap_or_else(|why| {
-            println!("cargo::warning=the eBPF programs of CRQ are not built: {why}");
+        let compiled = compile(name, &out, stamp);
+        let shipped = Path::new("bpf").join(&file);
+        compiled.or_else(|why| take(&shipped, stamp).map_err(|_| why)).unwrap_or_else(|why| {
+            println!("cargo::warning=the eBPF programs of {file} are not built: {why}");
             // An empty object stands for none.
             Vec::new()
         })
@@ -53,7 +63,7 @@ fn take(path: &Path, stamp: &str) -> Result<Vec<u8>, String> {
     Err(format!("{}: it was compiled from other sources than these: `make bpf` writes one", path.display()))
 }
 
-fn compile(out: &Path, stamp: &str) -> Result<Vec<u8>, String> {
+fn compile(name: &str, out: &Path, stamp: &str) -> Result<Vec<u8>, String> {
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return Err("the target is not Linux".to_owned());
     }
@@ -63,7 +73,7 @@ fn compile(out: &Path, stamp: &str) -> Result<Vec<u8>, String> {
     let include = format!("-I/usr/include/{machine}-linux-gnu");
     let said = Command::new(&clang)
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter"])
-        .args([&include, &format!("-DSOURCES=\"{stamp}\""), "-c", "bpf/crq.bpf.c", "-o"])
+        .args([&include, &format!("-DSOURCES=\"{stamp}\""), "-c", &format!("bpf/{name}.c"), "-o"])
         .arg(out)
         .output()
         .map_err(|error| format!("`{clang}` cannot be run ({error}): install clang and libbpf-dev"))?;

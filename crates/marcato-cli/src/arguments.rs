@@ -12,11 +12,13 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 #[cfg(target_os = "linux")]
-use marcato_kernel::PIN_DIRECTORY;
+use marcato_kernel::{Dscp, PIN_DIRECTORY};
 use marcato_net::Coupling;
 use marcato_papers::{Registry, RunOptions, SeedError};
 use marcato_quic::Fingerprint;
 use marcato_report::{COMMIT, VERSION, World};
+#[cfg(target_os = "linux")]
+use marcato_units::Priority;
 use marcato_units::{Bytes, Rate, Seed};
 
 #[cfg(target_os = "linux")]
@@ -25,6 +27,8 @@ use crate::perf::load::{BulkSpec, SourceSpec};
 use crate::perf::plan::{EngineName, LaneSpec, coupling_help};
 use crate::perf::scheduler::{PathName, StreamName};
 use crate::perf::{self, quantity};
+#[cfg(target_os = "linux")]
+use crate::run::{OfLevel, of_level};
 use crate::words::words;
 
 /// Version, with the commit of the build.
@@ -140,6 +144,21 @@ pub(crate) enum Command {
   marcato doctor
   marcato doctor --format json")]
     Doctor(Doctor),
+
+    /// Runs a command whose sockets are marked: by priority, by code point, or by rules (Linux)
+    ///
+    /// The command runs in a control group of its own. Programs of eBPF set DSCP and SO_PRIORITY of its sockets,
+    /// and replace those that the command sets. It needs root, or the capabilities CAP_BPF, CAP_NET_ADMIN
+    /// and CAP_PERFMON, and a hierarchy of cgroup v2 that it may write to. Signals are passed on. The exit status is that of the
+    /// command, 128 and the number of a signal that ended it, or 2 if it could not be run. Packets are
+    /// marked, and no more: a network has to have a queue that looks at the mark.
+    #[cfg(target_os = "linux")]
+    #[command(after_help = "Examples:
+  marcato run --priority p0 -- ssh server.example
+  marcato run --priority p4 -- rsync -a photos server.example:
+  marcato run --rules rules.toml -- sh
+  marcato run --list")]
+    Run(Run),
 
     /// Serves a directory, or proxies to an origin server, over HTTP/1.1 and HTTP/2, urgent responses first
     ///
@@ -803,7 +822,45 @@ pub(crate) struct Doctor {
     pub(crate) format: OutputFormat,
 }
 
-/// Formats of `marcato crq` and `marcato doctor`.
+/// Arguments of `marcato run`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("marks").required(true)))]
+pub(crate) struct Run {
+    /// Priority of all sockets: p0 (critical) to p4 (background)
+    #[arg(long, value_name = "P", value_parser = quantity::priority, group = "marks")]
+    pub(crate) priority: Option<Priority>,
+
+    /// Code point of all sockets: a name such as ef, af41, le or nqb, or a number from 0 to 63
+    #[arg(long, value_name = "NAME", group = "marks")]
+    pub(crate) dscp: Option<Dscp>,
+
+    /// File with rules by port, address, protocol and SO_MARK (TOML)
+    #[arg(long, value_name = "FILE", group = "marks")]
+    pub(crate) rules: Option<PathBuf>,
+
+    /// Code point of a priority, such as p0=ef; may be repeated [default: p0=af41, p1=af21, p2=cs0, p3=cs0, p4=le]
+    #[arg(long, value_name = "P=NAME", value_parser = of_level, conflicts_with_all = ["dscp", "list"])]
+    pub(crate) code_point: Vec<OfLevel>,
+
+    /// Print no notes about sockets without a mark
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// List the commands that run now
+    #[arg(long, group = "marks", conflicts_with = "command")]
+    pub(crate) list: bool,
+
+    /// Format of the list
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    pub(crate) format: OutputFormat,
+
+    /// The command, with its arguments
+    #[arg(last = true, required_unless_present = "list", value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Formats of `marcato crq`, `marcato doctor` and `marcato run`.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {

@@ -83,7 +83,7 @@ impl Drop for Interrupt {
 }
 
 /// Returns whether a process with this `/proc/self/status` ignores a signal.
-fn ignores(status: &str, signal: i32) -> bool {
+pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1

@@ -18,6 +18,8 @@ mod output;
 mod papers;
 pub mod perf;
 mod progress;
+#[cfg(target_os = "linux")]
+mod run;
 mod serve;
 mod sim;
 mod table;
@@ -42,7 +44,7 @@ pub enum Status {
     Error,
     /// Interrupt (Ctrl-C) before the end of the command. Exit status 130.
     Interrupted,
-    /// End of a command in a lab, with its own exit status.
+    /// End of a command in a lab or of a run, with its own exit status.
     OfCommand(u8),
 }
 
@@ -121,6 +123,8 @@ where
         arguments::Command::Crq(asked) => crq::run(&asked.action, stdout).map_err(|error| error.to_string()),
         #[cfg(target_os = "linux")]
         arguments::Command::Doctor(asked) => doctor::run(&asked, stdout).map_err(|error| error.to_string()),
+        #[cfg(target_os = "linux")]
+        arguments::Command::Run(asked) => run::run(&asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Serve(asked) => serve::run(asked, stdout).map_err(|error| error.to_string()),
         arguments::Command::Completions(asked) => {
             let mut script = Vec::new();
@@ -172,7 +176,7 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
             | LabAction::Selftest(_) => return Vec::new(),
         },
         #[cfg(target_os = "linux")]
-        Command::Crq(_) | Command::Doctor(_) => return Vec::new(),
+        Command::Crq(_) | Command::Doctor(_) | Command::Run(_) => return Vec::new(),
         Command::Sim(_) | Command::Serve(_) | Command::Completions(_) => return Vec::new(),
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };

@@ -31,6 +31,9 @@
  * with one more. */
 #define MAX_DEQUEUED 16
 
+/* Rules of marks, of which the first that fits counts. */
+#define MAX_MARK_RULES 64
+
 /* Text that the loader keeps beside the configuration. */
 #define NOTE_LENGTH 16384
 

@@ -55,6 +55,32 @@ pub enum LoadError {
     },
 }
 
+/// Error returned when the sockets of a control group cannot be marked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MarkError {
+    /// The control group cannot be opened.
+    #[error("{path}: {source}; run as root")]
+    Open {
+        /// Directory of the group.
+        path: PathBuf,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// There are more rules than the programs have room for.
+    #[error("there are {given} rules: write {most} at most")]
+    Rules {
+        /// Number of rules.
+        given: usize,
+        /// Largest number.
+        most: usize,
+    },
+    /// The programs cannot be loaded or attached.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
 /// Error returned when a device cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -87,10 +87,10 @@ impl Feature {
     /// Returns what is lost without it.
     pub const fn without(self) -> &'static str {
         match self {
-            Self::Bpf => "no `marcato crq`",
+            Self::Bpf => "no `marcato crq`, and no `marcato run`",
             Self::Btf => "`marcato crq` cannot see the drops and marks of queues, and does not attach",
             Self::BpfFs => "`marcato crq` cannot leave its programs on a device",
-            Self::CgroupV2 => "no programs of eBPF for the sockets of one command alone",
+            Self::CgroupV2 => "no `marcato run`: sockets of one command cannot be told from others",
             Self::Clsact => "`marcato crq` needs tcx (Linux 6.6) instead",
             Self::Tcx => "`marcato crq` uses clsact instead, whose filters `tc qdisc del` removes",
             Self::Htb => "`marcato crq` only watches, and low lanes have no strict priority on this router",

@@ -9,6 +9,8 @@
 //! | `crq_ingress` | packets that enter it, or leave by a device beside it ([`Reverse`]) | lets the flow's judge (its *trap*) see the other direction |
 //! | `crq_dropped`, `crq_dequeued` | tracepoints of the kernel | book drops and marks of the device's queues |
 //!
+//! [`Marking`] is apart from CRQ: its programs mark the sockets of one control group ([`Group`]).
+//!
 //! The traps are a port of [`Trap`](marcato_queue::trap::Trap) with the same numbers: `tests/`
 //! gives both the same packets and signals, and compares their whole state after each.
 //!
@@ -51,10 +53,13 @@ mod codel;
 mod counters;
 #[cfg(target_os = "linux")]
 mod device;
+mod dscp;
 #[cfg(target_os = "linux")]
 mod error;
 #[cfg(target_os = "linux")]
 mod feature;
+#[cfg(target_os = "linux")]
+mod group;
 #[cfg(target_os = "linux")]
 mod hook;
 mod layout;
@@ -62,6 +67,8 @@ mod layout;
 mod leaf;
 #[cfg(target_os = "linux")]
 mod maps;
+#[cfg(target_os = "linux")]
+mod marks;
 #[cfg(target_os = "linux")]
 mod pinned;
 #[cfg(target_os = "linux")]
@@ -85,13 +92,18 @@ pub use attachment::{Attachment, PIN_DIRECTORY};
 pub use counters::{Counter, Tally};
 #[cfg(target_os = "linux")]
 pub use device::Device;
+pub use dscp::{CodePoints, Dscp, UnknownDscp, queue_priority};
 #[cfg(target_os = "linux")]
-pub use error::{AttachError, DeviceError, LoadError, ParentError, TcError};
+pub use error::{AttachError, DeviceError, LoadError, MarkError, ParentError, TcError};
 #[cfg(target_os = "linux")]
 pub use feature::Feature;
+#[cfg(target_os = "linux")]
+pub use group::{Group, GroupError};
 pub use layout::{Configuration, FlowId, ReadPacket, Reverse, Side, YoungPlace};
 #[cfg(target_os = "linux")]
 pub use leaf::Leaf;
+#[cfg(target_os = "linux")]
+pub use marks::{Mark, MarkCounter, MarkRule, Marking, Marks, Protocol};
 #[cfg(target_os = "linux")]
 pub use pinned::{Pinned, Whereabouts};
 #[cfg(target_os = "linux")]
@@ -112,3 +124,6 @@ pub use tree::{ClassId, Seat, Tree};
 
 /// Object with the eBPF programs; empty if there was no compiler when this crate was built.
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/crq.bpf.o"));
+
+/// Object with the eBPF programs that mark sockets; empty if there was no compiler when this crate was built.
+pub const MARKS_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/marks.bpf.o"));

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::OBJECT;
 use crate::feature::Feature;
+use crate::{MARKS_OBJECT, OBJECT};
 
 /// Privileges that are needed, by number. capabilities(7).
 const CAPABILITIES: [(u8, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
@@ -51,6 +51,15 @@ impl Missing {
     /// Returns the privileges that this process lacks.
     pub fn privileges() -> Vec<Self> {
         Self::in_status(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+    }
+
+    /// Returns what this process and build lack to mark sockets.
+    pub fn of_marks() -> Vec<Self> {
+        let mut missing = Self::privileges();
+        if MARKS_OBJECT.is_empty() {
+            missing.push(Self::Programs);
+        }
+        missing
     }
 
     /// Returns what is missing on this system. `pins` is the directory of pins, or will be.

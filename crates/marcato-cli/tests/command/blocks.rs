@@ -7,13 +7,15 @@ use std::process::{Command, Output};
 use super::documented::{documents, marcato, root, visible};
 
 /// Beginnings of commands that are not run here, each with the reason.
-const LEFT_OUT: [(&str, &str); 18] = [
+const LEFT_OUT: [(&str, &str); 20] = [
     ("marcato papers", "minutes; crates/marcato-papers and `.ci/long` run the experiments"),
     ("marcato validate", "minutes without optimisation; `.ci/long` runs it"),
     ("marcato demo", "a minute of real traffic; tests/demo.rs runs it"),
     ("marcato perf", "needs two ends; tests/perf.rs runs both"),
     ("marcato lab", "needs namespaces, and programs such as ping; tests/lab.rs runs labs"),
     ("marcato crq", "needs root and a device; tests/crq.rs runs it on devices of its own"),
+    ("marcato run", "needs root; tests/run.rs runs it in namespaces of its own"),
+    ("sudo marcato run", "as above"),
     ("marcato serve", "serves until it is stopped; serve.rs runs it"),
     ("make ", "builds this program"),
     ("sudo make ", "installs on the machine"),

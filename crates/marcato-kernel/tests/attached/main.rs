@@ -11,6 +11,7 @@
 
 mod below;
 mod encapsulation;
+mod marks;
 mod net;
 mod reverse;
 mod subscribers;
