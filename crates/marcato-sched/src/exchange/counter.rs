@@ -15,6 +15,10 @@ pub struct Counters {
     pub weights_not_set: u64,
     /// Responses closed.
     pub closed: u64,
+    /// Responses reported because they could not arrive by their deadline.
+    pub late: u64,
+    /// Those of them that were closed by that.
+    pub expired: u64,
     /// Bytes accepted by `supply`.
     pub supplied: Bytes,
     /// Bytes not accepted, because more would be staged than the limit.

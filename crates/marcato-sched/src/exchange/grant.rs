@@ -1,7 +1,8 @@
 //! Grants of an exchange, and what it tells of a response.
 
-use marcato_units::{Bytes, Priority};
+use marcato_units::{Bytes, Priority, Time};
 
+use super::deadline::Deadline;
 use super::parameters::Parameters;
 use crate::order::StreamId;
 
@@ -57,6 +58,22 @@ pub struct Response {
     pub finished: bool,
     /// True once its end has been granted.
     pub ended: bool,
+    /// Deadline, if it has one.
+    pub deadline: Option<Deadline>,
+}
+
+/// Response that cannot arrive in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Late {
+    /// Stream of the response.
+    pub stream: StreamId,
+    /// Earliest time at which all that was supplied would have arrived.
+    pub arrival: Time,
+    /// True if bytes of it have been granted. The stream has then to be reset if the response was
+    /// [closed](Self::closed).
+    pub begun: bool,
+    /// State at its end, if its [deadline](Deadline::drops) closed it; `None` if it goes on.
+    pub closed: Option<Closed>,
 }
 
 /// State of a response when it was closed.

@@ -26,10 +26,11 @@
 //!
 //! # Shares
 //! Groups that can send are served by virtual time (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM
-//! 1996). While groups share, a grant has one [turn](Config::turn) at most. At any time, a group exceeds
-//! the share of another by at most one grant: bytes divided by weight are compared since both began to
-//! send together. A group that pauses saves nothing. It begins again at the virtual time that the latest
-//! grant has reached, or at its own if that is later.
+//! 1996). While groups share, a grant has one [turn](Config::turn) at most. Of groups that always have bytes,
+//! none exceeds the share of another by more than one grant at any time: its bytes divided by its weight
+//! exceed the other's by one grant divided by its weight. A group that pauses saves nothing. It begins
+//! again at the virtual time that the latest grant has reached, or at its own if that is later. Another
+//! may then be ahead of it by one grant more.
 //!
 //! A group is known while it has open responses. A few without any are kept, as many as have some and at least
 //! 32. Its weight stays until it is set to the default again; [`Config::max_weights`] bounds these.
@@ -37,6 +38,12 @@
 //! A response waits only while it can send. It cannot while nothing of it is staged, or while it is
 //! [held](ResponseMut::hold), for example because its stream has no credit. It then delays no other
 //! response, and its level does not count as waiting.
+//!
+//! # Deadlines
+//! A response may have a [deadline](ResponseMut::set_deadline). Given rate, delay and time,
+//! [`expire`](Exchange::expire) reports each response that cannot arrive in time, before its bytes are granted.
+//! It closes those whose deadline [says so](Deadline::drops). The owner resets the streams of those that have
+//! begun.
 //!
 //! # Outstanding bytes
 //! Granted bytes pass the queue of a transport, which is first in, first out. The exchange counts those
@@ -87,6 +94,7 @@
 
 mod config;
 mod counter;
+mod deadline;
 pub mod error;
 mod grant;
 mod group;
@@ -99,13 +107,15 @@ mod table;
 mod urgency;
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use marcato_units::{Bytes, Priority, PrioritySet, Rate};
 
 pub use config::{Config, Rules};
 pub use counter::Counters;
+pub use deadline::Deadline;
 pub use error::{ConfigError, OpenError, RefuseError, SentError, SupplyError, WeightError};
-pub use grant::{Closed, Grant, Peek, Response};
+pub use grant::{Closed, Grant, Late, Peek, Response};
 pub use group::{GroupId, Grouping, Weight};
 pub use parameters::Parameters;
 pub use response::ResponseMut;
@@ -114,6 +124,7 @@ pub use urgency::{LevelTable, Urgency};
 use crate::conductor::{Candidates, Debt};
 use crate::ledger::{Ledger, Levels};
 use crate::order::StreamId;
+use deadline::InOrder;
 use ready::{Before, CellId, CellKey, Next, Ready, Slot};
 use table::{Record, Table};
 
@@ -151,6 +162,10 @@ pub struct Exchange {
     ready: Ready,
     /// Weights other than the default.
     weights: BTreeMap<GroupId, Weight>,
+    /// Open responses with a deadline that was not reported.
+    deadlines: usize,
+    /// Memory of [`expire`](Self::expire).
+    in_order: Vec<InOrder>,
     /// Number of the latest turn of an incremental response.
     turn: u64,
     staged: Bytes,
@@ -178,6 +193,8 @@ impl Exchange {
             table: Table::new(),
             ready: Ready::new(config.grouping),
             weights: BTreeMap::new(),
+            deadlines: 0,
+            in_order: Vec::new(),
             turn: 0,
             staged: Bytes::ZERO,
             outstanding: Bytes::ZERO,
@@ -267,6 +284,7 @@ impl Exchange {
             ended: record.ended,
         };
         let cell = record.cell;
+        self.deadlines -= usize::from(!record.reported);
         record.held = true;
         self.place(slot);
         self.ready.leave(cell);

@@ -51,7 +51,7 @@ impl Rank {
 
     /// Order of the rank, less for a greater one.
     #[inline]
-    const fn order(self) -> u64 {
+    pub(super) const fn order(self) -> u64 {
         (self.0 >> 64) as u64
     }
 }

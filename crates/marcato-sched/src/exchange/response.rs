@@ -3,6 +3,7 @@
 use marcato_units::Bytes;
 
 use super::Exchange;
+use super::deadline::Deadline;
 use super::error::{SentError, SupplyError};
 use super::grant::Response;
 use super::parameters::Parameters;
@@ -88,6 +89,16 @@ impl<'a> ResponseMut<'a> {
         if exchange.table[*slot].cell != cell {
             exchange.ready.leave(cell);
         }
+    }
+
+    /// Sets the deadline of the response, or removes it. It is looked at by
+    /// [`Exchange::expire`](super::Exchange::expire).
+    pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
+        let record = &mut self.exchange.table[self.slot];
+        self.exchange.deadlines -= usize::from(!record.reported);
+        record.deadline = deadline;
+        record.reported = deadline.is_none();
+        self.exchange.deadlines += usize::from(!record.reported);
     }
 
     /// Books `bytes` as sent: they have left the queue of the transport, and are no longer outstanding.

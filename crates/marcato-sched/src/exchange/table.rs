@@ -8,6 +8,7 @@ use core::ops::{Index, IndexMut};
 
 use marcato_units::Bytes;
 
+use super::deadline::Deadline;
 use super::grant::Response;
 use super::parameters::Parameters;
 use super::ready::{CellId, Place, Rank, Slot};
@@ -31,6 +32,9 @@ pub(super) struct Record {
     pub(super) held: bool,
     pub(super) finished: bool,
     pub(super) ended: bool,
+    pub(super) deadline: Option<Deadline>,
+    /// True if it was reported as late, or has no deadline.
+    pub(super) reported: bool,
     /// Cell that it belongs to.
     pub(super) cell: CellId,
     /// Heap that it is in; `None` while it cannot send.
@@ -49,6 +53,8 @@ impl Record {
             held: false,
             finished: false,
             ended: false,
+            deadline: None,
+            reported: true,
             cell,
             place: None,
         }
@@ -82,6 +88,7 @@ impl Record {
             held: self.held,
             finished: self.finished,
             ended: self.ended,
+            deadline: self.deadline,
         }
     }
 }
@@ -102,6 +109,11 @@ impl Table {
     /// Number of open responses.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Slots of the open responses.
+    pub(super) fn open(&self) -> impl Iterator<Item = Slot> {
+        self.slots.iter().map(|(_, slot)| *slot)
     }
 
     /// Returns the slot of a stream; `None` if it has no open response.

@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 
 use marcato_sched::Debt;
 use marcato_sched::conductor::{Conductor, Config as ConductorConfig, Message, MessageId};
-use marcato_sched::exchange::{Exchange, Grant, Parameters, Response, ResponseMut, Rules};
+use marcato_sched::exchange::{
+    Config, Exchange, Grant, GroupId, Grouping, LevelTable, Parameters, Response, ResponseMut, Rules,
+    Urgency, Weight,
+};
 use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Priority, Rate, Time};
 use proptest::prelude::*;
 
-use super::{can_send, exchange, urgency};
-use crate::common::{CHUNK, Waits, cases, rules};
+use super::{can_send, config, exchange, urgency};
+use crate::common::{CHUNK, Waits, cases, level, rules};
 
-const STREAMS: u64 = 16;
+pub(super) const STREAMS: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
-enum Op {
+pub(super) enum Op {
     Open(u64, Parameters),
     Supply(u64, u64),
     Finish(u64),
@@ -28,9 +31,31 @@ enum Op {
     Sent(u64, u64),
 }
 
+/// Generates parameters of HTTP, and such with groups, orders and levels.
 fn parameters() -> impl Strategy<Value = Parameters> {
-    (0u8..8, any::<bool>())
-        .prop_map(|(u, incremental)| Parameters { incremental, ..Parameters::sequential(urgency(u)) })
+    let of_http = (0u8..8, any::<bool>())
+        .prop_map(|(u, incremental)| Parameters { incremental, ..Parameters::sequential(urgency(u)) });
+    let grouped =
+        (prop_oneof![0u8..4, Just(255)], any::<bool>(), prop::option::of(level()), 0u64..4, -2i64..3);
+    let grouped = grouped.prop_map(|(u, incremental, level, group, order)| Parameters {
+        urgency: Urgency::exact(u),
+        incremental,
+        level,
+        group: GroupId(group),
+        order,
+    });
+    prop_oneof![of_http, grouped]
+}
+
+pub(super) fn grouping() -> impl Strategy<Value = Grouping> {
+    prop::sample::select(&[Grouping::WithinUrgency, Grouping::AboveUrgency][..])
+}
+
+pub(super) fn grouped(rules: Debt, grouping: Grouping) -> Exchange {
+    let config = Config { grouping, ..config(Rules::Fixed(rules)) };
+    let mut exchange = Exchange::new(config).expect("valid rules");
+    exchange.set_weight(GroupId(1), Weight::new(7).expect("not zero")).expect("the first");
+    exchange
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -49,12 +74,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn ops() -> impl Strategy<Value = Vec<Op>> {
+pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 1..500)
 }
 
 /// Applies `op` to the exchange, whatever comes of it. Returns the grant if there was one.
-fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>) -> Option<Grant> {
+pub(super) fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>) -> Option<Grant> {
     let mut on = |stream, change: &dyn Fn(&mut ResponseMut<'_>)| {
         if let Some(mut response) = exchange.response_mut(StreamId(stream)) {
             change(&mut response);
@@ -84,7 +109,7 @@ fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>) -> Option<
     None
 }
 
-fn open(exchange: &Exchange) -> Vec<Response> {
+pub(super) fn open(exchange: &Exchange) -> Vec<Response> {
     (0..STREAMS).filter_map(|stream| exchange.response(StreamId(stream))).collect()
 }
 
@@ -112,8 +137,8 @@ proptest! {
 
     /// The held responses are those of every third stream. The other exchange never knows them.
     #[test]
-    fn a_held_response_changes_nothing_for_the_others(rules in rules(), ops in ops()) {
-        let (mut with, mut without) = (exchange(Rules::Fixed(rules)), exchange(Rules::Fixed(rules)));
+    fn a_held_response_changes_nothing_for_the_others(rules in rules(), grouping in grouping(), ops in ops()) {
+        let (mut with, mut without) = (grouped(rules, grouping), grouped(rules, grouping));
         let (mut latest, mut latest_without) = (None, None);
         for op in ops {
             let stream = match op {
@@ -239,22 +264,122 @@ proptest! {
         }
     }
 
+    /// Every other grant is made and taken back first.
     #[test]
-    fn urgency_and_request_order_hold_within_a_level(rules in rules(), ops in ops()) {
-        let mut exchange = exchange(Rules::Fixed(rules));
+    fn a_refused_grant_leaves_no_trace(rules in rules(), grouping in grouping(), ops in ops()) {
+        let (mut with, mut without) = (grouped(rules, grouping), grouped(rules, grouping));
+        let (mut latest, mut latest_without) = (None, None);
+        for (number, op) in ops.into_iter().enumerate() {
+            if let Op::Grant(budget) = op
+                && number % 2 == 0
+                && let Some(grant) = with.grant(Bytes::new(budget))
+            {
+                with.refuse(grant, Bytes::ZERO).unwrap();
+            }
+            if matches!(op, Op::Refuse(_)) {
+                continue;
+            }
+            let expected = apply(&mut without, op, &mut latest_without);
+            prop_assert_eq!(apply(&mut with, op, &mut latest), expected);
+        }
+        let refusals = with.counters().refusals;
+        prop_assert_eq!(with.counters(), &marcato_sched::exchange::Counters { refusals, ..*without.counters() });
+    }
+
+    #[test]
+    fn urgency_order_and_request_hold_within_a_level(rules in rules(), grouping in grouping(), ops in ops()) {
+        let mut exchange = grouped(rules, grouping);
         let mut latest = None;
         for op in ops {
             let before: Vec<Response> = open(&exchange).into_iter().filter(can_send).collect();
-            let level = |r: &Response| marcato_sched::exchange::LevelTable::DEFAULT.level(r.parameters.urgency);
+            let level = |r: &Response| r.parameters.level_in(&LevelTable::DEFAULT);
             let Some(grant) = apply(&mut exchange, op, &mut latest) else { continue };
             let served = before.iter().find(|r| r.stream == grant.stream).expect("it could send");
             prop_assert_eq!(grant.priority, level(served));
-            let (urgency, incremental) = (served.parameters.urgency, served.parameters.incremental);
+            let served = served.parameters;
             for other in before.iter().filter(|r| level(r) == grant.priority && r.stream != grant.stream) {
-                prop_assert!(other.parameters.urgency >= urgency);
-                if other.parameters == Parameters::sequential(urgency) && !incremental {
-                    prop_assert!(other.stream > served.stream);
+                let (stream, other) = (other.stream, other.parameters);
+                if grouping == Grouping::WithinUrgency || other.group == served.group {
+                    prop_assert!(other.urgency >= served.urgency);
                 }
+                if (other.group, other.urgency) == (served.group, served.urgency) {
+                    prop_assert!(other.order <= served.order);
+                    if other.order == served.order && !other.incremental && !served.incremental {
+                        prop_assert!(stream > grant.stream);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Groups that always have bytes, each by two streams.
+    #[test]
+    fn busy_groups_share_by_weight_within_one_grant(
+        weights in prop::collection::vec(prop_oneof![1u16..20, any::<u16>().prop_map(|w| w.max(1))], 2..8),
+        budgets in prop::collection::vec(1..=CHUNK.get(), 300),
+        grouping in grouping(),
+    ) {
+        let mut exchange = grouped(Debt::strict(), grouping);
+        let mut sent = vec![0u128; weights.len()];
+        for (group, &weight) in weights.iter().enumerate() {
+            exchange.set_weight(GroupId(group as u64), Weight::new(weight).unwrap()).unwrap();
+            for stream in [2 * group as u64, 2 * group as u64 + 1] {
+                let parameters = Parameters::sequential(urgency(3)).in_group(GroupId(group as u64));
+                exchange.open(StreamId(stream), parameters).unwrap().supply(Bytes::kb(100)).unwrap();
+            }
+        }
+        let mut largest = 0;
+        for budget in budgets {
+            let grant = exchange.grant(Bytes::new(budget)).unwrap();
+            largest = grant.len.get().max(largest);
+            sent[(grant.stream.0 / 2) as usize] += u128::from(grant.len.get());
+            exchange.response_mut(grant.stream).unwrap().supply(grant.len).unwrap();
+            for (a, &of_a) in sent.iter().zip(&weights) {
+                for (b, &of_b) in sent.iter().zip(&weights) {
+                    // a / w_a - b / w_b <= largest / w_a, and a unit of rounding.
+                    let [of_a, of_b] = [of_a, of_b].map(u128::from);
+                    prop_assert!(a * of_b <= b * of_a + u128::from(largest + 1) * of_b);
+                }
+            }
+        }
+    }
+
+    /// Groups that begin and pause. Shares are compared while both can send.
+    #[test]
+    fn groups_that_come_and_go_share_within_two_grants(
+        ops in prop::collection::vec((0u64..5, any::<bool>(), 1..=CHUNK.get()), 1..400),
+        grouping in grouping(),
+    ) {
+        let mut exchange = grouped(Debt::strict(), grouping);
+        exchange.set_weight(GroupId(1), Weight::DEFAULT).unwrap();
+        for group in 0..5 {
+            let parameters = Parameters::sequential(urgency(3)).in_group(GroupId(group));
+            let mut response = exchange.open(StreamId(group), parameters).unwrap();
+            response.supply(Bytes::kb(100)).unwrap();
+            response.hold();
+        }
+        // Bytes of both since both could send.
+        let mut since = [[(0, 0); 5]; 5];
+        let mut busy = [false; 5];
+        for (group, begins, budget) in ops {
+            let mut response = exchange.response_mut(StreamId(group)).unwrap();
+            if begins { response.release() } else { response.hold() }
+            if busy[group as usize] != begins {
+                busy[group as usize] = begins;
+                (0..5).for_each(|other| {
+                    since[group as usize][other] = (0, 0);
+                    since[other][group as usize] = (0, 0);
+                });
+            }
+            let Some(grant) = exchange.grant(Bytes::new(budget)) else { continue };
+            exchange.response_mut(grant.stream).unwrap().supply(grant.len).unwrap();
+            let served = grant.stream.0 as usize;
+            for other in (0..5).filter(|&other| other != served && busy[other]) {
+                since[served][other].0 += grant.len.get();
+                since[other][served].1 += grant.len.get();
+                let (own, others) = since[served][other];
+                // A group alone may have got a whole chunk before. Those that share get a turn at a time.
+                prop_assert!(own <= others + (CHUNK + CHUNK / 2).get(), "{own} and {others}");
             }
         }
     }

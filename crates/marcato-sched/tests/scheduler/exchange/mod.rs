@@ -1,5 +1,6 @@
 //! The exchange.
 
+mod deadlines;
 mod invariants;
 mod model;
 mod scenarios;
