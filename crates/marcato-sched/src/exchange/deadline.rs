@@ -44,10 +44,8 @@ struct Ahead {
     urgency: Bytes,
     /// Bytes of greater orders of the same group.
     orders: Bytes,
-    /// Bytes of the same order.
+    /// Bytes of the same order, of which the sequential ones come first.
     order: Bytes,
-    /// Those of them that are sequential.
-    sequential: Bytes,
 }
 
 impl Ahead {
@@ -74,27 +72,24 @@ impl Ahead {
             self.urgency = zero;
         }
         if (before.0, before.1, before.2) != (next.0, next.1, next.2) {
-            (self.orders, self.order, self.sequential) = (zero, zero, zero);
+            (self.orders, self.order) = (zero, zero);
         } else if before.3 != next.3 {
             self.orders += self.order;
-            (self.order, self.sequential) = (zero, zero);
+            self.order = zero;
         }
     }
 
     /// Bytes ahead of a response.
     fn of(&self, incremental: bool) -> Bytes {
-        let turns = if incremental { Bytes::ZERO } else { self.sequential };
+        let turns = if incremental { Bytes::ZERO } else { self.order };
         self.outstanding + self.levels + self.urgencies + self.orders + turns
     }
 
     /// Adds the bytes of a response.
-    fn add(&mut self, bytes: Bytes, incremental: bool) {
+    fn add(&mut self, bytes: Bytes) {
         self.level += bytes;
         self.urgency += bytes;
         self.order += bytes;
-        if !incremental {
-            self.sequential += bytes;
-        }
     }
 }
 
@@ -176,11 +171,16 @@ impl Exchange {
                 }
             }
             if waits {
-                ahead.add(staged, incremental);
+                ahead.add(staged);
             }
         }
         self.in_order = order;
         next
+    }
+
+    /// Number of open responses with a deadline that were not reported.
+    pub const fn deadlines(&self) -> usize {
+        self.deadlines
     }
 
     /// Bytes that a level sends before a less urgent one for certain: until it is in debt.

@@ -36,6 +36,10 @@ impl Share {
     /// Charges `bytes`.
     #[inline]
     pub(super) fn charge(&mut self, bytes: Bytes) {
+        if bytes.is_zero() {
+            // The rest may be of a larger weight, and is not to be charged by a grant that is taken back.
+            return;
+        }
         const DEFAULT: u64 = Weight::DEFAULT.get() as u64;
         let weight = u64::from(self.weight.get());
         if weight == DEFAULT && self.rest == 0 {
@@ -100,10 +104,21 @@ mod tests {
     }
 
     #[test]
+    fn no_bytes_cost_nothing_after_a_change_of_weight() {
+        let mut share = Share::new(Weight::new(29_812).unwrap());
+        share.charge(Bytes::new(111));
+        share.weight = Weight::new(256).unwrap();
+        let before = share;
+        share.charge(Bytes::ZERO);
+        assert_eq!(share, before);
+        assert!(before.rest > 256);
+    }
+
+    #[test]
     fn both_ways_of_dividing_agree() {
         let mut quick = Share::new(Weight::DEFAULT);
         quick.charge(Bytes::new(1401));
-        let mut slow = Share { rest: 0, ..Share::new(Weight::new(32).unwrap()) };
+        let mut slow = Share::new(Weight::new(32).unwrap());
         slow.charge(Bytes::new(2 * 1401));
         assert_eq!(quick.at, slow.at);
         let mut huge = Share::new(Weight::new(1).unwrap());

@@ -9,7 +9,7 @@ use marcato_units::{Bytes, Duration, Rate, Time};
 use proptest::prelude::*;
 
 use super::invariants::{STREAMS, apply, grouped, grouping, open, ops};
-use super::{can_send, exchange, incremental, sequential};
+use super::{can_send, exchange, incremental, index, sequential};
 use crate::common::{CHUNK, cases, rules};
 
 /// A millisecond for each 1000 bytes.
@@ -31,7 +31,8 @@ fn due(exchange: &mut Exchange, stream: u64, ms: u64, drops: bool) {
 fn filled(responses: &[(u64, marcato_sched::exchange::Parameters, u64)]) -> Exchange {
     let mut exchange = exchange(Rules::Fixed(Debt::strict()));
     for &(stream, parameters, bytes) in responses {
-        exchange.open(StreamId(stream), parameters).unwrap().supply(Bytes::new(bytes)).unwrap();
+        let mut response = exchange.open(StreamId(stream), parameters).expect("a new stream");
+        response.supply(Bytes::new(bytes)).expect("within the limit");
     }
     exchange
 }
@@ -163,14 +164,14 @@ proptest! {
         rules in rules(),
         grouping in grouping(),
         ops in ops(),
-        deadlines in prop::collection::vec(0u64..60_000, STREAMS as usize),
+        deadlines in prop::collection::vec(0u64..60_000, index(STREAMS)),
     ) {
         let mut exchange = grouped(rules, grouping);
         let mut latest = None;
         for op in ops {
             apply(&mut exchange, op, &mut latest);
         }
-        let at = |stream: StreamId| NOW + DELAY + Duration::from_micros(deadlines[stream.0 as usize]);
+        let at = |stream: StreamId| NOW + DELAY + Duration::from_micros(deadlines[index(stream.0)]);
         let set = |exchange: &mut Exchange, only: &dyn Fn(StreamId) -> bool| for response in open(exchange) {
             let deadline = Deadline { at: at(response.stream), drops: false };
             let deadline = Some(deadline).filter(|_| only(response.stream));
@@ -241,7 +242,7 @@ proptest! {
                 let (late, _) = expire(&mut exchange, NOW);
                 for late in late {
                     prop_assert_eq!(late.closed.is_some(), exchange.response(late.stream).is_none());
-                    prop_assert!(late.closed.is_none_or(|closed| late.begun == !closed.granted.is_zero()));
+                    prop_assert!(late.closed.is_none_or(|closed| late.begun != closed.granted.is_zero()));
                 }
             }
             let responses = open(&exchange);
@@ -251,6 +252,7 @@ proptest! {
             let counters = exchange.counters();
             prop_assert_eq!(counters.supplied, counters.total_granted() + counters.dropped + exchange.staged());
             prop_assert_eq!(counters.opened, counters.closed + responses.len() as u64);
+            prop_assert!(exchange.deadlines() <= responses.iter().filter(|r| r.deadline.is_some()).count());
         }
     }
 }

@@ -12,7 +12,7 @@ use marcato_sched::order::StreamId;
 use marcato_units::{Bytes, Priority, Rate, Time};
 use proptest::prelude::*;
 
-use super::{can_send, config, exchange, urgency};
+use super::{can_send, config, exchange, index, urgency};
 use crate::common::{CHUNK, Waits, cases, level, rules};
 
 pub(super) const STREAMS: u64 = 16;
@@ -26,6 +26,7 @@ pub(super) enum Op {
     Release(u64),
     Reprioritise(u64, Parameters),
     Close(u64),
+    Weight(u64, u16),
     Grant(u64),
     Refuse(prop::sample::Index),
     Sent(u64, u64),
@@ -68,6 +69,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => stream().prop_map(Op::Release),
         1 => (stream(), parameters()).prop_map(|(s, p)| Op::Reprioritise(s, p)),
         1 => stream().prop_map(Op::Close),
+        1 => (0u64..4, prop_oneof![1u16..40, 1u16..]).prop_map(|(group, weight)| Op::Weight(group, weight)),
         12 => prop_oneof![2 => Just(CHUNK.get()), 1 => 1..=CHUNK.get()].prop_map(Op::Grant),
         1 => any::<prop::sample::Index>().prop_map(Op::Refuse),
         2 => (stream(), 0u64..3000).prop_map(|(s, n)| Op::Sent(s, n)),
@@ -93,6 +95,9 @@ pub(super) fn apply(exchange: &mut Exchange, op: Op, latest: &mut Option<Grant>)
         Op::Release(stream) => on(stream, &|response| response.release()),
         Op::Reprioritise(stream, parameters) => on(stream, &|response| response.reprioritise(parameters)),
         Op::Close(stream) => _ = exchange.close(StreamId(stream)),
+        Op::Weight(group, weight) => {
+            exchange.set_weight(GroupId(group), Weight::new(weight).expect("not zero")).expect("few groups");
+        }
         Op::Sent(stream, bytes) => on(stream, &|response| _ = response.sent(Bytes::new(bytes))),
         Op::Grant(budget) => {
             let grant = exchange.grant(Bytes::new(budget));
@@ -144,7 +149,7 @@ proptest! {
             let stream = match op {
                 Op::Open(s, _) | Op::Supply(s, _) | Op::Finish(s) | Op::Hold(s) | Op::Release(s)
                 | Op::Reprioritise(s, _) | Op::Close(s) | Op::Sent(s, _) => Some(s),
-                Op::Grant(_) | Op::Refuse(_) => None,
+                Op::Grant(_) | Op::Refuse(_) | Op::Weight(..) => None,
             };
             if stream.is_some_and(|stream| stream % 3 == 0) {
                 if !matches!(op, Op::Release(_)) {
@@ -364,16 +369,16 @@ proptest! {
         for (group, begins, budget) in ops {
             let mut response = exchange.response_mut(StreamId(group)).unwrap();
             if begins { response.release() } else { response.hold() }
-            if busy[group as usize] != begins {
-                busy[group as usize] = begins;
+            if busy[index(group)] != begins {
+                busy[index(group)] = begins;
                 (0..5).for_each(|other| {
-                    since[group as usize][other] = (0, 0);
-                    since[other][group as usize] = (0, 0);
+                    since[index(group)][other] = (0, 0);
+                    since[other][index(group)] = (0, 0);
                 });
             }
             let Some(grant) = exchange.grant(Bytes::new(budget)) else { continue };
             exchange.response_mut(grant.stream).unwrap().supply(grant.len).unwrap();
-            let served = grant.stream.0 as usize;
+            let served = index(grant.stream.0);
             for other in (0..5).filter(|&other| other != served && busy[other]) {
                 since[served][other].0 += grant.len.get();
                 since[other][served].1 += grant.len.get();

@@ -35,3 +35,7 @@ fn incremental(u: u8) -> Parameters {
 fn can_send(response: &Response) -> bool {
     !response.held && (!response.staged.is_zero() || response.finished && !response.ended)
 }
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).expect("few")
+}
