@@ -204,6 +204,30 @@ fn accepted_connections_are_marked_from_their_answer() {
 }
 
 #[test]
+fn rules_know_accepted_connections_by_own_port_and_peer() {
+    let Some(marked) = Marked::new("served") else { return };
+    let own = ["10.9.8.1", "fd09::1"];
+    let rules = |port: u16| {
+        let to = |text: &str| Some(text.parse().unwrap());
+        let served = |peer| MarkRule { ports: port..=port, to: to(peer), ..rule(mark(Priority::P0)) };
+        Marks { rules: SERVER.map(served).to_vec(), standard: None }
+    };
+    for (address, port) in own.into_iter().zip([7001, 7002]) {
+        let _marking = marked.attach(&rules(7001));
+        let listener = marked.inside(|| TcpListener::bind(at(address, port)).unwrap());
+        let mut peer = marked.net.on(1, || TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"greeting").unwrap();
+        peer.read_exact(&mut [0; 8]).unwrap();
+        // The answer to the SYN comes before the peer has a socket of its own.
+        let [answer, greeting] =
+            [SYN_ACK, 24].map(|flags| marked.next(|seen| seen.ports[0] == port && seen.flags == flags));
+        let expected = if port == 7001 { AF41 } else { 0 };
+        assert_eq!((answer.field >> 2, greeting.field >> 2), (0, expected), "{address}");
+    }
+}
+
+#[test]
 fn datagrams_are_marked_with_and_without_a_connection() {
     let Some(marked) = Marked::new("udp") else { return };
     let _marking = marked.attach(&all(mark(Priority::P1)));
@@ -270,6 +294,9 @@ fn the_first_rule_that_fits_decides_and_others_are_unmarked() {
     let rules = vec![
         MarkRule { fwmark: Some(7), ..rule(nqb) },
         MarkRule { ports: 9001..=9002, protocol: Some(marcato_kernel::Protocol::Udp), ..rule(urgent) },
+        // The neighbouring blocks.
+        MarkRule { to: Some("10.9.8.128/25".parse().unwrap()), ..rule(nqb) },
+        MarkRule { to: Some("fd09::8/125".parse().unwrap()), ..rule(nqb) },
         MarkRule { to: Some("10.9.8.0/30".parse().unwrap()), ports: 9003..=9003, ..rule(low) },
         MarkRule { to: Some("fd09::2".parse().unwrap()), ports: 9003..=9003, ..rule(urgent) },
         MarkRule { protocol: Some(marcato_kernel::Protocol::Tcp), ..rule(low) },
