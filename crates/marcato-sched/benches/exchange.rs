@@ -8,9 +8,9 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use marcato_sched::exchange::{Config, Exchange, Parameters, Urgency};
+use marcato_sched::exchange::{Config, Deadline, Exchange, GroupId, Parameters, Urgency};
 use marcato_sched::order::StreamId;
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Duration, Rate, Time};
 
 const CHUNK: Bytes = Bytes::new(1400);
 
@@ -39,10 +39,25 @@ fn mixed(stream: u64) -> Parameters {
     Parameters { incremental: stream / 8 % 2 == 1, ..Parameters::sequential(urgency) }
 }
 
+/// Returns parameters of 16 groups that share.
+fn grouped(stream: u64) -> Parameters {
+    Parameters::default().in_group(GroupId(stream % 16)).ordered(stream.cast_signed())
+}
+
+/// Returns parameters of a group for each response.
+fn alone(stream: u64) -> Parameters {
+    Parameters::default().in_group(GroupId(stream))
+}
+
 fn exchange(c: &mut Criterion) {
     type Fill = fn(u64) -> Parameters;
-    let kinds: [(&str, Fill); 3] =
-        [("sequential", sequential), ("incremental", incremental), ("mixed", mixed)];
+    let kinds: [(&str, Fill); 5] = [
+        ("sequential", sequential),
+        ("incremental", incremental),
+        ("mixed", mixed),
+        ("16 groups", grouped),
+        ("group for each", alone),
+    ];
     for (kind, parameters) in kinds {
         let mut group = c.benchmark_group(format!("grant/{kind}"));
         for responses in [1, 100, 1000, 10_000] {
@@ -70,6 +85,13 @@ fn exchange(c: &mut Criterion) {
             response.sent(grant.len).unwrap();
             response.supply(grant.len)
         });
+    });
+
+    let mut due = filled(1000, grouped);
+    let at = Time::from_secs(1 << 32);
+    due.response_mut(StreamId(0)).unwrap().set_deadline(Some(Deadline { at, drops: true }));
+    c.bench_function("expire/1000 responses", |b| {
+        b.iter(|| due.expire(black_box(Time::ZERO), Rate::from_mbps(1_000_000), Duration::ZERO, |_| {}));
     });
 
     let mut changing = filled(1000, mixed);

@@ -55,6 +55,12 @@ impl<K: Copy + Ord> Heap<K> {
         self.entries.len()
     }
 
+    /// Number of entries that take no further memory.
+    #[cfg(test)]
+    pub(super) const fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
     /// Returns the id of the smallest key.
     #[inline]
     pub(super) fn first(&self) -> Option<u32> {

@@ -535,3 +535,35 @@ impl Exchange {
         self.ledger.in_debt >> level.index() & 1 == 1
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Streams of all kinds, which run dry and get bytes again.
+    #[test]
+    fn grants_and_refusals_allocate_nothing() {
+        for grouping in [Grouping::WithinUrgency, Grouping::AboveUrgency] {
+            let mut exchange = Exchange::new(Config { grouping, ..Config::default() }).unwrap();
+            for stream in 0..200 {
+                let urgency = Urgency::exact(u8::try_from(stream % 11).unwrap());
+                let parameters =
+                    Parameters { incremental: stream % 3 == 0, ..Parameters::sequential(urgency) };
+                let parameters = parameters.in_group(GroupId(stream % 7)).ordered(stream.cast_signed() % 5);
+                exchange.open(StreamId(stream), parameters).unwrap();
+            }
+            for round in 0..2000 {
+                let mut response = exchange.response_mut(StreamId(round * 17 % 200)).unwrap();
+                response.supply(Bytes::new(round % 2900 + 1)).unwrap();
+                for taken in [700, 0, 1400] {
+                    let before = (exchange.ready.capacities(), exchange.table.len());
+                    if let Some(grant) = exchange.grant(Bytes::new(1400)) {
+                        exchange.refuse(grant, Bytes::new(taken).min(grant.len)).unwrap();
+                    }
+                    assert_eq!((exchange.ready.capacities(), exchange.table.len()), before);
+                }
+            }
+            assert!(exchange.counters().total_granted() > Bytes::kb(500));
+        }
+    }
+}

@@ -209,6 +209,16 @@ impl Ready {
         self.positions.grow();
     }
 
+    /// Capacities of everything that grows.
+    #[cfg(test)]
+    pub(super) fn capacities(&self) -> Vec<usize> {
+        let tables = [self.branches.capacity(), self.cells.capacity(), self.raised.capacity()];
+        let levels = self.levels.iter().map(|level| level.heap.capacity());
+        let branches = self.branches.iter().map(|branch| branch.cells.heap.capacity());
+        let cells = self.cells.iter().map(|cell| [cell.sequential.capacity(), cell.incremental.capacity()]);
+        levels.chain(branches).chain(cells.flatten()).chain(tables).collect()
+    }
+
     /// Levels with a response that can send.
     #[inline]
     pub(super) const fn waiting(&self) -> Levels {

@@ -91,6 +91,16 @@ fn dropped_bytes_are_no_longer_ahead_of_others() {
 }
 
 #[test]
+fn outstanding_bytes_of_what_is_dropped_are_no_longer_ahead() {
+    let mut exchange = filled(&[(0, sequential(3), 3000), (4, sequential(3), 9000)]);
+    assert_eq!(exchange.grant(CHUNK).unwrap().stream, StreamId(0));
+    due(&mut exchange, 0, 1000, true);
+    due(&mut exchange, 4, 1029, true);
+    let (late, _) = expire(&mut exchange, NOW);
+    assert_eq!(late.iter().map(|late| (late.stream.0, late.begun)).collect::<Vec<_>>(), [(0, true)]);
+}
+
+#[test]
 fn only_bytes_that_precede_for_certain_are_ahead() {
     let of_group = |group| sequential(3).in_group(GroupId(group));
     let mut exchange = filled(&[
