@@ -415,8 +415,8 @@ impl Endpoint {
     pub(crate) fn close_plain(&self, code: u64, reason: &[u8]) {
         self.stop(&CloseReason::default());
         for transport in lock(&self.connections).open() {
-            if let Some(quic) = transport.quic() {
-                quic.close_plain(code, reason);
+            if let Some(streams) = transport.streams() {
+                streams.close(code, reason);
             }
         }
     }

@@ -224,6 +224,8 @@ mod message_handle;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "quic")]
+mod plain;
+#[cfg(feature = "quic")]
 mod quic;
 mod reconnecting;
 mod request;

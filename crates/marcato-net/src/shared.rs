@@ -216,9 +216,9 @@ impl Shared {
 /// Connection of either engine, as its handles see it. No method blocks.
 pub(crate) trait Transport: Send + Sync + 'static {
     fn shared(&self) -> &Shared;
-    /// Returns the connection of QUIC, if it is one.
+    /// Returns the plain streams of the connection, if its engine has some.
     #[cfg(feature = "quic")]
-    fn quic(&self) -> Option<&crate::quic::Quic> {
+    fn streams(&self) -> Option<&dyn crate::plain::Streams> {
         None
     }
     fn now(&self) -> Time;

@@ -13,12 +13,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::driver;
 use super::drivers::Seat;
-use super::plain::Plain;
 use super::socket::Socket;
 use crate::config::{Config, LaneConfig, Limits};
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::error::{Closed, NotDelivered, SendError};
+use crate::plain::Plain;
 use crate::shared::{Shared, Ticket};
 use crate::signal::lock;
 use crate::stats::{ConnectionStats, CoupledStats, EarlyStats, LaneStats};
@@ -80,7 +80,7 @@ pub(super) struct Entry {
 }
 
 /// Connection over QUIC, as its handles see it.
-pub(crate) struct Quic {
+pub(super) struct Quic {
     pub(super) shared: Shared,
     pub(super) hub: Arc<Hub>,
     pub(super) id: SessionId,

@@ -26,9 +26,7 @@ use marcato_wire::{ErrorCode, Manner};
 use crate::config::{Config, LaneConfig};
 use crate::error::ConfigError;
 pub(crate) use connect::{ClientSockets, Data, connect};
-pub(crate) use hub::Quic;
 pub(crate) use listener::Listener;
-pub(crate) use plain::Fate;
 
 /// Closes a session with the reason of this end's application.
 fn close(session: &mut Session, now: Time, manner: Manner, reason: &CloseReason) {

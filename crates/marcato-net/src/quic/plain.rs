@@ -1,122 +1,19 @@
-//! Plain streams of a connection: waiting tasks, and the calls of handles.
+//! Plain streams of a connection over QUIC.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes as Payload;
 use marcato_quic::Session;
 use marcato_quic::streams::{
-    DatagramError, Direction, End, ReadError as SessionReadError, StreamEvent, StreamId,
-    WriteError as SessionWriteError,
+    DatagramError, Direction, End, ReadError as SessionReadError, StreamId, WriteError as SessionWriteError,
 };
-use marcato_sched::exchange::Parameters;
+use marcato_sched::exchange::{GroupId, Parameters, Weight, WeightError};
 use marcato_units::{Duration, Time};
 
 use super::hub::Quic;
-use crate::error::{Cause, Closed};
-use crate::signal::{Signal, lock};
-use crate::streams::{ReadError, SendDatagramError, StreamOver, WriteError};
-
-/// Fate of a stream that this end sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// The peer has all of it.
-    Finished,
-    /// The peer reads no more of it.
-    Stopped(u64),
-    /// This end has reset it.
-    Reset,
-}
-
-/// Stream that a handle sends on.
-#[derive(Debug, Default)]
-struct Sending {
-    writer: Option<Waker>,
-    fate: Option<Fate>,
-}
-
-/// Streams that handles send on, and those of the peer that nobody has accepted.
-#[derive(Debug, Default)]
-struct Senders {
-    streams: HashMap<StreamId, Sending>,
-    /// Bidirectional streams of the peer that were accepted.
-    accepted: u64,
-}
-
-impl Senders {
-    /// Returns a stream for the fate that it meets. The peer may stop one before it is accepted.
-    fn meeting(&mut self, stream: StreamId, of_peer: bool) -> Option<&mut Sending> {
-        if of_peer && stream.index() >= self.accepted {
-            return Some(self.streams.entry(stream).or_default());
-        }
-        self.streams.get_mut(&stream)
-    }
-}
-
-/// Tasks that wait for plain streams. The handles of the application bound the maps.
-#[derive(Debug, Default)]
-pub(crate) struct Plain {
-    readers: Mutex<HashMap<StreamId, Option<Waker>>>,
-    senders: Mutex<Senders>,
-    /// Notified of further streams of the peer, of more streams allowed, of datagrams, of progress of
-    /// acknowledgement, and of the end.
-    pub(crate) news: Signal,
-    end: Mutex<Option<End>>,
-}
-
-impl Plain {
-    /// Tells the tasks that wait for it of an event.
-    pub(super) fn event(&self, event: StreamEvent, client: bool) {
-        match event {
-            StreamEvent::Readable(stream) => {
-                if let Some(waker) = lock(&self.readers).get_mut(&stream).and_then(Option::take) {
-                    waker.wake();
-                }
-                return;
-            }
-            StreamEvent::Writable(stream) => self.sender(stream, None, client),
-            StreamEvent::Finished(stream) => self.sender(stream, Some(Fate::Finished), client),
-            StreamEvent::Stopped { stream, code } => self.sender(stream, Some(Fate::Stopped(code)), client),
-            _ => {}
-        }
-        if !matches!(event, StreamEvent::Writable(_)) {
-            self.news.notify_waiters();
-        }
-    }
-
-    fn sender(&self, stream: StreamId, fate: Option<Fate>, client: bool) {
-        let of_peer = stream.initiator().is_client() != client;
-        if let Some(sending) = lock(&self.senders).meeting(stream, of_peer) {
-            sending.fate = sending.fate.or(fate);
-            if let Some(waker) = sending.writer.take() {
-                waker.wake();
-            }
-        }
-    }
-
-    /// Tells all tasks of the end.
-    pub(super) fn end(&self, end: End) {
-        lock(&self.end).get_or_insert(end);
-        lock(&self.readers).values_mut().filter_map(Option::take).for_each(Waker::wake);
-        lock(&self.senders)
-            .streams
-            .values_mut()
-            .filter_map(|sending| sending.writer.take())
-            .for_each(Waker::wake);
-        self.news.notify_waiters();
-    }
-
-    /// Returns the end of the connection; `None` before it.
-    pub(crate) fn ended(&self) -> Option<End> {
-        lock(&self.end).clone()
-    }
-
-    fn lost(&self) -> End {
-        let stopped = || End::Lost { cause: Cause::Stopped, reason: "its task has ended".to_owned() };
-        self.ended().unwrap_or_else(stopped)
-    }
-}
+use crate::error::Closed;
+use crate::plain::{Fate, Plain, ReadError, SendDatagramError, StreamOver, Streams, WriteError};
+use crate::signal::lock;
 
 impl Quic {
     /// Changes the session of plain streams, and wakes its driver.
@@ -137,28 +34,6 @@ impl Quic {
         Ok(changed)
     }
 
-    /// Opens a stream; `None` if the peer allows none now.
-    pub(crate) fn open_plain(
-        &self,
-        direction: Direction,
-        order: Parameters,
-    ) -> Result<Option<StreamId>, End> {
-        let stream = self.plainly(|_, session| session.open_stream(direction, order))?;
-        if let Some(stream) = stream {
-            self.adopt_plain(stream, direction == Direction::Both, true);
-        }
-        Ok(stream)
-    }
-
-    /// Accepts a stream of the peer; `None` if there is none.
-    pub(crate) fn accept_plain(&self, direction: Direction) -> Result<Option<StreamId>, End> {
-        let stream = self.plainly(|_, session| session.accept_stream(direction))?;
-        if let Some(stream) = stream {
-            self.adopt_plain(stream, true, direction == Direction::Both);
-        }
-        Ok(stream)
-    }
-
     /// Prepares for the handles of a stream.
     fn adopt_plain(&self, stream: StreamId, reads: bool, sends: bool) {
         if reads {
@@ -171,9 +46,29 @@ impl Quic {
             senders.streams.entry(stream).or_default();
         }
     }
+}
+
+impl Streams for Quic {
+    /// Opens a stream; `None` if the peer allows none now.
+    fn open(&self, direction: Direction, order: Parameters) -> Result<Option<StreamId>, End> {
+        let stream = self.plainly(|_, session| session.open_stream(direction, order))?;
+        if let Some(stream) = stream {
+            self.adopt_plain(stream, direction == Direction::Both, true);
+        }
+        Ok(stream)
+    }
+
+    /// Accepts a stream of the peer; `None` if there is none.
+    fn accept(&self, direction: Direction) -> Result<Option<StreamId>, End> {
+        let stream = self.plainly(|_, session| session.accept_stream(direction))?;
+        if let Some(stream) = stream {
+            self.adopt_plain(stream, true, direction == Direction::Both);
+        }
+        Ok(stream)
+    }
 
     /// Takes bytes to send: all, or the first part.
-    pub(crate) fn poll_write_plain(
+    fn poll_write(
         &self,
         context: &mut Context<'_>,
         stream: StreamId,
@@ -202,14 +97,14 @@ impl Quic {
     }
 
     /// Ends a stream.
-    pub(crate) fn finish_plain(&self, stream: StreamId) -> Result<(), StreamOver> {
+    fn finish(&self, stream: StreamId) -> Result<(), StreamOver> {
         match self.plainly(|_, session| session.finish_stream(stream)) {
             Ok(Ok(())) => Ok(()),
             _ => Err(StreamOver),
         }
     }
 
-    pub(crate) fn reset_plain(&self, stream: StreamId, code: u64) -> Result<(), StreamOver> {
+    fn reset(&self, stream: StreamId, code: u64) -> Result<(), StreamOver> {
         match self.plainly(|_, session| session.reset_stream(stream, code)) {
             Ok(Ok(())) => {
                 self.plain.sender(stream, Some(Fate::Reset), self.hub.client);
@@ -221,17 +116,34 @@ impl Quic {
     }
 
     /// Returns the fate of a stream that a handle sends on; `None` while it has none.
-    pub(crate) fn fate(&self, stream: StreamId) -> Option<Fate> {
+    fn fate(&self, stream: StreamId) -> Option<Fate> {
         lock(&self.plain.senders).streams.get(&stream).and_then(|sending| sending.fate)
     }
 
-    pub(crate) fn order_plain(&self, stream: StreamId, order: Parameters) {
+    fn order(&self, stream: StreamId, order: Parameters) {
         // Of a connection that has ended, no order matters.
         let _ = self.plainly(|_, session| session.order_stream(stream, order));
     }
 
+    fn weigh(&self, group: GroupId, weight: Weight) -> Result<(), WeightError> {
+        // Of a connection that has ended, no share matters.
+        self.plainly(|_, session| session.set_stream_weight(group, weight)).unwrap_or(Ok(()))
+    }
+
+    fn deadline(&self, stream: StreamId, within: Option<Duration>, reset: Option<u64>) {
+        lock(&self.plain.late).remove(&stream);
+        // Of a connection that has ended, nothing arrives.
+        let _ = self.plainly(|now, session| {
+            session.set_stream_deadline(now, stream, within.map(|within| now + within), reset);
+        });
+    }
+
+    fn is_late(&self, stream: StreamId) -> bool {
+        lock(&self.plain.late).contains(&stream)
+    }
+
     /// Returns the bytes that the peer is known to have; `None` if the session keeps no account of the stream.
-    pub(crate) fn acknowledged_plain(&self, stream: StreamId) -> Option<u64> {
+    fn acknowledged(&self, stream: StreamId) -> Option<u64> {
         let acknowledged = self.plainly(|_, session| {
             session.watch_stream(stream);
             session.acknowledged_of(stream)
@@ -240,7 +152,7 @@ impl Quic {
     }
 
     /// Takes the next bytes of a stream; `None` at its end.
-    pub(crate) fn poll_read_plain(
+    fn poll_read(
         &self,
         context: &mut Context<'_>,
         stream: StreamId,
@@ -265,11 +177,7 @@ impl Quic {
     }
 
     /// Polls for a reset of a stream by the peer.
-    pub(crate) fn poll_reset_plain(
-        &self,
-        context: &mut Context<'_>,
-        stream: StreamId,
-    ) -> Poll<Result<u64, End>> {
+    fn poll_reset(&self, context: &mut Context<'_>, stream: StreamId) -> Poll<Result<u64, End>> {
         let reset = self.plainly(|_, session| {
             let code = session.stream_reset(stream);
             if code.is_none()
@@ -286,7 +194,7 @@ impl Quic {
         }
     }
 
-    pub(crate) fn stop_plain(&self, stream: StreamId, code: u64) -> Result<(), StreamOver> {
+    fn stop(&self, stream: StreamId, code: u64) -> Result<(), StreamOver> {
         match self.plainly(|_, session| session.stop_stream(stream, code)) {
             Ok(Ok(())) => Ok(()),
             _ => Err(StreamOver),
@@ -294,15 +202,16 @@ impl Quic {
     }
 
     /// Forgets the handle that read a stream, or that sent on it.
-    pub(crate) fn forget_plain(&self, stream: StreamId, reads: bool) {
+    fn forget(&self, stream: StreamId, reads: bool) {
         if reads {
             lock(&self.plain.readers).remove(&stream);
         } else {
             lock(&self.plain.senders).streams.remove(&stream);
+            lock(&self.plain.late).remove(&stream);
         }
     }
 
-    pub(crate) fn send_plain_datagram(
+    fn send_datagram(
         &self,
         data: Payload,
         order: Parameters,
@@ -318,16 +227,16 @@ impl Quic {
         }
     }
 
-    pub(crate) fn read_plain_datagram(&self) -> Result<Option<Payload>, End> {
+    fn read_datagram(&self) -> Result<Option<Payload>, End> {
         self.plainly(|_, session| session.read_datagram().map(|datagram| datagram.body))
     }
 
-    pub(crate) fn max_plain_datagram(&self) -> Option<usize> {
+    fn max_datagram(&self) -> Option<usize> {
         self.plainly(|_, session| session.max_stream_datagram()).ok().flatten()
     }
 
     /// Ends the connection with a code of the application.
-    pub(crate) fn close_plain(&self, code: u64, reason: &[u8]) {
+    fn close(&self, code: u64, reason: &[u8]) {
         let now = self.hub.now();
         let mut state = lock(&self.hub.state);
         if let Some((_, session)) = state.connection(self) {
@@ -339,7 +248,7 @@ impl Quic {
     }
 
     /// Tasks that wait for plain streams.
-    pub(crate) const fn plain(&self) -> &Plain {
+    fn waiting(&self) -> &Plain {
         &self.plain
     }
 }

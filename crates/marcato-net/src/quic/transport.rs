@@ -16,6 +16,7 @@ use crate::config::LaneConfig;
 use crate::error::{
     AddLaneError, Cause, ChangeError, ChangeLaneError, Closed, ExportError, ReserveError, SendError,
 };
+use crate::plain::Streams;
 use crate::shared::{Shared, Ticket, Transport};
 use crate::signal::lock;
 use crate::stats::ConnectionStats;
@@ -131,7 +132,7 @@ impl Transport for Quic {
         &self.shared
     }
 
-    fn quic(&self) -> Option<&Self> {
+    fn streams(&self) -> Option<&dyn Streams> {
         Some(self)
     }
 
@@ -295,7 +296,7 @@ impl Transport for Quic {
         if let Some((entry, session)) = state.connection(self) {
             if session.has_streams() {
                 drop(state);
-                return self.close_plain(reason.code.into(), reason.text.as_bytes());
+                return Streams::close(self, reason.code.into(), reason.text.as_bytes());
             }
             entry.finishing.get_or_insert(reason);
             state.attention.push(self.id);
@@ -312,7 +313,7 @@ impl Transport for Quic {
             if session.has_streams() {
                 drop(state);
                 let reason = reason.unwrap_or_default();
-                return self.close_plain(reason.code.into(), reason.text.as_bytes());
+                return Streams::close(self, reason.code.into(), reason.text.as_bytes());
             }
             match reason {
                 None => session.close(now, ErrorCode::Aborted, ABORTED),

@@ -8,18 +8,19 @@ use std::task::{Context, Poll};
 use bytes::Bytes as Payload;
 use marcato_identity::PeerIdentity;
 use marcato_quic::streams::{Direction, End, StreamId};
-use marcato_sched::exchange::Parameters;
+use marcato_sched::exchange::{GroupId, Parameters, Weight, WeightError};
 use marcato_sched::lane::LaneId;
 use marcato_units::Duration;
 
-use super::error::SendDatagramError;
 use super::recv::RecvStream;
 use super::send::SendStream;
 use super::waiter::Waiter;
 use crate::config::LaneConfig;
+use crate::connection::Connection as Inner;
 use crate::error::{AddLaneError, ChangeLaneError, ExportError};
 use crate::event::Events;
-use crate::quic::Quic;
+use crate::plain::SendDatagramError;
+use crate::plain::Streams;
 use crate::stats::ConnectionStats;
 
 /// Connection of plain streams. It is cheap to clone.
@@ -27,7 +28,7 @@ use crate::stats::ConnectionStats;
 /// When the last clone and the last stream are dropped, it closes with code 0. Data that has not arrived is then
 /// lost, so wait for [`SendStream::stopped`] first.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Connection(crate::Connection);
+pub struct Connection(Inner);
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,12 +38,12 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Creates the connection of a transport of plain streams; `None` of any other.
-    pub(super) fn new(inner: crate::Connection) -> Option<Self> {
-        inner.transport().quic().is_some().then_some(Self(inner))
+    pub(super) fn new(inner: Inner) -> Option<Self> {
+        inner.transport().streams().is_some().then_some(Self(inner))
     }
 
-    pub(super) fn quic(&self) -> &Quic {
-        self.0.transport().quic().expect("checked when it was created")
+    pub(super) fn streams(&self) -> &dyn Streams {
+        self.0.transport().streams().expect("checked when it was created")
     }
 
     /// Opens a stream on which both ends send. Waits until the peer allows one. The peer sees it with the first
@@ -76,9 +77,9 @@ impl Connection {
         context: &mut Context<'_>,
         direction: Direction,
     ) -> Poll<Result<StreamId, End>> {
-        let quic = self.quic();
-        let opened = || quic.open_plain(direction, Parameters::default()).transpose();
-        quic.plain().news.poll_for(&mut waiter.0, context, opened)
+        let streams = self.streams();
+        let opened = || streams.open(direction, Parameters::default()).transpose();
+        streams.waiting().news.poll_for(&mut waiter.0, context, opened)
     }
 
     fn both(&self, id: StreamId) -> (SendStream, RecvStream) {
@@ -145,8 +146,8 @@ impl Connection {
         context: &mut Context<'_>,
         direction: Direction,
     ) -> Poll<Result<StreamId, End>> {
-        let quic = self.quic();
-        quic.plain().news.poll_for(&mut waiter.0, context, || quic.accept_plain(direction).transpose())
+        let streams = self.streams();
+        streams.waiting().news.poll_for(&mut waiter.0, context, || streams.accept(direction).transpose())
     }
 
     /// Polls for the next datagram, as [`read_datagram`](Self::read_datagram).
@@ -159,13 +160,13 @@ impl Connection {
         waiter: &mut Waiter,
         context: &mut Context<'_>,
     ) -> Poll<Result<Payload, End>> {
-        let quic = self.quic();
-        quic.plain().news.poll_for(&mut waiter.0, context, || quic.read_plain_datagram().transpose())
+        let streams = self.streams();
+        streams.waiting().news.poll_for(&mut waiter.0, context, || streams.read_datagram().transpose())
     }
 
     /// Polls for the end of the connection, as [`closed`](Self::closed).
     pub fn poll_closed(&self, waiter: &mut Waiter, context: &mut Context<'_>) -> Poll<End> {
-        let plain = self.quic().plain();
+        let plain = self.streams().waiting();
         plain.news.poll_for(&mut waiter.0, context, || plain.ended())
     }
 
@@ -192,6 +193,15 @@ impl Connection {
         poll_fn(|context| self.poll_accept(&mut waiter, context, direction)).await
     }
 
+    /// Sets the weight of a [group](Parameters::group) of streams: its share of the bytes of their urgency, beside other groups.
+    ///
+    /// # Errors
+    ///
+    /// If too many groups have a weight of their own.
+    pub fn set_weight(&self, group: GroupId, weight: Weight) -> Result<(), WeightError> {
+        self.streams().weigh(group, weight)
+    }
+
     /// Sends a datagram, in the default order.
     ///
     /// # Errors
@@ -213,7 +223,7 @@ impl Connection {
         order: Parameters,
         lifetime: Option<Duration>,
     ) -> Result<(), SendDatagramError> {
-        self.quic().send_plain_datagram(data, order, lifetime)
+        self.streams().send_datagram(data, order, lifetime)
     }
 
     /// Waits for the next datagram. Cancelling loses nothing.
@@ -228,12 +238,12 @@ impl Connection {
 
     /// Returns the largest length in bytes of a datagram now; `None` if the peer takes none.
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.quic().max_plain_datagram()
+        self.streams().max_datagram()
     }
 
     /// Ends the connection at once, with a code below 2^62 and a reason for the peer.
     pub fn close(&self, code: u64, reason: &[u8]) {
-        self.quic().close_plain(code, reason);
+        self.streams().close(code, reason);
     }
 
     /// Waits for the end of the connection. Cancelling loses nothing.
@@ -244,7 +254,7 @@ impl Connection {
 
     /// Returns the end of the connection; `None` before it.
     pub fn close_reason(&self) -> Option<End> {
-        self.quic().plain().ended()
+        self.streams().waiting().ended()
     }
 
     /// Returns the smoothed round trip of the quickest lane; zero before the first measurement and after the end.

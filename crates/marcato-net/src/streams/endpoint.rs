@@ -7,6 +7,7 @@ use marcato_quic::streams::StreamsConfig as SessionStreams;
 
 use super::connection::Connection;
 use crate::config::{Config, LocalAddress, ServerSecurity};
+use crate::endpoint::Endpoint as Inner;
 use crate::engine::Engine;
 use crate::error::{AcceptError, ConfigError, ConnectError, ListenError};
 use crate::stats::EndpointStats;
@@ -42,7 +43,7 @@ impl StreamsConfig {
 
 /// Server's endpoint of plain streams. Accepted connections outlive it, unless it is [closed](Self::close).
 #[derive(Debug)]
-pub struct Endpoint(crate::Endpoint);
+pub struct Endpoint(Inner);
 
 impl Endpoint {
     /// Lets peers connect to these addresses.
@@ -57,7 +58,7 @@ impl Endpoint {
         at: &[LocalAddress],
         security: &ServerSecurity,
     ) -> Result<Self, ListenError> {
-        crate::Endpoint::listen_any(&config.merged(), at, security).await.map(Self)
+        Inner::listen_any(&config.merged(), at, security).await.map(Self)
     }
 
     /// Connects to a server: to a [`Remote`](crate::Remote), or by its name and port (`"example.com:443"`).
@@ -68,7 +69,7 @@ impl Endpoint {
     ///
     /// If the configuration is invalid, the server cannot be reached or fails authentication.
     pub async fn connect(config: &StreamsConfig, to: impl Into<Target>) -> Result<Connection, ConnectError> {
-        let connection = crate::Endpoint::connect_any(&config.merged(), to.into()).await?;
+        let connection = Inner::connect_any(&config.merged(), to.into()).await?;
         Connection::new(connection).ok_or_else(|| ConfigError::PlaintextQuic.into())
     }
 

@@ -44,16 +44,15 @@
 
 mod connection;
 mod endpoint;
-mod error;
 mod recv;
 mod send;
 mod waiter;
 
+pub use crate::plain::{ReadError, SendDatagramError, StreamOver, WriteError};
 pub use connection::Connection;
 pub use endpoint::{Endpoint, StreamsConfig};
-pub use error::{ReadError, SendDatagramError, StreamOver, WriteError};
 pub use marcato_quic::streams::{End, StreamId};
-pub use marcato_sched::exchange::{Parameters, Urgency};
+pub use marcato_sched::exchange::{GroupId, Parameters, Urgency, Weight, WeightError};
 pub use recv::RecvStream;
 pub use send::SendStream;
 pub use waiter::Waiter;

@@ -10,7 +10,7 @@ use marcato_quic::streams::{End, StreamId};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::connection::Connection;
-use super::error::{ReadError, StreamOver};
+use crate::plain::{ReadError, StreamOver};
 
 /// Stream that this end reads, in order.
 ///
@@ -55,7 +55,7 @@ impl RecvStream {
         if self.over {
             return Poll::Ready(Ok(None));
         }
-        let read = ready!(self.connection.quic().poll_read_plain(context, self.id, most));
+        let read = ready!(self.connection.streams().poll_read(context, self.id, most));
         self.over = !matches!(read, Ok(Some(_)));
         Poll::Ready(read)
     }
@@ -86,7 +86,7 @@ impl RecvStream {
         if self.over {
             return Poll::Pending;
         }
-        let reset = self.connection.quic().poll_reset_plain(context, self.id);
+        let reset = self.connection.streams().poll_reset(context, self.id);
         self.over |= reset.is_ready();
         reset
     }
@@ -100,17 +100,17 @@ impl RecvStream {
         if std::mem::replace(&mut self.over, true) {
             return Err(StreamOver);
         }
-        self.connection.quic().stop_plain(self.id, code)
+        self.connection.streams().stop(self.id, code)
     }
 }
 
 impl Drop for RecvStream {
     fn drop(&mut self) {
-        let quic = self.connection.quic();
+        let streams = self.connection.streams();
         if !self.over {
-            let _ = quic.stop_plain(self.id, 0);
+            let _ = streams.stop(self.id, 0);
         }
-        quic.forget_plain(self.id, true);
+        streams.forget(self.id, true);
     }
 }
 

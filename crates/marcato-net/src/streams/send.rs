@@ -8,12 +8,13 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes as Payload;
 use marcato_quic::streams::{End, StreamId};
 use marcato_sched::exchange::Parameters;
+use marcato_units::Duration;
 use tokio::io::AsyncWrite;
 
 use super::connection::Connection;
-use super::error::{StreamOver, WriteError};
 use super::waiter::Waiter;
-use crate::quic::Fate;
+use crate::plain::Fate;
+use crate::plain::{StreamOver, WriteError};
 
 /// Most bytes that one write of a borrowed buffer copies.
 const COPIED: usize = 64 << 10;
@@ -47,7 +48,7 @@ impl SendStream {
     /// Sets the order of the bytes that have not left, and of those to come.
     pub fn set_order(&mut self, order: Parameters) {
         self.order = order;
-        self.connection.quic().order_plain(self.id, order);
+        self.connection.streams().order(self.id, order);
     }
 
     /// Writes the first bytes of `data`, as many as there is room for, and returns their number. Waits for room. If it is cancelled,
@@ -86,7 +87,7 @@ impl SendStream {
         if self.over {
             return Poll::Ready(Err(WriteError::Closed));
         }
-        self.connection.quic().poll_write_plain(context, self.id, data.clone())
+        self.connection.streams().poll_write(context, self.id, data.clone())
     }
 
     fn poll_write_plain(
@@ -107,7 +108,7 @@ impl SendStream {
         if std::mem::replace(&mut self.over, true) {
             return Err(StreamOver);
         }
-        self.connection.quic().finish_plain(self.id)
+        self.connection.streams().finish(self.id)
     }
 
     /// Abandons the stream with a code below 2^62. What has not arrived may never arrive.
@@ -117,7 +118,7 @@ impl SendStream {
     /// If the stream or the connection is over.
     pub fn reset(&mut self, code: u64) -> Result<(), StreamOver> {
         self.over = true;
-        self.connection.quic().reset_plain(self.id, code)
+        self.connection.streams().reset(self.id, code)
     }
 
     /// Waits until the stream is over at the peer: `None` once it has all of a finished stream, or this end
@@ -141,20 +142,50 @@ impl SendStream {
         waiter: &mut Waiter,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<u64>, End>> {
-        let quic = self.connection.quic();
-        let over = || match quic.fate(self.id) {
+        let streams = self.connection.streams();
+        let over = || match streams.fate(self.id) {
             Some(Fate::Stopped(code)) => Some(Ok(Some(code))),
             Some(Fate::Finished | Fate::Reset) => Some(Ok(None)),
-            None => quic.plain().ended().map(Err),
+            None => streams.waiting().ended().map(Err),
         };
-        quic.plain().news.poll_for(&mut waiter.0, context, over)
+        streams.waiting().news.poll_for(&mut waiter.0, context, over)
+    }
+
+    /// Asks for an answer as soon as the bytes written, and those that leave before them, cannot arrive within this time from now:
+    /// [`late`](Self::late). With a code, the stream is then reset with it, and no byte more is sent in vain. `None` withdraws the
+    /// deadline.
+    ///
+    /// The answer comes from the rate of the congestion window and half a round trip, so it is an estimate. Bytes in flight are
+    /// not looked at.
+    pub fn set_deadline(&mut self, within: Option<Duration>, reset: Option<u64>) {
+        self.connection.streams().deadline(self.id, within, reset);
+    }
+
+    /// Waits until it is known that the bytes written cannot arrive by the [deadline](Self::set_deadline). Returns `false` if the stream is over
+    /// before. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ends before.
+    pub async fn late(&self) -> Result<bool, End> {
+        let streams = self.connection.streams();
+        let known = || {
+            if streams.is_late(self.id) {
+                return Some(Ok(true));
+            }
+            match streams.fate(self.id) {
+                Some(_) => Some(Ok(false)),
+                None => streams.waiting().ended().map(Err),
+            }
+        };
+        streams.waiting().news.wait_for(known).await
     }
 
     /// Returns the number of bytes from the start that the peer is known to have without a gap; `None` before the first was written, and once the stream is over.
     ///
     /// Retransmitted bytes may count later than they are acknowledged.
     pub fn acknowledged(&self) -> Option<u64> {
-        self.connection.quic().acknowledged_plain(self.id)
+        self.connection.streams().acknowledged(self.id)
     }
 
     /// Waits until the peer has the first `bytes` of the stream. Returns `false` if the stream is over before. Cancelling loses nothing.
@@ -163,28 +194,28 @@ impl SendStream {
     ///
     /// If the connection ends before.
     pub async fn acknowledged_to(&self, bytes: u64) -> Result<bool, End> {
-        let quic = self.connection.quic();
+        let streams = self.connection.streams();
         let reached = || {
-            if quic.acknowledged_plain(self.id).is_some_and(|acknowledged| acknowledged >= bytes) {
+            if streams.acknowledged(self.id).is_some_and(|acknowledged| acknowledged >= bytes) {
                 return Some(Ok(true));
             }
-            match quic.fate(self.id) {
+            match streams.fate(self.id) {
                 Some(fate) => Some(Ok(fate == Fate::Finished)),
-                None => quic.plain().ended().map(Err),
+                None => streams.waiting().ended().map(Err),
             }
         };
-        quic.plain().news.wait_for(reached).await
+        streams.waiting().news.wait_for(reached).await
     }
 }
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        let quic = self.connection.quic();
-        if !self.over && quic.finish_plain(self.id).is_err() {
+        let streams = self.connection.streams();
+        if !self.over && streams.finish(self.id).is_err() {
             // Too many streams send to begin this one, so it ends without data.
-            let _ = quic.reset_plain(self.id, 0);
+            let _ = streams.reset(self.id, 0);
         }
-        quic.forget_plain(self.id, false);
+        streams.forget(self.id, false);
     }
 }
 

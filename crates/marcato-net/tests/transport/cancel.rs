@@ -380,6 +380,8 @@ async fn plain_streams_have_each_byte_once_when_they_are_cut() {
                 written += persist!(send.write(&whole[written..])).unwrap();
             }
             persist(|| send.acknowledged_to(20_000)).await.unwrap();
+            send.set_deadline(Some(marcato_net::Duration::from_secs(1000)), None);
+            assert!(cut(send.late(), 1).await.is_none());
             send.finish().unwrap();
             assert_eq!(persist(|| send.stopped()).await, Ok(None));
             drop(recv);

@@ -527,3 +527,35 @@ async fn a_stopped_stream_says_so_to_its_writer() {
     .await;
     assert_eq!(error, WriteError::Stopped(77));
 }
+
+#[tokio::test]
+async fn a_stream_that_comes_too_late_is_told_to_its_sender() {
+    let mut config = config();
+    config.transport.quic.session.stream_window = Bytes::kb(10);
+    config.streams.stream_buffer = Bytes::kb(500);
+    let (client, accepted, _server) = pair(&config).await;
+    // Nobody reads, so nothing more arrives, and the bytes of both streams wait.
+    let mut streams = Vec::new();
+    for reset in [Some(3), None] {
+        let mut send = within(client.open_uni()).await.unwrap();
+        within(send.write_chunk(vec![0; 400_000].into())).await.unwrap();
+        send.set_deadline(Some(marcato_net::Duration::from_micros(1)), reset);
+        streams.push(send);
+    }
+    for send in &streams {
+        assert_eq!(within(send.late()).await, Ok(true));
+    }
+    assert_eq!(within(streams[0].stopped()).await, Ok(None));
+    let mut first = within(accepted.accept_uni()).await.unwrap();
+    let end = within(async {
+        loop {
+            match first.read_chunk(usize::MAX).await {
+                Ok(Some(_)) => {}
+                end => return end,
+            }
+        }
+    })
+    .await;
+    assert_eq!(end, Err(ReadError::Reset(3)));
+    drop(streams.pop());
+}

@@ -77,6 +77,7 @@ impl Session {
             self.sweep(now);
         }
         self.expire_datagrams(now);
+        self.look_for_late(now);
         if self.alarms.expire(now) {
             self.send.request_look();
             self.lanes.iter_mut().for_each(|lane| lane.health.paused = false);

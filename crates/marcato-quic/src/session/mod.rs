@@ -161,6 +161,8 @@ pub struct Session {
     streams: Option<Box<Streams>>,
     /// Pieces of a plain stream on their way into the engine, kept for their memory.
     pieces: Vec<Payload>,
+    /// Streams that are too late, while they are reset.
+    late: Vec<(StreamId, u64)>,
     /// Counters, except those that [`stats`](Self::stats) takes from other fields.
     stats: SessionStats,
 }
@@ -231,6 +233,7 @@ impl Session {
             levels: PrioritySet::EMPTY,
             streams,
             pieces: Vec::new(),
+            late: Vec::new(),
             stats: SessionStats::default(),
             config,
         };

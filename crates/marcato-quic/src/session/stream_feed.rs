@@ -40,6 +40,7 @@ impl Session {
     ) -> Option<Transmit> {
         self.expire_datagrams(now);
         self.rate_streams(now);
+        self.look_for_late(now);
         loop {
             let mut views = Views::new();
             let found = self.next_chunk(now, among, &mut views);

@@ -64,27 +64,33 @@ struct Reader {
 impl Reader {
     /// Reads what has arrived at one end.
     fn look(&mut self, pair: &mut Pair, who: Who) {
-        let now = pair.now;
         let session = pair.session(who);
         for direction in [Direction::Both, Direction::One] {
             while let Some(stream) = session.accept_stream(direction) {
                 self.read.entry(stream).or_default();
             }
         }
-        for (stream, read) in &mut self.read {
-            loop {
-                match session.read_stream_data(*stream, 1000) {
-                    Ok(Some(data)) => read.extend_from_slice(&data),
-                    Ok(None) => {
-                        self.ended.insert(*stream, now);
-                        break;
-                    }
-                    Err(ReadError::Reset(code)) => {
-                        self.reset.insert(*stream, code);
-                        break;
-                    }
-                    Err(ReadError::Blocked | ReadError::Closed) => break,
+        for stream in self.read.keys().copied().collect::<Vec<_>>() {
+            self.look_at(pair, who, stream);
+        }
+    }
+
+    /// Reads what has arrived of one stream.
+    fn look_at(&mut self, pair: &mut Pair, who: Who, stream: StreamId) {
+        let now = pair.now;
+        let read = self.read.entry(stream).or_default();
+        loop {
+            match pair.session(who).read_stream_data(stream, 1000) {
+                Ok(Some(data)) => read.extend_from_slice(&data),
+                Ok(None) => {
+                    self.ended.insert(stream, now);
+                    return;
                 }
+                Err(ReadError::Reset(code)) => {
+                    self.reset.insert(stream, code);
+                    return;
+                }
+                Err(ReadError::Blocked | ReadError::Closed) => return,
             }
         }
     }
@@ -243,6 +249,7 @@ fn waiting_bytes_are_bounded_by_stream_and_in_all() {
     assert_eq!(write(streams[0]), Ok(30_000));
     assert_eq!(write(streams[0]), Err(WriteError::Blocked));
     assert_eq!(write(streams[1]), Ok(20_000));
+    assert_eq!(write(streams[2]), Ok(4096));
     assert_eq!(write(streams[2]), Err(WriteError::Blocked));
     assert_eq!(write(streams[3]), Err(WriteError::Blocked));
     let mut reader = Reader::default();
@@ -436,6 +443,45 @@ fn groups_of_one_urgency_share_by_their_weights() {
     reader.until_ended(&mut pair, Server, &streams[..1]);
 }
 
+/// Background that the peer does not read fills all room, and an urgent stream sends all the same.
+#[test]
+fn background_without_credit_does_not_exclude_urgent_streams() {
+    let config = with(|streams| (streams.stream_buffer, streams.buffer) = (Bytes::kb(50), Bytes::kb(50)));
+    let config = SessionConfig { stream_window: Bytes::kb(10), ..config };
+    let mut pair = pair(&config);
+    let bulk = send(&mut pair, Direction::One, urgency(7), body(50_000));
+    pair.pass(Duration::from_millis(100));
+    while pair.session(Client).write_stream(bulk, body(1000)).is_ok() {}
+    let urgent = pair.session(Client).open_stream(Direction::One, urgency(0)).unwrap();
+    let data = body(40_000);
+    let (mut sent, mut told, mut reader) = (0, 0, Reader::default());
+    while sent < data.len() {
+        while let Ok(len) = pair.session(Client).write_stream(urgent, data.slice(sent..)) {
+            sent += len;
+            if sent == data.len() {
+                break;
+            }
+        }
+        let writable = |pair: &Pair| {
+            events(pair, Client).iter().filter(|event| **event == StreamEvent::Writable(urgent)).count()
+        };
+        if sent < data.len() {
+            // Only the urgent stream is read.
+            pair.run_until(|pair| {
+                reader.look_at(pair, Server, urgent);
+                writable(pair) > told
+            });
+            told = writable(&pair);
+        }
+    }
+    pair.session(Client).finish_stream(urgent).unwrap();
+    pair.run_until(|pair| {
+        reader.look_at(pair, Server, urgent);
+        reader.ended.contains_key(&urgent)
+    });
+    assert_eq!(reader.read[&urgent], data);
+}
+
 #[test]
 fn a_stream_that_is_over_makes_room_for_others() {
     let config = with(|streams| (streams.stream_buffer, streams.buffer) = (Bytes::kb(50), Bytes::kb(50)));
@@ -459,4 +505,37 @@ fn a_stream_that_is_over_makes_room_for_others() {
         pair.run_until(|pair| told(pair) > before);
         assert!(pair.session(Client).write_stream(second, body(100)).is_ok());
     }
+}
+
+#[test]
+fn a_stream_that_cannot_arrive_in_time_is_told_and_reset() {
+    let config = SessionConfig { initial_window: Some(Bytes::kb(12)), ..config() };
+    let mut pair = pair(&config);
+    let now = pair.now;
+    // Of the same level, so the bulk goes first for certain.
+    let bulk = send(&mut pair, Direction::One, urgency(4), body(200_000));
+    let streams = [(100, Some(9)), (100, None), (60_000, Some(9))].map(|(ms, reset)| {
+        let stream = send(&mut pair, Direction::One, urgency(5), body(20_000));
+        pair.session(Client).finish_stream(stream).unwrap();
+        let at = now + Duration::from_millis(ms);
+        pair.session(Client).set_stream_deadline(now, stream, Some(at), reset);
+        stream
+    });
+    pair.session(Client).finish_stream(bulk).unwrap();
+    let late = |pair: &Pair| -> Vec<_> {
+        let late = |event: &StreamEvent| match event {
+            StreamEvent::Late { stream, reset } => Some((*stream, *reset)),
+            _ => None,
+        };
+        events(pair, Client).iter().filter_map(late).collect()
+    };
+    // 12 kB per 20 ms do not carry 200 kB in 100 ms: that is known at once.
+    pair.run_until(|pair| late(pair).len() == 2);
+    assert!(pair.now.since(now) <= Duration::from_millis(21), "{:?}", pair.now.since(now));
+    assert_eq!(late(&pair), [(streams[0], Some(9)), (streams[1], None)]);
+    let mut reader = Reader::default();
+    reader.until_ended(&mut pair, Server, &[bulk, streams[1], streams[2]]);
+    assert!(!reader.ended.contains_key(&streams[0]));
+    assert_eq!(late(&pair).len(), 2);
+    assert!(pair.session(Client).write_stream(streams[0], body(1)).is_err());
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes as Payload;
 use marcato_sched::conductor::Candidates;
-use marcato_sched::exchange::{Exchange, Grant, GroupId, Parameters, Weight, WeightError};
+use marcato_sched::exchange::{Deadline, Exchange, Grant, GroupId, Parameters, Weight, WeightError};
 use marcato_sched::order;
 use marcato_units::{Bytes, Duration, Priority, PrioritySet, Rate, Time};
 use noq_proto::{Dir, ReadError as EngineReadError, StreamId, VarInt};
@@ -24,6 +24,9 @@ use crate::streams::{
 /// First number of datagrams among the streams of the exchange: no stream has it (RFC 9000 §2.1 allows
 /// 2^62 ids, of which a connection opens few).
 const DATAGRAMS: u64 = 1 << 61;
+/// Bytes of each stream for which there is always room, so that background that waits for credit does not exclude urgent
+/// streams.
+const ALWAYS: u64 = 4096;
 /// Interval at which the order learns the rate.
 const RATED: Duration = Duration::from_millis(20);
 
@@ -38,14 +41,25 @@ struct Sender {
     acked: RangeSet,
     parameters: Parameters,
     finished: bool,
-    /// Set if the owner was refused, and waits for room.
-    refused: bool,
+    /// Limit for which the owner was refused, and waits for room.
+    refused: Option<Refusal>,
     /// Set if the owner wants to know of acknowledgements.
     watched: bool,
     /// Set once the owner was told of one that it has not looked at.
     told: bool,
     /// Code with which the peer has stopped the stream.
     stopped: Option<u64>,
+    /// Code with which the stream is reset if it cannot arrive in time.
+    late: Option<u64>,
+}
+
+/// Limit for which a write was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// That of the stream.
+    Stream,
+    /// That of all streams together. The stream is among the crowded ones.
+    All,
 }
 
 /// Datagram that waits to be sent.
@@ -71,8 +85,15 @@ pub(super) struct Streams {
     next_datagram: u64,
     /// Streams whose owner was refused because all streams together have no room.
     crowded: VecDeque<StreamId>,
+    /// Streams whose owner was refused because too many send.
+    unplaced: BTreeSet<StreamId>,
     resent: Resent,
     rated: Option<Time>,
+    /// Rate at the latest look, and the round trip of the quickest lane.
+    rate: Rate,
+    srtt: Duration,
+    /// Time at which the next stream may be too late.
+    late_at: Option<Time>,
     end: Option<End>,
 }
 
@@ -87,8 +108,12 @@ impl Streams {
             expiries: BTreeSet::new(),
             next_datagram: 0,
             crowded: VecDeque::new(),
+            unplaced: BTreeSet::new(),
             resent: Resent::default(),
             rated: None,
+            rate: Rate::ZERO,
+            srtt: Duration::ZERO,
+            late_at: None,
             end: None,
         })
     }
@@ -113,9 +138,9 @@ impl Streams {
         &self.exchange
     }
 
-    /// Time at which the next datagram expires.
+    /// Time at which the next datagram expires, or a stream may be too late.
     pub(super) fn next_expiry(&self) -> Option<Time> {
-        self.expiries.first().map(|(at, _)| *at)
+        self.expiries.first().map(|(at, _)| *at).into_iter().chain(self.late_at).min()
     }
 
     /// Returns the content of a packet that leaves, with its generation if the engine has filled it by itself.
@@ -175,12 +200,14 @@ impl Streams {
     fn room(&self, waiting: u64, len: usize) -> usize {
         let of_stream = self.config.stream_buffer.get().saturating_sub(waiting);
         let of_all = self.config.buffer.get().saturating_sub(self.exchange.staged().get());
+        let of_all = of_all.max(ALWAYS.saturating_sub(waiting));
         usize::try_from(of_stream.min(of_all)).unwrap_or(usize::MAX).min(len)
     }
 
     /// Removes a stream from the order, with what waits of it.
     fn close(&mut self, stream: StreamId) -> Option<Sender> {
         self.parameters.remove(&stream);
+        self.unplaced.remove(&stream);
         self.exchange.close(key(stream));
         self.resent.forget(stream);
         self.senders.remove(&stream)
@@ -298,8 +325,12 @@ impl Session {
         let taken = streams.room(waiting, data.len());
         let Some(sender) = streams.senders.get_mut(&stream) else { return Err(WriteError::Closed) };
         if taken == 0 && !data.is_empty() {
-            if !std::mem::replace(&mut sender.refused, true) {
-                streams.crowded.push_back(stream);
+            let full = waiting >= streams.config.stream_buffer.get();
+            if sender.refused.is_none() {
+                sender.refused = Some(if full { Refusal::Stream } else { Refusal::All });
+                if !full {
+                    streams.crowded.push_back(stream);
+                }
             }
             return Err(WriteError::Blocked);
         }
@@ -315,13 +346,41 @@ impl Session {
         Ok(taken)
     }
 
+    /// Sets the time by which the bytes of a stream that was written to have to arrive, or removes it. [`StreamEvent::Late`] reports
+    /// once that they cannot, before they are sent in vain. With a code, the stream is then reset with it.
+    ///
+    /// A stream is too late if the bytes that wait, and those that certainly leave before them, need longer at the rate of the
+    /// windows, and half a round trip for the way. Bytes in flight are not looked at.
+    pub fn set_stream_deadline(&mut self, now: Time, stream: StreamId, at: Option<Time>, reset: Option<u64>) {
+        // A stream that is finished, but not over, has a deadline as well.
+        let sends = self.streams.as_ref().is_some_and(|streams| streams.sends(stream));
+        if !sends && self.sender(stream).is_err() {
+            return;
+        }
+        let Some(streams) = &mut self.streams else { return };
+        let Some(sender) = streams.senders.get_mut(&stream) else { return };
+        sender.late = reset;
+        if let Some(mut response) = streams.exchange.response_mut(key(stream)) {
+            response.set_deadline(at.map(|at| Deadline { at, drops: reset.is_some() }));
+        }
+        streams.late_at = at.map(|_| now).or(streams.late_at);
+    }
+
     /// Ends a stream behind what was written. [`StreamEvent::Finished`] follows once the peer has all of it.
     ///
     /// # Errors
     ///
     /// If the stream was finished, reset or stopped, or is unknown.
     pub fn finish_stream(&mut self, stream: StreamId) -> Result<(), WriteError> {
-        self.sender(stream)?;
+        match self.sender(stream) {
+            Ok(()) => {}
+            Err(WriteError::Blocked) => {
+                // It has no data, so it needs no place among those that do.
+                self.send.request_look();
+                return self.conn.send_stream(stream).finish().map_err(|_| WriteError::Closed);
+            }
+            Err(error) => return Err(error),
+        }
         let Some(streams) = &mut self.streams else { return Err(WriteError::Closed) };
         if let Some(sender) = streams.senders.get_mut(&stream) {
             sender.finished = true;
@@ -513,9 +572,7 @@ impl Session {
             Err(_) => return Err(WriteError::Closed),
         }
         if streams.senders.len() >= streams.config.max_sending {
-            if !streams.crowded.contains(&stream) {
-                streams.crowded.push_back(stream);
-            }
+            streams.unplaced.insert(stream);
             return Err(WriteError::Blocked);
         }
         let parameters = streams.parameters.remove(&stream).unwrap_or_default();
@@ -532,10 +589,11 @@ impl Session {
             acked: RangeSet::default(),
             parameters,
             finished: false,
-            refused: false,
+            refused: None,
             watched: false,
             told: false,
             stopped: None,
+            late: None,
         };
         streams.senders.insert(stream, sender);
         Ok(())
@@ -599,30 +657,33 @@ impl Session {
         }
     }
 
-    /// Tells the owners of streams that were refused, while there is room.
+    /// Tells the owners of streams that were refused because all together have no room, as many as there is room for.
     pub(super) fn wake_crowded(&mut self) {
         let Some(streams) = &mut self.streams else { return };
-        for _ in 0..streams.crowded.len() {
-            if streams.exchange.staged() >= streams.config.buffer {
-                break;
+        let all = streams.config.buffer.get();
+        // A quarter of the room, so that owners do not come for each packet.
+        let mut room = all.saturating_sub(streams.exchange.staged().get());
+        if room < all / 4 {
+            return;
+        }
+        let mut told = |stream| self.events.push_back(Event::Stream(StreamEvent::Writable(stream)));
+        while room > 0
+            && let Some(stream) = streams.crowded.pop_front()
+        {
+            // One that is over meanwhile needs no room, and one that has some by itself was told.
+            let sender = streams.senders.get_mut(&stream);
+            if let Some(sender) = sender.filter(|sender| sender.refused == Some(Refusal::All)) {
+                sender.refused = None;
+                room = room.saturating_sub(streams.config.stream_buffer.get());
+                told(stream);
             }
-            let Some(stream) = streams.crowded.pop_front() else { break };
-            let Some(sender) = streams.senders.get_mut(&stream) else {
-                if streams.senders.len() < streams.config.max_sending {
-                    self.events.push_back(Event::Stream(StreamEvent::Writable(stream)));
-                } else {
-                    streams.crowded.push_back(stream);
-                }
-                continue;
-            };
-            // A quarter of the room, so that the owner does not come for each packet.
-            let half = streams.config.stream_buffer.get() / 4 * 3;
-            if sender.len <= half {
-                sender.refused = false;
-                self.events.push_back(Event::Stream(StreamEvent::Writable(stream)));
-            } else {
-                streams.crowded.push_back(stream);
-            }
+        }
+        let mut places = streams.config.max_sending.saturating_sub(streams.senders.len());
+        while places > 0
+            && let Some(stream) = streams.unplaced.pop_first()
+        {
+            places -= 1;
+            told(stream);
         }
     }
 
@@ -645,6 +706,28 @@ impl Session {
         }
     }
 
+    /// Reports the streams that cannot arrive in time, and resets those whose owner wants that.
+    pub(super) fn look_for_late(&mut self, now: Time) {
+        let Some(streams) = &mut self.streams else { return };
+        if streams.late_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let Streams { exchange, senders, rate, srtt, .. } = &mut **streams;
+        let mut over = std::mem::take(&mut self.late);
+        let events = &mut self.events;
+        streams.late_at = exchange.expire(now, *rate, *srtt / 2, |late| {
+            let Ok(id) = VarInt::from_u64(late.stream.0).map(StreamId::from) else { return };
+            let reset = senders.get(&id).and_then(|sender| sender.late).filter(|_| late.closed.is_some());
+            events.push_back(Event::Stream(StreamEvent::Late { stream: id, reset }));
+            over.extend(reset.map(|code| (id, code)));
+        });
+        for (stream, code) in over.drain(..) {
+            // A stream that is over needs no reset.
+            let _ = self.reset_stream(stream, code);
+        }
+        self.late = over;
+    }
+
     /// Informs the order of the rate that the session carries.
     pub(super) fn rate_streams(&mut self, now: Time) {
         let Some(streams) = &mut self.streams else { return };
@@ -659,6 +742,11 @@ impl Session {
             Rate::from_bytes_over(window, lane.rtt.smoothed).as_bps()
         });
         let rate = Rate::from_bps(rates.fold(0, u64::saturating_add));
+        (streams.rate, streams.srtt) =
+            (rate, self.lanes.iter().map(|lane| lane.rtt.smoothed).min().unwrap_or_default());
+        if streams.exchange.deadlines() > 0 {
+            streams.late_at = Some(now);
+        }
         streams.exchange.set_rate(rate, chunk * self.config.batch.packets.max(1) as u64);
     }
 
@@ -682,6 +770,17 @@ impl Session {
         }
         sender.put_back(&mut pieces);
         self.pieces = pieces;
+        // A quarter of its room, so that the owner does not come for each packet.
+        let lean = streams.config.stream_buffer.get() / 4 * 3;
+        let has_room = match sender.refused {
+            Some(Refusal::Stream) => sender.len <= lean,
+            Some(Refusal::All) => sender.len == 0,
+            None => false,
+        };
+        if has_room {
+            sender.refused = None;
+            self.events.push_back(Event::Stream(StreamEvent::Writable(stream)));
+        }
         let start = sender.written;
         sender.written += taken as u64;
         let taken = Bytes::new(taken as u64);

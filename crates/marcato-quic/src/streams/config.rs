@@ -49,7 +49,8 @@ pub struct StreamsConfig {
     pub max_sending: usize,
     /// Most bytes of one stream that wait to be handed to the engine.
     pub stream_buffer: Bytes,
-    /// Most bytes of all streams and datagrams that wait to be handed to the engine.
+    /// Most bytes of all streams and datagrams that wait to be handed to the engine. Each stream may exceed it by 4 KiB, so
+    /// that background without credit does not exclude urgent streams.
     pub buffer: Bytes,
     /// Most datagrams that wait to be sent.
     pub max_datagrams: usize,

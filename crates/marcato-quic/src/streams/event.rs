@@ -27,6 +27,13 @@ pub enum StreamEvent {
         /// Code of the application.
         code: u64,
     },
+    /// The bytes of a stream cannot arrive by its [deadline](crate::Session::set_stream_deadline).
+    Late {
+        /// Stream concerned.
+        stream: StreamId,
+        /// Code with which the session has reset it, if the owner wanted that.
+        reset: Option<u64>,
+    },
     /// A datagram was dropped before it was sent: it expired, or has become too long for a packet.
     DatagramDropped,
 }
