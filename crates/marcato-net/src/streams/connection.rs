@@ -307,7 +307,7 @@ impl Connection {
         self.0.export_keying_material(out, label, context)
     }
 
-    /// Adds a lane, if both ends have enabled [`StreamsConfig::multipath`](super::StreamsConfig::multipath).
+    /// Adds a lane, if both ends have enabled [`multipath`](marcato_quic::streams::StreamsConfig::multipath).
     ///
     /// # Errors
     ///

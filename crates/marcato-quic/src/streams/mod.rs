@@ -17,7 +17,7 @@
 //!   if another one works.
 //! - There is no early data (0-RTT).
 //! - The receiver reads each stream in order. Over 2048 unread frames of one stream end the connection, as the
-//!   [crate](crate) describes.
+//!   [crate] describes.
 
 mod config;
 mod end;
