@@ -93,7 +93,7 @@ pub fn publish(mbps: f64) -> anyhow::Result<origin::Producer> {
     Ok(publisher)
 }
 
-/// What was read of a track.
+/// Frames of a track that were read, and their lateness.
 pub struct Read {
     name: String,
     bytes: u64,

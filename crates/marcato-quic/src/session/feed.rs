@@ -13,7 +13,6 @@ use noq_proto::StreamId;
 
 use super::carriers::Written;
 use super::duplicate::Duplicate;
-use super::output::Room;
 use super::views::Views;
 use super::{Session, Transmit};
 use crate::config::{Growth, OVERHEAD};
@@ -82,23 +81,8 @@ impl Session {
             match self.scheduler.choose(now, &views, Purpose::New(fresh), wire) {
                 Choice::Wait(wait) => {
                     self.look_again(ready);
-                    among = if wait == Wait::NoRoom {
-                        // Lanes that only wait for their pacer are not limited by their windows.
-                        let full = |lane: &&Lane| lane.gate.room() < wire;
-                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
-                            lane.gate.set_cwnd_limited();
-                        }
-                        // A packet of a level in debt that is shorter, or that waits for no pacer,
-                        // would overtake this level again and again.
-                        among.waiting(pending.priority)
-                    } else {
-                        // A level in debt may be the only one that can use reserved room.
-                        among.blocked(pending.priority)
-                    };
-                    if wait == Wait::Reserved {
-                        reserved = true;
-                        self.await_scheduler(now);
-                    }
+                    reserved |= wait == Wait::Reserved;
+                    among = self.pass_over(now, among, pending.priority, wait, wire);
                 }
                 choice => {
                     self.report_full(choice, wire);
@@ -117,6 +101,32 @@ impl Session {
             Choice::One(lane) => self.send_once(now, max, buf, next, lane, &mut views),
             Choice::Each(lanes) => self.send_each(now, buf, next, lanes, &views),
         }
+    }
+
+    /// Returns the candidates after a level whose next packet has to wait, and informs controllers that are the reason.
+    pub(super) fn pass_over(
+        &mut self,
+        now: Time,
+        among: Candidates,
+        level: Priority,
+        wait: Wait,
+        wire: Bytes,
+    ) -> Candidates {
+        if wait == Wait::Reserved {
+            self.await_scheduler(now);
+        }
+        if wait != Wait::NoRoom {
+            // A level in debt may be the only one that can use reserved room.
+            return among.blocked(level);
+        }
+        // Lanes that only wait for their pacer are not limited by their windows.
+        let full = |lane: &&Lane| lane.gate.room() < wire;
+        for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
+            lane.gate.set_cwnd_limited();
+        }
+        // A packet of a level in debt that is shorter, or that waits for no pacer, would overtake this
+        // level again and again.
+        among.waiting(level)
     }
 
     /// Informs the controllers of high lanes with full windows that this packet leaves on a low
@@ -198,13 +208,7 @@ impl Session {
         if let Some(view) = views.of(lane) {
             self.scheduler.sent(now, view, Purpose::New(fresh.after(grant.len)), wire);
         }
-        let transmit = self.poll_on(now, lane, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
-        if transmit.is_none() {
-            // The message leaves with the next packet.
-            self.pause(now, lane);
-            self.send.request_look();
-        }
-        transmit.map(|polled| polled.0)
+        self.poll_datagram(now, lane, buf)
     }
 
     /// Asks the lane scheduler how many packets of one message or stream may leave on a lane at once: `first`
@@ -280,11 +284,7 @@ impl Session {
         self.stats.first += counted;
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: fresh.priority, pinned: false };
-        let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::new(packets)?, buf);
-        if transmit.is_none() {
-            self.keep(now, lane, load);
-        }
-        transmit.map(|polled| polled.0)
+        self.poll_chunk(now, lane, load, NonZeroUsize::new(packets)?, buf)
     }
 
     /// Sends a chunk on several lanes: at once on one, and by the next polls on the others.
@@ -320,11 +320,7 @@ impl Session {
         }
         self.finish_grant(now, key, &grant, cut);
         let load = Load::Run { key, stream: main, run, priority: grant.priority, pinned: true };
-        let transmit = self.poll_on(now, home, Room::Any, load, NonZeroUsize::MIN, buf);
-        if transmit.is_none() {
-            self.keep(now, home, load);
-        }
-        transmit.map(|polled| polled.0)
+        self.poll_chunk(now, home, load, NonZeroUsize::MIN, buf)
     }
 
     /// Returns the number of packets of this priority that the engine may get at once.

@@ -182,6 +182,32 @@ impl Session {
         Some((transmit, here > 0))
     }
 
+    /// Lets a chunk that was written leave on its lane. If it cannot, it is kept.
+    pub(super) fn poll_chunk(
+        &mut self,
+        now: Time,
+        on: LaneId,
+        load: Load,
+        max: NonZeroUsize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let polled = self.poll_on(now, on, Room::Any, load, max, buf);
+        if polled.is_none() {
+            self.keep(now, on, load);
+        }
+        polled.map(|(transmit, _)| transmit)
+    }
+
+    /// Lets a DATAGRAM frame that was written leave on its lane. If it cannot, it leaves with the next packet.
+    pub(super) fn poll_datagram(&mut self, now: Time, on: LaneId, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let polled = self.poll_on(now, on, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
+        if polled.is_none() {
+            self.pause(now, on);
+            self.send.request_look();
+        }
+        polled.map(|(transmit, _)| transmit)
+    }
+
     /// Fills `views` with the lanes as a scheduler may use them for data of this priority. Returns
     /// the earliest time at which a lane that waits for its pacer is ready. With `granted`, urgent
     /// data may use a window that a controller has taken back only to measure.
@@ -400,10 +426,10 @@ impl Session {
             self.stats.copies += 1;
             self.stats.copied += wire;
             let load = Load::Run { key, stream, run, priority, pinned: true };
-            if let Some((transmit, _)) = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf) {
-                return Some(transmit);
+            let transmit = self.poll_chunk(now, lane, load, NonZeroUsize::MIN, buf);
+            if transmit.is_some() {
+                return transmit;
             }
-            self.keep(now, lane, load);
         }
         None
     }
@@ -497,11 +523,7 @@ impl Session {
                 self.scheduler.sent(now, view, purpose, wire);
             }
             let load = Load::Run { key, stream, run: chunk, priority, pinned: false };
-            let transmit = self.poll_on(now, lane, Room::Any, load, NonZeroUsize::MIN, buf);
-            if transmit.is_none() {
-                self.keep(now, lane, load);
-            }
-            return transmit.map(|polled| polled.0);
+            return self.poll_chunk(now, lane, load, NonZeroUsize::MIN, buf);
         }
         None
     }

@@ -9,13 +9,12 @@ use marcato_sched::schedule::{Choice, Fresh, LaneScheduler as _, Purpose, Wait};
 use marcato_units::{Bytes, Time};
 
 use super::feed::Batched;
-use super::output::Room;
 use super::streams::Streams;
 use super::views::Views;
 use super::{Session, Transmit};
 use crate::config::OVERHEAD;
 use crate::event::Event;
-use crate::lane::{Lane, Load};
+use crate::lane::Load;
 use crate::streams::StreamEvent;
 
 /// Chunk of a stream or a datagram chosen as the next to be sent.
@@ -79,21 +78,8 @@ impl Session {
                 Choice::Each(lanes) => lanes.first(),
                 Choice::Wait(wait) => {
                     self.look_again(ready);
-                    among = if wait == Wait::NoRoom {
-                        // As for messages: lanes that only wait for their pacer are not limited by
-                        // their windows, and no level in debt overtakes this one.
-                        let full = |lane: &&Lane| lane.gate.room() < wire;
-                        for lane in self.lanes.iter().filter(|lane| lane.is_usable()).filter(full) {
-                            lane.gate.set_cwnd_limited();
-                        }
-                        among.waiting(next.priority)
-                    } else {
-                        among.blocked(next.priority)
-                    };
-                    if wait == Wait::Reserved {
-                        reserved = true;
-                        self.await_scheduler(now);
-                    }
+                    reserved |= wait == Wait::Reserved;
+                    among = self.pass_over(now, among, next.priority, wait, wire);
                     continue;
                 }
             };
@@ -125,12 +111,9 @@ impl Session {
         self.stats.first += counted;
         let load = Load::Stream { stream, run, priority: grant.priority };
         let max = NonZeroUsize::new(packets).unwrap_or(NonZeroUsize::MIN);
-        let transmit = self.poll_on(now, lane, Room::Any, load, max, buf);
-        if transmit.is_none() {
-            self.keep(now, lane, load);
-        }
+        let transmit = self.poll_chunk(now, lane, load, max, buf);
         self.wake_crowded();
-        Fed::Sent(transmit.map(|polled| polled.0))
+        Fed::Sent(transmit)
     }
 
     /// Sends a datagram, in its own packet.
@@ -158,13 +141,7 @@ impl Session {
         if let Some(view) = views.of(lane) {
             self.scheduler.sent(now, view, Purpose::New(fresh), wire);
         }
-        let transmit = self.poll_on(now, lane, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
-        if transmit.is_none() {
-            // It leaves with the next packet.
-            self.pause(now, lane);
-            self.send.request_look();
-        }
-        transmit.map(|polled| polled.0)
+        self.poll_datagram(now, lane, buf)
     }
 }
 

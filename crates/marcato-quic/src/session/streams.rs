@@ -39,7 +39,6 @@ struct Sender {
     /// Bytes handed to the engine.
     written: u64,
     acked: RangeSet,
-    parameters: Parameters,
     finished: bool,
     /// Limit for which the owner was refused, and waits for room.
     refused: Option<Refusal>,
@@ -56,9 +55,9 @@ struct Sender {
 /// Limit for which a write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// That of the stream.
+    /// Limit of the stream's waiting bytes.
     Stream,
-    /// That of all streams together. The stream is among the crowded ones.
+    /// Limit of the waiting bytes of all streams together. The stream is among the crowded ones.
     All,
 }
 
@@ -284,15 +283,12 @@ impl Session {
     /// Sets the order of the bytes of a stream that have not left.
     pub fn order_stream(&mut self, stream: StreamId, parameters: Parameters) {
         let Some(streams) = &mut self.streams else { return };
-        match streams.senders.get_mut(&stream) {
-            Some(sender) => sender.parameters = parameters,
-            None => {
-                // A stream of the peer may have sent nothing yet. The engine knows which exist.
-                if self.conn.send_stream(stream).priority().is_ok() {
-                    streams.parameters.insert(stream, parameters);
-                }
-                return;
+        if !streams.sends(stream) {
+            // A stream of the peer may have sent nothing yet. The engine knows which exist.
+            if self.conn.send_stream(stream).priority().is_ok() {
+                streams.parameters.insert(stream, parameters);
             }
+            return;
         }
         if let Some(mut response) = streams.exchange.response_mut(key(stream)) {
             response.reprioritise(parameters);
@@ -550,7 +546,7 @@ impl Session {
     }
 }
 
-/// What the session does for its streams.
+/// Work of the session for its streams.
 impl Session {
     /// Returns the sender of a stream, and makes one at the first write.
     fn sender(&mut self, stream: StreamId) -> Result<(), WriteError> {
@@ -587,7 +583,6 @@ impl Session {
             len: 0,
             written: 0,
             acked: RangeSet::default(),
-            parameters,
             finished: false,
             refused: None,
             watched: false,
