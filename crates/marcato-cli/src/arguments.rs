@@ -354,12 +354,16 @@ pub(crate) enum LabAction {
     /// The exit status is that of the command, or 2 if the lab could not be created. Hosts know each other
     /// by name. When the command ends, the lab kills all that it left running.
     #[command(after_help = "Examples:
+  marcato lab run --link '12 Mbit/s, 20 ms, codel' -- ping -c 3 server
+  marcato lab run --link lte --loss 1% -- sh -c 'marcato lab exec server -- iperf3 -sD; \
+      sleep 1; iperf3 -c server'
   marcato lab run examples/codel-cubic.toml -- ping -c 3 server-1
   marcato lab run examples/codel-cubic.toml --host server-1 -- sh -c 'iperf3 -s -D; sleep 1000'")]
     Run(LabRun),
 
     /// Runs a shell on a host
     #[command(after_help = "Examples:
+  marcato lab shell --link '12 Mbit/s, 20 ms' --up '1 Mbit/s'
   marcato lab shell examples/codel-cubic.toml
   marcato lab shell examples/multipath.toml --host server-1")]
     Shell(LabShell),
@@ -448,10 +452,14 @@ pub(crate) struct LabExec {
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 pub(crate) struct LabNetwork {
-    /// The scenario; its flows are not started. `-` reads it from standard input
-    pub(crate) file: PathBuf,
+    /// The scenario; its flows are not started, and it needs none. `-` reads it from standard input. Instead of a file,
+    /// --link describes a link
+    pub(crate) file: Option<PathBuf>,
 
-    /// Host of the command [default: where the first flow begins]
+    #[command(flatten)]
+    pub(crate) shape: LabShape,
+
+    /// Host of the command [default: where the first flow begins, or else the first node]
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
 
@@ -496,6 +504,50 @@ pub(crate) struct LabNetwork {
     /// Write every event of every packet into this file, as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) packets: Option<PathBuf>,
+}
+
+/// Link of a lab without a file: between the hosts `client` and `server`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Default, Args)]
+pub(crate) struct LabShape {
+    /// Link between `client` and `server`, instead of a file, for example '12 Mbit/s, 20 ms, codel'. Repeated, the
+    /// links follow each other. Pieces: a rate, a delay (one way), a queue (droptail, codel, fq-codel, pie, crq), a
+    /// preset (3g, lte, 5g, wifi, dsl, cable, geo, leo), or a word with a value: up, down, rtt, loss, jitter, reorder,
+    /// duplicate, corrupt, trace, mtu, limit
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    pub(crate) link: Vec<String>,
+
+    /// Pieces that hold from the client to the server only
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    pub(crate) up: Option<String>,
+
+    /// Pieces that hold from the server to the client only
+    #[arg(long, value_name = "TEXT", conflicts_with = "file")]
+    pub(crate) down: Option<String>,
+
+    /// Share of packets that are lost, for example 1%
+    #[arg(long, value_name = "SHARE", conflicts_with = "file")]
+    pub(crate) loss: Option<String>,
+
+    /// Variation of the delay: 5 ms is up to 5 ms less or more. Packets keep their order
+    #[arg(long, value_name = "SPAN", conflicts_with = "file")]
+    pub(crate) jitter: Option<String>,
+
+    /// Share of packets that skip the delay, and so overtake others
+    #[arg(long, value_name = "SHARE", conflicts_with = "file")]
+    pub(crate) reorder: Option<String>,
+
+    /// Share of packets that arrive twice
+    #[arg(long, value_name = "SHARE", conflicts_with = "file")]
+    pub(crate) duplicate: Option<String>,
+
+    /// Share of packets of which one bit is inverted
+    #[arg(long, value_name = "SHARE", conflicts_with = "file")]
+    pub(crate) corrupt: Option<String>,
+
+    /// File in mahimahi's format, instead of a rate: a millisecond on each line, at which 1504 bytes may leave
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub(crate) trace: Option<String>,
 }
 
 /// Arguments of `marcato lab trial` and `marcato lab compare`.

@@ -319,6 +319,169 @@ fn a_host_shows_its_own_devices_below_sys() {
     assert_eq!(below.trim().parse(), Ok(groups), "{text}");
 }
 
+/// Command on the client of a lab whose network is in these arguments.
+fn shaped(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+    command.args(["lab", "run", "-q"]).args(arguments);
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    ended
+}
+
+/// Rows of UDP packets in a file of `--packets`: time in ms, direction, and event.
+fn udp_events(file: &std::path::Path) -> Vec<(f64, String, String)> {
+    let rows = std::fs::read_to_string(file).unwrap();
+    let rows = rows.lines().skip(1).map(|row| row.split(',').collect::<Vec<_>>());
+    let udp = rows.filter(|cells| cells[5] == "17");
+    udp.map(|cells| (cells[0].parse::<f64>().unwrap() * 1e3, cells[2].to_owned(), cells[3].to_owned()))
+        .collect()
+}
+
+/// Sends IPv4 packets of 1000 bytes to the server, and then waits for the refusal of a connection, which comes last.
+const BURST: &str =
+    "for n in 1 2 3 4 5 6 7 8; do printf %0972d 0 >/dev/udp/10.0.0.2/9; done; ! exec 3<>/dev/tcp/10.0.0.2/9";
+
+#[test]
+fn a_link_in_one_line_has_its_rate_and_delay() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("packets.csv");
+    // 1000 bytes at 100 kbit/s take 80 ms; the way back has another rate.
+    let link = ["--link", "30 ms, droptail, up 100 kbit/s, down 5 Mbit/s"];
+    let packets = ["--packets", file.to_str().unwrap()];
+    let begun = std::time::Instant::now();
+    shaped(&[&link[..], &packets, &["--", "bash", "-c", BURST]].concat());
+    // However busy the machine is, the answer cannot come before the packets in front of it have left.
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(8 * 80 + 60));
+    let events = udp_events(&file);
+    let times = |event: &str| -> Vec<f64> {
+        events.iter().filter(|of| of.1 == "there" && of.2 == event).map(|of| of.0).collect()
+    };
+    let (left, arrived) = (times("left"), times("arrived"));
+    assert_eq!((left.len(), arrived.len()), (8, 8), "{events:?}");
+    for (left, arrived) in left.iter().zip(&arrived) {
+        assert!((arrived - left - 110.0).abs() < 0.01, "{left} {arrived}");
+    }
+    // Between those that waited for each other there is one transmission.
+    let gaps: Vec<f64> = left.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|gap| *gap > 79.99), "{gaps:?}");
+    assert!(gaps.iter().any(|gap| (gap - 80.0).abs() < 0.01), "{gaps:?}");
+}
+
+#[test]
+fn links_in_a_row_add_up_and_their_options_act_on_packets() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("packets.csv");
+    let row = ["--link", "10 ms", "--link", "5 ms", "--packets", file.to_str().unwrap()];
+    // Behind the router, the server is the third node.
+    shaped(&[&row[..], &["--", "bash", "-c", &BURST.replace("10.0.0.2", "server")]].concat());
+    let events = udp_events(&file);
+    let count = |event: &str| events.iter().filter(|of| of.1 == "there" && of.2 == event).count();
+    assert_eq!((count("offered"), count("arrived")), (16, 16), "{events:?}");
+
+    let options = ["--link", "5 ms", "--up", "loss 100%", "--packets", file.to_str().unwrap()];
+    let lossy = "for n in 1 2 3; do printf %0972d 0 >/dev/udp/server/9; done";
+    shaped(&[&options[..], &["--", "bash", "-c", lossy]].concat());
+    let events = udp_events(&file);
+    assert!(events.iter().filter(|of| of.2 == "lost").count() >= 1, "{events:?}");
+    assert!(events.iter().all(|of| of.2 != "arrived"), "{events:?}");
+
+    let trace = directory.path().join("trace");
+    std::fs::write(&trace, "50\n100\n").unwrap();
+    let options = ["--trace", trace.to_str().unwrap(), "--packets", file.to_str().unwrap()];
+    shaped(&[&options[..], &["--", "bash", "-c", BURST]].concat());
+    let events = udp_events(&file);
+    let arrived: Vec<f64> =
+        events.iter().filter(|of| of.1 == "there" && of.2 == "arrived").map(|of| of.0).collect();
+    assert_eq!(arrived.len(), 8, "{events:?}");
+    // The last byte of each leaves at an opportunity.
+    assert!(arrived.iter().all(|at| (at / 50.0 - (at / 50.0).round()).abs() < 1e-3), "{arrived:?}");
+}
+
+#[test]
+fn corruption_and_duplication_reach_real_sockets() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("packets.csv");
+    let options = ["--link", "1 ms", "--up", "duplicate 100%", "--packets", file.to_str().unwrap()];
+    shaped(&[&options[..], &["--", "bash", "-c", BURST]].concat());
+    let events = udp_events(&file);
+    assert_eq!(events.iter().filter(|of| of.1 == "there" && of.2 == "arrived").count(), 16, "{events:?}");
+    // The kernel throws away what is corrupted, so no refusal of a port comes back. The packets before it went the
+    // same way.
+    let file = directory.path().join("corrupt.csv");
+    let options = ["--link", "1 ms", "--up", "corrupt 100%", "--packets", file.to_str().unwrap()];
+    let script = "exec 3<>/dev/udp/server/9; for n in 1 2 3; do printf %0972d 0 >&3; done; ! read -t 0.2 <&3";
+    shaped(&[&options[..], &["--", "bash", "-c", script]].concat());
+    let rows = std::fs::read_to_string(&file).unwrap();
+    assert!(rows.contains(",there,") && !rows.contains(",back,"), "{rows}");
+}
+
+#[test]
+fn a_network_that_cannot_be_is_refused_before_a_lab_opens() {
+    for (arguments, message) in [
+        (&["--link", "12 Mbps"][..], "--link: `12 Mbps` is not a rate: did you mean \"12 Mbit/s\"?"),
+        (&["--up", "1 Mbit/s", "--loss", "1"], "--loss: `loss 1` is no share of packets"),
+        (
+            &["--link", "1 ms", "--link", "2 ms", "--loss", "1%"],
+            "there are several links, and --loss is for one",
+        ),
+        (&["--trace", "/nonexistent"], "the trace `/nonexistent`: cannot be read"),
+        (&["--link", "1 Mbit/s, droptail 1 B"], "the link cannot be made: a limit of 1 B cannot hold"),
+        (&[], "there is no network: name the file of a scenario, or describe a link"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        let ended = command.args(["lab", "run"]).args(arguments).args(["--", "true"]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
+        assert!(said(&ended).contains(message), "{arguments:?}: {}", said(&ended));
+    }
+}
+
+#[test]
+fn a_file_that_only_shapes_needs_no_flows() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("shape.toml");
+    let scenario =
+        "name = \"shape\"\nnodes = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\ndelay = \"1 ms\"\n";
+    std::fs::write(&file, scenario).unwrap();
+    let run = |verb: &[&str], rest: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
+        command.args(verb).arg(&file).args(rest).output().unwrap()
+    };
+    let ended = run(&["lab", "run"], &["--", "grep", "-c", " b$", "/etc/hosts"]);
+    assert!(ended.status.success(), "{}", said(&ended));
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "2\n");
+    assert!(said(&ended).contains("the command runs on a; "), "{}", said(&ended));
+    // A simulation would do nothing.
+    let ended = run(&["sim"], &[]);
+    assert_eq!(ended.status.code(), Some(2));
+    for key in ["flow", "duration"] {
+        assert!(said(&ended).contains(&format!("needs `{key}`")), "{}", said(&ended));
+    }
+}
+
+#[test]
+fn a_lab_inside_a_lab_says_that_links_do_not_add_up() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let inner = r#""$0" lab run --link '1 ms' -- grep -c server /etc/hosts"#;
+    let marcato = env!("CARGO_BIN_EXE_marcato");
+    let ended = shaped(&["--link", "1 ms", "--", "sh", "-c", inner, marcato]);
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "2\n");
+    assert!(said(&ended).contains("this lab is inside another one"), "{}", said(&ended));
+}
+
 /// Scenario of one short transfer.
 const TRANSFER: &str = r#"
 name = "transfer"

@@ -4,7 +4,7 @@ use marcato_queue::{FlowKey, Packet};
 use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::Ecn;
 
-use crate::link::LinkPacket;
+use crate::link::{LinkPacket, invert};
 
 /// Headers of IPv4 and UDP (RFC 791 §3.1, RFC 768).
 const HEADERS: Bytes = Bytes::new(20 + 8);
@@ -68,5 +68,9 @@ impl LinkPacket for Datagram {
 
     fn entered(&self) -> Time {
         self.entered
+    }
+
+    fn corrupt(&mut self, draw: u64) {
+        invert(&mut self.payload, draw);
     }
 }

@@ -4,7 +4,7 @@ use marcato_queue::{FlowKey, Packet};
 use marcato_units::{Bytes, Layer, Time};
 use marcato_wire::{Ecn, IpPacket, PacketError, Transport};
 
-use crate::link::LinkPacket;
+use crate::link::{LinkPacket, invert};
 
 /// Bytes before the packet that a TUN device with offload adds: `struct virtio_net_hdr`.
 const VNET_HEADER: usize = 10;
@@ -136,6 +136,11 @@ impl LinkPacket for IpDatagram {
 
     fn entered(&self) -> Time {
         self.entered
+    }
+
+    fn corrupt(&mut self, draw: u64) {
+        // The header of the device is not on the wire.
+        invert(&mut self.frame[self.at..], draw);
     }
 }
 

@@ -20,28 +20,26 @@
 //!
 //! Pre-emption within a packet is missing: no real transmitter of Ethernet has it.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command};
 
-use marcato_link::{DelaySummary, Trace};
+use marcato_link::DelaySummary;
 use marcato_queue::{FlowKey, FlowReport};
 use marcato_scenario::Experiment;
-use marcato_scenario::link::{self, Capacity};
-use marcato_scenario::queue::{Queue, QueueError, Site, Strict};
-use marcato_units::{Bytes, Stream, Time};
+use marcato_scenario::brief::Disorder;
+use marcato_scenario::link;
+use marcato_units::{Bytes, Time};
 use marcato_wire::FlowTuple;
 
+use crate::build::{Traces, build};
 use crate::clock::LabClock;
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
 use crate::entrance::{HOSTS, host_list};
 use crate::ip_datagram::IpDatagram;
 use crate::leftover::{Leftover, VARIABLE, mark};
-use crate::link::{
-    Link, LinkChange, LinkConfig, LinkCounters, LinkError, LinkMeasurement, Sojourns, Watcher,
-};
+use crate::link::{Link, LinkCounters, LinkMeasurement, Sojourns, Watcher};
 use crate::namespace::Namespace;
 use crate::plan::{NodePlan, Plan, PlanError};
 use crate::sys;
@@ -150,9 +148,6 @@ pub struct Lab {
     secret: u64,
 }
 
-/// Traces that links follow, by the path in the experiment.
-pub type Traces = BTreeMap<String, Trace>;
-
 impl Lab {
     /// Opens the lab of an experiment. Its flows are not started.
     ///
@@ -160,11 +155,27 @@ impl Lab {
     ///
     /// If the experiment cannot be emulated, or the system gives no namespaces or devices.
     pub fn open(experiment: &Experiment, traces: &Traces, options: LabOptions) -> Result<Self, LabError> {
+        Self::open_with(experiment, traces, options, &[])
+    }
+
+    /// Opens the lab of an experiment, and disturbs packets: `disorder` has both directions of each link, in their
+    /// order, and may be shorter.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(
+        experiment: &Experiment,
+        traces: &Traces,
+        options: LabOptions,
+        disorder: &[[Disorder; 2]],
+    ) -> Result<Self, LabError> {
         let plan = Plan::new(experiment)?;
         let mut directions = Vec::new();
-        for link in &experiment.links {
-            let one = |back| direction(experiment, link, back, traces, options);
-            directions.push([one(false)?, one(true)?]);
+        for (number, link) in experiment.links.iter().enumerate() {
+            let [there, back] = disorder.get(number).copied().unwrap_or_default();
+            let one = |back, disorder| direction(experiment, link, back, traces, options, disorder);
+            directions.push([one(false, there)?, one(true, back)?]);
         }
         let names = names(&plan);
         let mut ends: Vec<[Option<crate::tun::Tun>; 2]> = plan.wires.iter().map(|_| [None, None]).collect();
@@ -379,71 +390,12 @@ fn direction(
     back: bool,
     traces: &Traces,
     options: LabOptions,
+    disorder: Disorder,
 ) -> Result<Direction, LabError> {
-    let refused = |problem: String| LabError::Link { link: link.name.clone(), problem };
-    let of = if back { &link.back } else { &link.there };
-    if matches!(of.queue, Queue::Strict(Strict { preempt: true, .. })) {
-        return Err(refused("real transmitters do not stop within a packet: remove `preempt`".to_owned()));
-    }
-    let way = if back { "back" } else { "there" };
-    let (jitter, always) = of.jitter.map_or((None, marcato_units::Duration::ZERO), |jitter| {
-        let (jitter, always) = jitter.model();
-        (Some(jitter), always)
-    });
-    let stream = |class: &str| experiment.seed.stream(&format!("queue/{}/{way}/{class}", link.name));
-    let plugin = |plugin: &marcato_scenario::plugin::Plugin, _: Stream| {
-        Err(format!("the plug-in `{}` is not built into this program", plugin.name))
-    };
-    let build = |queue: &Queue, rate, stream: &dyn Fn(&str) -> Stream| {
-        let queue = queue.build::<IpDatagram, String>(&Site { rate, stream }, &plugin);
-        queue.map_err(|error: QueueError<String>| refused(error.to_string()))
-    };
-    let queue = build(&of.queue, of.rate.fixed(), &stream)?;
-    let (rate, trace) = match &of.rate {
-        Capacity::Unlimited => (None, None),
-        Capacity::Rate(rate) => (Some(*rate), None),
-        Capacity::Trace(path) => match traces.get(path) {
-            Some(trace) => (None, Some(trace.clone())),
-            None => return Err(refused(format!("the trace {path} was not read: pass it to the lab"))),
-        },
-    };
-    let loss = of.loss.model().map_err(|error| refused(error.to_string()))?;
-    let config = LinkConfig {
-        rate,
-        trace,
-        delay: of.delay.saturating_add(always),
-        jitter,
-        // The devices have the same limit, except for what is segmented later.
-        mtu: (!options.offload).then_some(link.mtu),
-        framing: of.framing,
-        loss,
-        duplication: of.duplication,
-        queue,
-    };
-    let name = format!("{}/{way}", link.name);
-    let made = Link::new(&name, config, experiment.seed);
-    let mut made = made.map_err(|error: LinkError| refused(error.to_string()))?;
-    for change in link.changes_of(back) {
-        let at = change.at;
-        if let Some(rate) = change.rate {
-            made.change_at(at, LinkChange::Rate(rate));
-        }
-        if let Some(up) = change.up {
-            made.change_at(at, LinkChange::Up(up));
-        }
-        if let Some(delay) = change.delay {
-            let delay = delay.saturating_add(always);
-            made.change_at(at, LinkChange::Delay { delay, reorder: change.reorder });
-        }
-        if let Some(loss) = &change.loss {
-            let loss = loss.model().map_err(|error| refused(error.to_string()))?;
-            made.change_at(at, LinkChange::Loss(loss));
-        }
-        if let Some(queue) = &change.queue {
-            let stream = |class: &str| stream(&format!("{class}/{}", at.as_nanos()));
-            let rate = link.rate_at(back, at).fixed();
-            made.change_at(at, LinkChange::Queue(build(queue, rate, &stream)?));
-        }
-    }
-    Ok(Direction { link: made, bleaches: of.bleach_ecn })
+    // The devices have the same limit, except for what is segmented later.
+    let mtu = (!options.offload).then_some(link.mtu);
+    let made = build(link, back, traces, experiment.seed, mtu, disorder);
+    let made = made.map_err(|problem| LabError::Link { link: link.name.clone(), problem })?;
+    let bleaches = if back { link.back.bleach_ecn } else { link.there.bleach_ecn };
+    Ok(Direction { link: made, bleaches })
 }

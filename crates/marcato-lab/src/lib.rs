@@ -30,6 +30,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod build;
 #[cfg(target_os = "linux")]
 mod clock;
 mod datagram;
@@ -60,6 +61,7 @@ mod udp;
 #[cfg(target_os = "linux")]
 mod wiring;
 
+pub use build::Traces;
 #[cfg(target_os = "linux")]
 pub use clock::LabClock;
 pub use datagram::Datagram;
@@ -69,7 +71,7 @@ pub use emulator::DirectionStats;
 pub use entrance::{EnterError, enter_host};
 pub use ip_datagram::IpDatagram;
 #[cfg(target_os = "linux")]
-pub use lab::{HostError, Lab, LabError, LabOptions, Traces};
+pub use lab::{HostError, Lab, LabError, LabOptions};
 #[cfg(target_os = "linux")]
 pub use leftover::{Leftover, VARIABLE};
 pub use link::{

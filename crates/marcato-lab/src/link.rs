@@ -21,7 +21,8 @@ use marcato_link::{
 use marcato_queue::{
     Backlog, Counters, Discipline, DropTail, FlowKey, FlowReport, Packet, Released, release,
 };
-use marcato_units::{Bytes, Duration, Rate, Seed, Time};
+use marcato_scenario::brief::Disorder;
+use marcato_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
 /// Most packets on a line. Only links with a disproportionate bandwidth-delay product reach it:
 /// 65 536 packets of 1200 bytes are 6 Gbit/s for 100 ms.
@@ -34,6 +35,18 @@ pub trait LinkPacket: Packet + Clone {
 
     /// Time at which it entered.
     fn entered(&self) -> Time;
+
+    /// Inverts one of its bits, which `draw` chooses. Its headers as the link has read them stay.
+    fn corrupt(&mut self, draw: u64);
+}
+
+/// Inverts a bit of a packet, if it has one.
+pub(crate) fn invert(bytes: &mut [u8], draw: u64) {
+    let bits = (bytes.len() as u64 * 8).max(1);
+    let bit = draw % bits;
+    if let Some(byte) = usize::try_from(bit / 8).ok().and_then(|at| bytes.get_mut(at)) {
+        *byte ^= 1 << (bit % 8);
+    }
 }
 
 /// Event of a packet on a link.
@@ -101,6 +114,10 @@ pub struct LinkConfig<P> {
     /// Probability that a packet that is not lost arrives twice, the copy directly behind its
     /// original.
     pub duplication: f64,
+    /// Probability that a packet skips the delay, and so overtakes those in flight. It needs no jitter.
+    pub reordering: f64,
+    /// Probability that one bit of a packet is inverted.
+    pub corruption: f64,
     /// Queue discipline before the transmitter, which takes one packet at a time. Its limits count
     /// packets without framing.
     pub queue: Box<dyn Discipline<P> + Send>,
@@ -118,6 +135,8 @@ impl<P: Packet + Send + 'static> LinkConfig<P> {
             framing: Bytes::ZERO,
             loss: Loss::None,
             duplication: 0.0,
+            reordering: 0.0,
+            corruption: 0.0,
             queue: Box::new(DropTail::default()),
         }
     }
@@ -167,6 +186,12 @@ impl<P: Packet + Send + 'static> LinkConfig<P> {
     pub fn duplication(self, duplication: f64) -> Self {
         Self { duplication, ..self }
     }
+
+    /// Sets the probabilities that a packet skips the delay, and that a bit of it is inverted.
+    #[must_use]
+    pub fn disorder(self, Disorder { reordering, corruption }: Disorder) -> Self {
+        Self { reordering, corruption, ..self }
+    }
 }
 
 /// Change of a link at a time.
@@ -209,6 +234,18 @@ pub enum LinkError {
         /// Given duplication.
         duplication: f64,
     },
+    /// The reordering is not a probability.
+    #[error("a reordering of {reordering} is no probability: give one from 0 to 1")]
+    Reordering {
+        /// Given reordering.
+        reordering: f64,
+    },
+    /// The corruption is not a probability.
+    #[error("a corruption of {corruption} is no probability: give one from 0 to 1")]
+    Corruption {
+        /// Given corruption.
+        corruption: f64,
+    },
 }
 
 /// Counters of a link. At any time `offered + duplicated = delivered + dropped + too_big + lost +
@@ -225,6 +262,10 @@ pub struct LinkCounters {
     pub lost: u64,
     /// Copies that the line made.
     pub duplicated: u64,
+    /// Packets that skipped the delay.
+    pub reordered: u64,
+    /// Packets of which a bit was inverted.
+    pub corrupted: u64,
     /// Packets discarded because the line was full: see [`MAX_UNDER_WAY`].
     pub discarded: u64,
     /// Packets that came out at the far end, copies included.
@@ -285,17 +326,33 @@ pub struct Link<P> {
     carried: Bytes,
     lateness: Histogram,
     watcher: Option<Box<dyn Watcher<P>>>,
+    reordering: Chance,
+    corruption: Chance,
+}
+
+/// Event of single packets, with the stream that it is drawn from.
+struct Chance {
+    probability: f64,
+    stream: Stream,
+}
+
+impl Chance {
+    /// Returns a number of the stream if the event occurs.
+    fn draw(&mut self) -> Option<u64> {
+        (self.probability > 0.0 && self.stream.chance(self.probability)).then(|| self.stream.next_u64())
+    }
 }
 
 impl<P: LinkPacket> Link<P> {
-    /// Creates an empty link. Losses are drawn from the stream `loss/NAME` of `seed`, jitter and
-    /// duplication from `jitter/NAME` and `duplication/NAME`.
+    /// Creates an empty link. Losses are drawn from the stream `loss/NAME` of `seed`; jitter,
+    /// duplication, reordering and corruption from streams of these names.
     ///
     /// # Errors
     ///
     /// If its rate is zero, or a probability is not from 0 to 1.
     pub fn new(name: &str, config: LinkConfig<P>, seed: Seed) -> Result<Self, LinkError> {
-        let LinkConfig { rate, trace, delay, jitter, mtu, framing, loss, duplication, queue } = config;
+        let LinkConfig { rate, trace, delay, jitter, mtu, framing, loss, duplication, .. } = config;
+        let LinkConfig { reordering, corruption, queue, .. } = config;
         if rate == Some(Rate::ZERO) {
             return Err(LinkError::NoRate);
         }
@@ -307,13 +364,25 @@ impl<P: LinkPacket> Link<P> {
         if !(0.0..=1.0).contains(&duplication) {
             return Err(LinkError::Duplication { duplication });
         }
+        if !(0.0..=1.0).contains(&reordering) {
+            return Err(LinkError::Reordering { reordering });
+        }
+        if !(0.0..=1.0).contains(&corruption) {
+            return Err(LinkError::Corruption { corruption });
+        }
+        let mut wire = Wire::new(loss, jitter, duplication, name, seed);
+        if reordering > 0.0 {
+            wire.shorten(true);
+        }
+        let chance =
+            |what: &str, probability| Chance { probability, stream: seed.stream(&format!("{what}/{name}")) };
         Ok(Self {
             transmitter: Transmitter::new(rate, trace),
             delay,
             mtu,
             framing,
             queue,
-            wire: Wire::new(loss, jitter, duplication, name, seed),
+            wire,
             next: 0,
             up: true,
             changes: VecDeque::new(),
@@ -326,6 +395,8 @@ impl<P: LinkPacket> Link<P> {
             carried: Bytes::ZERO,
             lateness: Histogram::default(),
             watcher: None,
+            reordering: chance("reordering", reordering),
+            corruption: chance("corruption", corruption),
         })
     }
 
@@ -576,12 +647,20 @@ impl<P: LinkPacket> Link<P> {
 
     /// Puts a packet that has left the transmitter on the line. A packet that the line loses has
     /// occupied the transmitter, too.
-    fn put(&mut self, left_at: Time, packet: P) {
-        let Some(Arrival { at, twice }) = self.wire.arrival(left_at + self.delay, self.up) else {
+    fn put(&mut self, left_at: Time, mut packet: P) {
+        let Some(Arrival { mut at, twice }) = self.wire.arrival(left_at + self.delay, self.up) else {
             self.counters.lost += 1;
             self.tell(left_at, PacketEvent::Lost, &packet);
             return;
         };
+        if self.reordering.draw().is_some() {
+            at = left_at;
+            self.counters.reordered += 1;
+        }
+        if let Some(draw) = self.corruption.draw() {
+            packet.corrupt(draw);
+            self.counters.corrupted += 1;
+        }
         let copy = twice.then(|| packet.clone());
         self.counters.duplicated += u64::from(twice);
         for packet in std::iter::once(packet).chain(copy) {
@@ -621,6 +700,54 @@ mod tests {
             }
         }
         arrived
+    }
+
+    #[test]
+    fn reordered_packets_skip_the_delay_and_overtake() {
+        let disorder = Disorder { reordering: 0.25, corruption: 0.0 };
+        let mut link = link(LinkConfig::delay_only(Duration::from_millis(20)).disorder(disorder));
+        let mut came = Vec::new();
+        for at in 0..300_u64 {
+            if let Ok(number) = u8::try_from(at) {
+                link.send(Time::from_millis(at), packet(number, 100));
+            }
+            while let Some(packet) = link.poll(Time::from_millis(at)) {
+                came.push((at, u64::from(packet.payload()[0])));
+            }
+        }
+        assert_eq!(came.len(), 256);
+        assert!(came.iter().all(|(at, sent)| [0, 20].contains(&(at - sent))), "{came:?}");
+        let early = came.iter().filter(|(at, sent)| at == sent).count() as u64;
+        assert_eq!(early, link.counters().reordered);
+        // 256 packets at 25 %: the standard deviation is 6.9, the bound five of them.
+        assert!((29..=99).contains(&early), "{early}");
+        assert!(!came.is_sorted_by_key(|(_, sent)| *sent), "some overtake");
+    }
+
+    #[test]
+    fn one_bit_of_corrupted_packets_is_inverted() {
+        let disorder = Disorder { reordering: 0.0, corruption: 0.5 };
+        let mut link = link(LinkConfig::delay_only(Duration::ZERO).disorder(disorder));
+        let mut inverted = Vec::new();
+        for _ in 0..400 {
+            link.send(Time::ZERO, packet(0, 128));
+            let came = link.poll(Time::ZERO).unwrap();
+            inverted.push(came.payload().iter().map(|byte| byte.count_ones()).sum::<u32>());
+        }
+        assert!(inverted.iter().all(|bits| *bits <= 1), "{inverted:?}");
+        let corrupted: u32 = inverted.iter().sum();
+        assert_eq!(u64::from(corrupted), link.counters().corrupted);
+        // 400 packets at 50 %: the standard deviation is 10, the bound five of them.
+        assert!((150..=250).contains(&corrupted), "{corrupted}");
+    }
+
+    #[test]
+    fn disorder_that_is_no_probability_is_refused() {
+        for (reordering, corruption) in [(1.5, 0.0), (-0.1, 0.0), (0.0, 2.0), (f64::NAN, 0.0)] {
+            let config = LinkConfig::<Datagram>::delay_only(Duration::ZERO);
+            let config = config.disorder(Disorder { reordering, corruption });
+            assert!(Link::new("test", config, Seed::new(1)).is_err(), "{reordering} {corruption}");
+        }
     }
 
     #[test]

@@ -125,8 +125,15 @@ fn name_hosts(names: &str) -> io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(&hosts_file()).tempfile()?;
     file.write_all(names.as_bytes())?;
     file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
-    // The file needs no name once it is mounted.
-    Ok(mount_bind(file.path(), "/etc/hosts")?)
+    // The file needs no name once it is mounted. In a lab inside another one, that is so for the outer lab's, and
+    // nothing can be mounted over a file without a name: this copy of the mounts does without it.
+    match mount_bind(file.path(), "/etc/hosts") {
+        Err(Errno::NOENT) => {
+            unmount("/etc/hosts", UnmountFlags::DETACH)?;
+            Ok(mount_bind(file.path(), "/etc/hosts")?)
+        }
+        mounted => Ok(mounted?),
+    }
 }
 
 /// Gives this thread's view of files a `/sys` with the devices of its own network namespace, and no others.

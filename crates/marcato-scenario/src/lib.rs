@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod amount;
+pub mod brief;
 mod chance;
 mod check;
 mod chosen;
@@ -41,6 +42,7 @@ mod names;
 mod number;
 pub mod path;
 pub mod plugin;
+pub mod preset;
 pub mod queue;
 pub mod quic;
 mod read;

@@ -40,6 +40,7 @@ pub struct Reader {
     pub(crate) overrides: Overrides,
     pub(crate) plugins: Rc<AddedKinds>,
     pub(crate) files: Rc<BTreeMap<String, String>>,
+    pub(crate) without_flows: bool,
 }
 
 impl Reader {
@@ -59,6 +60,13 @@ impl Reader {
     #[must_use]
     pub fn plugins(mut self, names: &PluginNames) -> Self {
         self.plugins = Rc::new(names.0.clone());
+        self
+    }
+
+    /// Accepts a scenario without flows and without a duration: a network for programs that send of themselves.
+    #[must_use]
+    pub fn without_flows(mut self) -> Self {
+        self.without_flows = true;
         self
     }
 

@@ -218,6 +218,9 @@ impl Scenario {
         }
         let (mut experiment, notes) = build(&root, given.iter(), &faults);
         note_settings(&root, &given, &overrides.set, &faults);
+        if !reader.without_flows {
+            read::need_traffic(&root, &faults);
+        }
         let grid = grid::read(&root, experiment.seed, &given, overrides.seed, &faults);
         if let Some(seed) = overrides.seed {
             experiment.seed = Seed::new(seed);

@@ -15,6 +15,18 @@ pub(crate) enum LabError {
     NoCommand,
     #[error("the scenario cannot be run:\n{0}")]
     Scenario(#[from] ScenarioError),
+    #[error(transparent)]
+    Brief(#[from] marcato_scenario::brief::BriefError),
+    #[error(
+        "there is no network: name the file of a scenario, or describe a link, for example --link \"12 Mbit/s, 20 ms\""
+    )]
+    NoNetwork,
+    #[error("the link cannot be made: {0}")]
+    Links(String),
+    #[error(
+        "there are several links, and --{option} is for one: write it in their texts, for example --link \"20 ms, {option} …\""
+    )]
+    SeveralLinks { option: &'static str },
     #[error("the scenario has no run: give its grid a value of each key")]
     NoRun,
     #[error("there is no link `{name}` to capture: name one of {known}")]

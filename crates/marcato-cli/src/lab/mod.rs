@@ -4,6 +4,7 @@ mod compare;
 mod error;
 mod record;
 mod selftest;
+mod shape;
 mod statistics;
 mod trial;
 
@@ -80,9 +81,9 @@ pub(crate) fn privileges() {
 
 /// Runs a command on a host of a scenario's network, and prints what its links carried.
 fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
-    let LabNetwork { file, host, set, seed, offload, quiet, stats, every, live, pcap, pcap_link, packets } =
+    let LabNetwork { host, set, seed, offload, quiet, stats, every, live, pcap, pcap_link, packets, .. } =
         network;
-    let scenario = load_scenario(file, Overrides { set: set.clone(), seed: *seed })?;
+    let (scenario, disorder) = shape::load(network, Overrides { set: set.clone(), seed: *seed })?;
     let run = scenario.run(0).ok_or(LabError::NoRun)?;
     if scenario.count() > 1 && !quiet {
         eprintln!(
@@ -95,7 +96,13 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     privileges();
     // An interrupt is for the command, which the terminal sends it as well.
     let _interrupt = Interrupt::listen_to_terminal().map_err(LabError::Interrupt)?;
-    let lab = Lab::open(&run.experiment, &traces, LabOptions { offload: *offload })?;
+    if std::env::var_os(marcato_lab::VARIABLE).is_some() && !quiet {
+        eprintln!(
+            "this lab is inside another one: the links of the outer lab do not add to its own; to have several links \
+             in a row, repeat --link"
+        );
+    }
+    let lab = Lab::open_with(&run.experiment, &traces, LabOptions { offload: *offload }, &disorder)?;
     let chosen = host.is_some();
     let host = host.as_deref().unwrap_or_else(|| first_host(&run.experiment));
     let log = stats.as_deref().map(|path| Log::create(path, *every, &lab)).transpose();
@@ -113,7 +120,18 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     }
     if !quiet && !chosen {
         // A program that connects to its own host measures loopback.
-        eprintln!("the command runs on {host}, where the first flow begins; --host chooses another");
+        match run.experiment.flows.is_empty() {
+            false => {
+                eprintln!("the command runs on {host}, where the first flow begins; --host chooses another");
+            }
+            true => {
+                let others = lab.hosts().filter(|other| *other != host).collect::<Vec<_>>().join(", ");
+                eprintln!(
+                    "the command runs on {host}; `marcato lab exec` reaches the other hosts ({others}), and --host \
+                     chooses another one"
+                );
+            }
+        }
     }
     let child = lab.spawn(host, command)?;
     let mut look = |until| {
@@ -147,9 +165,10 @@ fn path_to_this_program() -> Option<OsString> {
     std::env::join_paths(std::env::split_paths(&path).chain([own])).ok()
 }
 
-/// Host at which the first flow begins.
+/// Host at which the first flow begins; without flows, the first one.
 fn first_host(experiment: &Experiment) -> &str {
-    experiment.flows.first().map_or("", |flow| flow.from.as_str())
+    let first = experiment.flows.first().map(|flow| &flow.from);
+    first.or(experiment.nodes.first()).map_or("", String::as_str)
 }
 
 /// Waits for a command, and calls `look` meanwhile.

@@ -96,6 +96,20 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
+/// Returns the arguments of a command line, of which those in quotes may have spaces.
+fn arguments(line: &str) -> Vec<String> {
+    let (mut arguments, mut quote) = (vec![String::new()], None);
+    for letter in line.chars() {
+        match (letter, quote) {
+            ('\'' | '"', None) => quote = Some(letter),
+            (letter, Some(end)) if letter == end => quote = None,
+            (' ', None) => arguments.push(String::new()),
+            (letter, _) => arguments.last_mut().unwrap().push(letter),
+        }
+    }
+    arguments
+}
+
 /// Returns the command that a line calls, and the rest of the line.
 fn called<'a>(commands: &'a BTreeMap<String, Command>, line: &str) -> Option<(&'a str, &'a Command, String)> {
     let of = |name: &&String| line == **name || line.starts_with(&format!("{name} "));
@@ -327,7 +341,7 @@ fn every_command_has_examples_that_it_accepts() {
         assert!(examples.len() >= 2 && help.starts_with("Examples:\n"), "{}: {help}", command.get_name());
         for example in examples {
             let line = example.split(" > ").next().unwrap();
-            let parsed = marcato_cli::command(&registry).try_get_matches_from(line.split(' '));
+            let parsed = marcato_cli::command(&registry).try_get_matches_from(arguments(line));
             assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
         }
     }

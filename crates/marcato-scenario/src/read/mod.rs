@@ -57,7 +57,14 @@ fn unit(key: &str, of: Of) -> &'static str {
     }
 }
 
-/// Reads an experiment from a tree whose topology is expanded.
+/// Reports the lack of flows and of a duration, which only a network without traffic of its own may have.
+pub(crate) fn need_traffic(root: &Table, faults: &Faults) {
+    let keys = Keys::trusting(root, &ROOT, faults);
+    keys.need("duration", "state how long it runs, for example duration = \"30 s\"");
+    keys.need("flow", "state what is sent, for example [[flow]]");
+}
+
+/// Reads an experiment from a tree whose topology is expanded. It may lack flows and a duration.
 ///
 /// If `--set` or a grid chooses the duration, the second value has notes on the events left out
 /// after the run's end.
@@ -67,7 +74,6 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
         true => keys.string("name").filter(|name| check_name("scenario", name, keys.place("name"), faults)),
         false => None,
     };
-    keys.need("duration", "state how long it runs, for example duration = \"30 s\"");
     let most = Duration::from_secs(MAX_SECONDS);
     let duration = keys.some_span("duration").filter(|&duration| {
         if duration > most {
@@ -116,7 +122,6 @@ pub(crate) fn experiment(root: &Table, faults: &Faults) -> (Experiment, Vec<Stri
     let is_cut = keys.is_chosen("duration");
     let end = if is_cut { Duration::MAX } else { duration };
     let links = keys.tables("link", MAX_LINKS).map(|table| link::link(table, end, faults)).collect();
-    keys.need("flow", "state what is sent, for example [[flow]]");
     if keys.list("flow", MAX_FLOWS).is_some_and(<[Item]>::is_empty) {
         keys.fault("flow", "there are no flows, and nothing would happen: state what is sent");
     }
