@@ -407,6 +407,12 @@ impl Connection {
         self.shared().handshake.get()?.alpn.as_deref()
     }
 
+    /// Returns the name of the server that the client has asked for (RFC 6066 §3), also after the end: at a server, `None` if the
+    /// client has asked for none; at a client, and in plaintext, always `None`.
+    pub fn server_name(&self) -> Option<&str> {
+        self.shared().handshake.get()?.server_name.as_deref()
+    }
+
     /// Returns whether the connection has resumed the TLS session of an earlier one
     /// ([`Sessions`](crate::Sessions)), also after the end. The
     /// [identity of the peer](Self::peer_identity) is that of the earlier one then.

@@ -24,6 +24,8 @@ pub(crate) struct Handshake {
     pub(crate) alpn: Option<Vec<u8>>,
     /// Set if an earlier session was resumed: the certificates were verified then, and not now.
     pub(crate) resumed: bool,
+    /// Name that a client has asked for, at a server.
+    pub(crate) server_name: Option<String>,
 }
 
 /// TLS of a server; nothing in plaintext.

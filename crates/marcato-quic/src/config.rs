@@ -11,7 +11,7 @@ use marcato_sched::reserve::Framing;
 use marcato_sched::schedule::{
     Cwr, CwrConfig, CwrConfigError, CwrRed, Layered, LayeredConfig, LowRtt, RoundRobin, Selective,
 };
-use marcato_units::{Bytes, Duration, Priority};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet};
 use noq_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::controller::Congestion;
@@ -289,6 +289,8 @@ pub struct SessionConfig {
     /// lanes of the high layer ([`coupled`](marcato_sched::coupled)). Off by default: the
     /// reproductions of papers measure their controllers alone.
     pub coupled: Coupling,
+    /// Levels for which coupled mode keeps the queue short: P0 and P1 by default. All others are background.
+    pub urgent: PrioritySet,
     /// Packets of background data that coupled mode lets stand in the queue
     /// ([`CoupledConfig::queued_packets`](marcato_sched::coupled::CoupledConfig)): 2 by default.
     pub queued_packets: u64,
@@ -335,6 +337,7 @@ impl Default for SessionConfig {
             trace_windows: false,
             low_lanes: None,
             coupled: Coupling::Off,
+            urgent: PrioritySet::URGENT,
             queued_packets: CoupledConfig::QUEUED_PACKETS,
         }
     }

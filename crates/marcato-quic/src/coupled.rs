@@ -43,10 +43,10 @@ pub(crate) struct LaneGovernor {
 }
 
 impl LaneGovernor {
-    /// Governor that lets `queued_packets` packets stand in the queue.
-    pub(crate) fn new(mss: Bytes, queued_packets: u64) -> Self {
+    /// Governor that lets `queued_packets` packets stand in the queue, which it keeps short for the `urgent` levels.
+    pub(crate) fn new(mss: Bytes, queued_packets: u64, urgent: PrioritySet) -> Self {
         Self {
-            governor: Governor::new(CoupledConfig { queued_packets, ..CoupledConfig::new(mss) }),
+            governor: Governor::new(CoupledConfig { queued_packets, urgent, ..CoupledConfig::new(mss) }),
             queued_packets,
             mss,
             acts: false,
@@ -60,7 +60,7 @@ impl LaneGovernor {
 
     /// Starts over: the path is another one.
     pub(crate) fn restart(&mut self) {
-        *self = Self { acts: self.acts, ..Self::new(self.mss, self.queued_packets) };
+        *self = Self { acts: self.acts, ..Self::new(self.mss, self.queued_packets, self.governor.urgent()) };
     }
 
     /// Records an acknowledged packet, and its round trip if it carried `data`.
@@ -176,7 +176,7 @@ mod tests {
 
     /// Governor whose cap is its floor of four packets, after a train and a loss.
     fn at_floor(gate: &Gate) -> LaneGovernor {
-        let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
+        let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS, PrioritySet::URGENT);
         for packet in 1..=16 {
             let rtt = Duration::from_micros(packet * 500);
             lane.acked(rtt, MSS, true);
@@ -232,7 +232,7 @@ mod tests {
     fn samples_from_before_it_acts_count() {
         let (_, gate) = gated();
         let cap = |observed: bool| {
-            let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
+            let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS, PrioritySet::URGENT);
             let mut now = Time::ZERO;
             let mut delivered = Bytes::ZERO;
             let mut packet = |lane: &mut LaneGovernor, rtt: Duration, urgent: bool, acts: bool| {
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn short_packets_and_those_without_data_have_no_round_trip() {
-        let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS);
+        let mut lane = LaneGovernor::new(MSS, CoupledConfig::QUEUED_PACKETS, PrioritySet::URGENT);
         lane.acked(Duration::from_millis(9), MSS / 2, true);
         lane.acked(Duration::from_millis(8), MSS, true);
         lane.acked(Duration::from_millis(1), MSS / 2 - Bytes::new(1), true);

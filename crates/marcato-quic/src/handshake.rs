@@ -20,6 +20,8 @@ pub(crate) struct Results {
     pub(crate) protocol: Option<Vec<u8>>,
     /// Set if an earlier session was resumed.
     pub(crate) resumed: bool,
+    /// Name of the server that a client has asked for, at the server (RFC 6066 §3).
+    pub(crate) server_name: Option<String>,
 }
 
 /// Configuration of a client whose handshakes are observed.
@@ -71,7 +73,7 @@ impl Session for Observed {
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         let data = self.tls.handshake_data()?.downcast::<HandshakeData>().ok()?;
         let resumed = !self.tls.is_handshaking() && !self.of_server.certificate;
-        Some(Box::new(Results { protocol: data.protocol, resumed }))
+        Some(Box::new(Results { protocol: data.protocol, resumed, server_name: data.server_name }))
     }
 
     fn peer_identity(&self) -> Option<Box<dyn Any>> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use marcato_quic::streams::{End, StreamEvent, StreamId};
 
@@ -85,6 +85,23 @@ impl Plain {
                 waker.wake();
             }
         }
+    }
+
+    /// Polls for the fate of a stream that a handle sends on. News of it wakes the task that polled or wrote last.
+    pub(crate) fn poll_fate(&self, context: &Context<'_>, stream: StreamId) -> Poll<Result<Fate, End>> {
+        let mut senders = lock(&self.senders);
+        let sending = senders.streams.get_mut(&stream);
+        if let Some(fate) = sending.as_ref().and_then(|sending| sending.fate) {
+            return Poll::Ready(Ok(fate));
+        }
+        // The end is recorded before the tasks are woken, under the lock of the senders.
+        if let Some(end) = self.ended() {
+            return Poll::Ready(Err(end));
+        }
+        if let Some(sending) = sending {
+            sending.writer = Some(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Tells all tasks of the end.

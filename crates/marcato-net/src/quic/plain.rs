@@ -125,6 +125,12 @@ impl Streams for Quic {
         let _ = self.plainly(|_, session| session.order_stream(stream, order));
     }
 
+    /// Returns whether bytes of a stream wait, and the peer gives no credit for them.
+    fn is_held(&self, stream: StreamId) -> bool {
+        let mut state = lock(&self.hub.state);
+        state.connection(self).is_some_and(|(_, session)| session.stream_is_held(stream))
+    }
+
     fn weigh(&self, group: GroupId, weight: Weight) -> Result<(), WeightError> {
         // Of a connection that has ended, no share matters.
         self.plainly(|_, session| session.set_stream_weight(group, weight)).unwrap_or(Ok(()))

@@ -53,7 +53,8 @@ impl Quic {
     /// Records the results of the TLS handshake.
     pub(super) fn established(&self, session: &Session) {
         let (peer, alpn, resumed) = (session.peer_identity(), session.alpn(), session.resumed());
-        let _ = self.shared.handshake.set(Handshake { peer, alpn, resumed });
+        let server_name = session.server_name();
+        let _ = self.shared.handshake.set(Handshake { peer, alpn, resumed, server_name });
     }
 
     /// Ends the connection because its handshake takes too long.

@@ -293,6 +293,12 @@ impl Connection {
         self.0.alpn()
     }
 
+    /// Returns the name of the server that the client has asked for (RFC 6066 §3), at a server; `None` if it has asked for
+    /// none.
+    pub fn server_name(&self) -> Option<&str> {
+        self.0.server_name()
+    }
+
     /// Fills `out` with keying material of the TLS session (RFC 8446 §7.5).
     ///
     /// # Errors

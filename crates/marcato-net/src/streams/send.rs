@@ -151,6 +151,25 @@ impl SendStream {
         streams.waiting().news.poll_for(&mut waiter.0, context, over)
     }
 
+    /// Polls for the end of the stream at the peer, as [`stopped`](Self::stopped). It needs no place for the task: news of
+    /// the stream wakes the one that polled or wrote last.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ends before.
+    pub fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<u64>, End>> {
+        match ready!(self.connection.streams().waiting().poll_fate(context, self.id)) {
+            Ok(Fate::Stopped(code)) => Poll::Ready(Ok(Some(code))),
+            Ok(Fate::Finished | Fate::Reset) => Poll::Ready(Ok(None)),
+            Err(end) => Poll::Ready(Err(end)),
+        }
+    }
+
+    /// Returns whether bytes of the stream wait, and the peer gives no credit for them: it reads too slowly, or not at all.
+    pub fn is_held(&self) -> bool {
+        self.connection.streams().is_held(self.id)
+    }
+
     /// Asks for an answer as soon as the bytes written, and those that leave before them, cannot arrive within this time from now:
     /// [`late`](Self::late). With a code, the stream is then reset with it, and no byte more is sent in vain. `None` withdraws the
     /// deadline.

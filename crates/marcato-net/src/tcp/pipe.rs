@@ -59,7 +59,11 @@ impl Pipe {
         let chain = connection.peer_certificates().map(<[_]>::to_vec);
         let alpn = connection.alpn_protocol().map(<[u8]>::to_vec);
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        Some(Handshake { peer: chain.and_then(PeerIdentity::new), alpn, resumed })
+        let server_name = match &*connection {
+            Connection::Server(server) => server.server_name().map(str::to_owned),
+            Connection::Client(_) => None,
+        };
+        Some(Handshake { peer: chain.and_then(PeerIdentity::new), alpn, resumed, server_name })
     }
 
     /// Returns the TLS connection; `None` in plaintext.

@@ -1,7 +1,7 @@
 //! Clocks of both ends, which tell each sender the queue on the way back (docs/wire.md, "Frames").
 
 use marcato_sched::coupled::{OwnClock, PeerClock};
-use marcato_units::{PrioritySet, Time};
+use marcato_units::Time;
 use marcato_wire::Frame;
 
 use super::Session;
@@ -47,7 +47,7 @@ impl Session {
         if !self.phase.is_open() || self.lanes.iter().count() != 1 {
             return;
         }
-        if !self.clocks.asked && self.config.coupled.acts(self.levels, PrioritySet::URGENT) {
+        if !self.clocks.asked && self.config.coupled.acts(self.levels, self.config.urgent) {
             self.clocks.asked = true;
             self.write_control(Frame::Watch { interval: PeerClock::INTERVAL_MS });
         }

@@ -6,7 +6,7 @@ use bytes::Bytes as Payload;
 use marcato_sched::lane::LaneId;
 use marcato_sched::schedule::LaneScheduler as _;
 use marcato_stream::{Cause, CloseReason, Closed};
-use marcato_units::{Bytes, Duration, PrioritySet, Time};
+use marcato_units::{Bytes, Duration, Time};
 use marcato_wire::{ErrorCode, Frame, UNRELIABLE_HEADER, Unreliable};
 use noq_proto::{ConnectionError, Dir, Event as EngineEvent, ReadError, StreamEvent, StreamId, VarInt};
 
@@ -171,7 +171,7 @@ impl Session {
         let mut recovered = false;
         let slowest = if self.layer_test.is_some() { self.slowest_high() } else { Duration::ZERO };
         let urgent = !self.urgent_waiting().is_empty();
-        let couples = self.config.coupled.acts(self.levels, PrioritySet::URGENT);
+        let couples = self.config.coupled.acts(self.levels, self.config.urgent);
         for lane in self.lanes.iter_mut() {
             let id = lane.id;
             lane.gate.take(&mut gate_events);

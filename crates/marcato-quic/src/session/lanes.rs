@@ -62,7 +62,8 @@ impl Session {
             low: self.manages(request.layer).then(LowLayer::default),
             rtt: RoundTrip { smoothed, least: None },
             flight: Flight::new(now),
-            governor: couples.then(|| LaneGovernor::new(gate.mtu(), self.config.queued_packets)),
+            governor: couples
+                .then(|| LaneGovernor::new(gate.mtu(), self.config.queued_packets, self.config.urgent)),
             gate,
             pacer,
             held: false,

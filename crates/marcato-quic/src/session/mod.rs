@@ -683,7 +683,7 @@ impl Session {
         };
         Priority::ALL
             .into_iter()
-            .filter(|level| PrioritySet::URGENT.contains(*level))
+            .filter(|level| self.config.urgent.contains(*level))
             .fold(PrioritySet::EMPTY, |set, level| set.with_if(waits(level), level))
     }
 

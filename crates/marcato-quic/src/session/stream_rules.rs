@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes as Payload;
 use marcato_sched::coupled::Coupling;
 use marcato_sched::exchange::{GroupId, Parameters, Urgency, Weight};
-use marcato_units::{Bytes, Duration, Priority, Time};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 use noq_proto::StreamId;
 
 use super::pair::{Pair, Who, body};
@@ -346,6 +346,23 @@ fn datagrams_keep_their_order_and_expire() {
     let now = pair.now;
     let refused = pair.session(Client).send_datagram(now, body(1), urgency(0), None);
     assert_eq!(refused, Err(DatagramError::Disabled));
+}
+
+#[test]
+fn coupled_mode_keeps_the_queue_short_for_the_levels_named() {
+    let urgent = PrioritySet::one(Priority::P0);
+    let config = SessionConfig { coupled: Coupling::Auto, urgent, ..config() };
+    let mut pair = pair(&config);
+    let acts = |pair: &mut Pair| pair.session(Client).coupling().any(|(_, state)| state.acts);
+    let mut reader = Reader::default();
+    // P1 is background here.
+    for (level, expected) in [(7, false), (1, false), (0, true)] {
+        let stream = send(&mut pair, Direction::One, urgency(level), body(50_000));
+        pair.session(Client).finish_stream(stream).unwrap();
+        reader.until_ended(&mut pair, Server, &[stream]);
+        pair.pass(Duration::from_millis(100));
+        assert_eq!(acts(&mut pair), expected, "urgency {level}");
+    }
 }
 
 #[test]

@@ -298,6 +298,12 @@ impl Session {
         let _ = self.conn.send_stream(stream).set_priority(engine_priority(level, parameters));
     }
 
+    /// Returns whether bytes of a stream wait, and the peer gives no credit for them.
+    pub fn stream_is_held(&self, stream: StreamId) -> bool {
+        let response = self.streams.as_ref().and_then(|streams| streams.exchange.response(key(stream)));
+        response.is_some_and(|response| response.held)
+    }
+
     /// Sets the share of a group of streams, beside others of its urgency.
     ///
     /// # Errors

@@ -31,6 +31,12 @@ impl Session {
         self.handshake()?.protocol
     }
 
+    /// Returns the name that the client has asked for (RFC 6066 §3), at a server; `None` before the handshake, and if it has
+    /// asked for none.
+    pub fn server_name(&self) -> Option<String> {
+        self.handshake()?.server_name
+    }
+
     /// Returns whether the session has resumed an earlier one of TLS (RFC 8446 §2.2); `false` before
     /// the end of the handshake, or before early data at a server. The peer's identity is that of
     /// the earlier one then.
