@@ -202,8 +202,8 @@ pub(crate) struct Serve {
         long,
         value_name = "FILE",
         conflicts_with_all = [
-            "directory", "to", "listen", "cert", "key", "plaintext", "listing", "coupled", "quiet", "metrics",
-            "watch", "access_log", "access_log_format",
+            "directory", "to", "listen", "cert", "key", "plaintext", "listing", "coupled", "no_http3", "quiet",
+            "metrics", "watch", "access_log", "access_log_format",
         ]
     )]
     pub(crate) config: Option<PathBuf>,
@@ -235,6 +235,10 @@ pub(crate) struct Serve {
     /// When to limit less urgent data in flight, so that the bottleneck's queue stays short
     #[arg(long, value_parser = words(coupling_help), default_value_t)]
     pub(crate) coupled: Coupling,
+
+    /// Do not answer HTTP/3 on the UDP ports of the same numbers
+    #[arg(long)]
+    pub(crate) no_http3: bool,
 
     /// Write no access log
     #[arg(short, long)]

@@ -56,6 +56,7 @@ fn source(asked: Serve) -> Source {
         listen: asked.listen.into_iter().flat_map(|at| at.0).collect(),
         tls,
         coupled: asked.coupled,
+        http3: !asked.no_http3,
         access_log: (!asked.quiet).then(|| AccessLog { format, file: asked.access_log.map(Located::from) }),
         metrics: asked.metrics,
         watch: asked.watch,

@@ -22,6 +22,8 @@ pub struct Options {
     pub tls: Tls,
     /// Coupled mode.
     pub coupled: Coupling,
+    /// True if HTTP/3 is answered, beside the other versions.
+    pub http3: bool,
     /// Line for each request; `None` for no log.
     pub access_log: Option<AccessLog>,
     /// Address of the metrics.
@@ -106,6 +108,7 @@ impl From<&Options> for Config {
             sites: vec![site],
             origins,
             coupled: options.coupled,
+            http3: options.http3,
             access_log: options.access_log.clone(),
             metrics: options.metrics.map(Located::from),
             watch: options.watch.then(Watch::default),

@@ -108,6 +108,7 @@ impl Drop for Running {
 fn web(config: &Config, access: &Access, monitor: &Monitor) -> marcato_web::Config {
     let mut web = marcato_web::Config::default();
     web.coupled = config.coupled;
+    web.http3 = config.http3;
     if !config.debts {
         web.exchange.rules = Rules::Fixed(Debt::strict());
     }
@@ -467,6 +468,7 @@ mod tests {
             (web_of("", "").coupled, web_of("coupled = \"off\"", "").coupled),
             (Coupling::Auto, Coupling::Off)
         );
+        assert_eq!((web_of("", "").http3, web_of("http3 = false", "").http3), (true, false));
         let guess = "large-above-bytes = 7\n[guess.extensions]\npng = \"u=7\"\n";
         let web = web_of(
             "",

@@ -19,12 +19,19 @@ pub enum BodyError {
     /// The stream of HTTP/2 was reset, or its connection has ended.
     #[error("the client did not send the whole body: {0}")]
     Http2(#[from] h2::Error),
+    /// The stream of HTTP/3 was reset, or its connection has ended, or the body is malformed.
+    #[cfg(feature = "http3")]
+    #[error("the client did not send the whole body: {reason}")]
+    Http3 {
+        /// Cause, as text.
+        reason: String,
+    },
     /// The connection of HTTP/1.1 is broken, or the body is malformed.
     #[error("the client did not send the whole body: {0}")]
     Http1(#[from] hyper::Error),
 }
 
-/// Body of a request, of HTTP/1.1 or HTTP/2.
+/// Body of a request, of any version of HTTP.
 ///
 /// It is read as the client sends it. Data that is not read makes the client stop, by flow control.
 #[derive(Debug, Default)]
@@ -40,6 +47,8 @@ enum Kind {
     Empty,
     Http1(Incoming),
     Http2(Upload),
+    #[cfg(feature = "http3")]
+    Http3(Box<crate::h3::Upload>),
     /// Bytes that a handler may also take as those of a connection.
     Shared(SharedUpload),
 }
@@ -120,6 +129,11 @@ impl Body {
         Self { kind: Kind::Http2(Upload { stream, announced, data_is_over: false }), wait: None }
     }
 
+    #[cfg(feature = "http3")]
+    pub(crate) fn http3(upload: crate::h3::Upload) -> Self {
+        Self { kind: Kind::Http3(Box::new(upload)), wait: None }
+    }
+
     /// Creates the body of a stream that may become a tunnel.
     pub(crate) fn shared(stream: RecvStream) -> (Self, SharedUpload) {
         let upload = Upload { stream, announced: None, data_is_over: false };
@@ -155,6 +169,8 @@ impl Kind {
                 http_body::Body::poll_frame(Pin::new(incoming), cx).map_err(BodyError::from)
             }
             Self::Http2(upload) => upload.poll_frame(cx),
+            #[cfg(feature = "http3")]
+            Self::Http3(upload) => upload.poll_frame(cx),
             Self::Shared(upload) => upload.locked().poll_frame(cx),
         }
     }
@@ -193,6 +209,8 @@ impl http_body::Body for Body {
             Kind::Empty => true,
             Kind::Http1(incoming) => incoming.is_end_stream(),
             Kind::Http2(upload) => upload.stream.is_end_stream(),
+            #[cfg(feature = "http3")]
+            Kind::Http3(upload) => upload.is_over(),
             Kind::Shared(upload) => upload.locked().stream.is_end_stream(),
         }
     }
@@ -202,6 +220,8 @@ impl http_body::Body for Body {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Http1(incoming) => incoming.size_hint(),
             Kind::Http2(upload) => upload.announced.map_or_else(SizeHint::default, SizeHint::with_exact),
+            #[cfg(feature = "http3")]
+            Kind::Http3(upload) => upload.announced().map_or_else(SizeHint::default, SizeHint::with_exact),
             Kind::Shared(_) => SizeHint::default(),
         }
     }

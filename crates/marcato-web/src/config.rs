@@ -9,12 +9,16 @@ use std::time::Duration;
 use ipnet::IpNet;
 use marcato_net::{ChunkRule, Coupling};
 use marcato_sched::exchange::{self, LevelTable};
-use marcato_units::Bytes;
+use marcato_units::{Bytes, Priority, PrioritySet};
 
 use crate::guess::GuessTable;
 use crate::rates::RateLimit;
 use crate::record::Record;
 use crate::trace::Traces;
+
+/// Levels for which coupled mode keeps the queue empty. A page's large images are P1: not held back, they would
+/// fill the queue before the stylesheet that comes after them.
+pub(crate) const KEPT_FREE_FOR: PrioritySet = PrioritySet::one(Priority::P0);
 
 /// Receiver of the records of requests.
 pub type Log = Arc<dyn Fn(&Record) + Send + Sync>;
@@ -50,7 +54,12 @@ pub struct Config {
     /// [`hyper::upgrade::OnUpgrade`], and answer with 200 and no content. The stream keeps its place in the
     /// order, and the bounds of memory and of [`stall`](Limits::stall) hold.
     pub extended_connect: bool,
-    /// Runs each handler of HTTP/2 in a task of its own from the beginning.
+    /// Answers HTTP/3 beside HTTP/2 (true): on the UDP port of the same number as the listener's, if connections are encrypted, the
+    /// listener has an [address](crate::Listener::local_addr), and the port is free. Responses of the other versions then
+    /// tell of it (`Alt-Svc`, RFC 7838).
+    #[cfg(feature = "http3")]
+    pub http3: bool,
+    /// Runs each handler of HTTP/2 and HTTP/3 in a task of its own from the beginning.
     ///
     /// Otherwise a handler begins in the task of its connection, and leaves it where it first waits. That
     /// takes less time of the processor. Handlers that compute for long without waiting then delay the
@@ -72,6 +81,7 @@ impl fmt::Debug for Config {
             .field("limits", &self.limits)
             .field("trusted", &self.trusted)
             .field("extended_connect", &self.extended_connect)
+            .field("http3", &self.offers_http3())
             .field("spawn", &self.spawn)
             .field("log", &self.log.is_some())
             .field("traces", &self.traces)
@@ -85,10 +95,10 @@ impl fmt::Debug for Config {
 pub struct Limits {
     /// Connections at once (10 000).
     pub connections: usize,
-    /// Requests at once on a connection of HTTP/2 (128).
+    /// Requests at once on a connection of HTTP/2 or HTTP/3 (128).
     pub streams: u32,
     /// Bytes of the fields of a request (16 KiB): of its whole head over HTTP/1.1, and as RFC 9113 §10.5.1
-    /// counts them over HTTP/2.
+    /// counts them over HTTP/2. Over HTTP/3, 64 KiB at most.
     pub header_list: Bytes,
     /// Fields of a request (100).
     pub fields: usize,
@@ -96,7 +106,7 @@ pub struct Limits {
     /// until its last byte has left. On fast connections a response whose turn it is may stage two chunks more: the
     /// responses of a connection together at most 256 KiB.
     pub staged: Bytes,
-    /// Bytes of a request's body that a client of HTTP/2 may send ahead of its reader (256 KiB). A
+    /// Bytes of a request's body that a client of HTTP/2 or HTTP/3 may send ahead of its reader (256 KiB). A
     /// connection may send four times as many.
     pub upload_window: u32,
     /// Time for a handshake, and for the head of a request over either version of HTTP (10 s).
@@ -153,6 +163,8 @@ impl Default for Config {
             limits: Limits::default(),
             trusted: Vec::new(),
             extended_connect: true,
+            #[cfg(feature = "http3")]
+            http3: true,
             spawn: false,
             log: None,
             traces: None,
@@ -165,6 +177,14 @@ impl Config {
     pub(crate) fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(&address))
+    }
+
+    /// True if HTTP/3 is answered where it can be.
+    pub(crate) const fn offers_http3(&self) -> bool {
+        #[cfg(feature = "http3")]
+        return self.http3;
+        #[cfg(not(feature = "http3"))]
+        return false;
     }
 
     /// Level of each urgency.

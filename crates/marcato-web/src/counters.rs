@@ -21,9 +21,9 @@ counters! {
         connections_over_rate: u64 => counter("connections_refused", "", "reason" = ["rate"]),
         /// Connections that were closed at once, because their address has as many open as it may.
         connections_over_open: u64 => counter("connections_refused", "", "reason" = ["open"]),
-        /// Connections of HTTP/2 and of HTTP/1.1 whose handshake has completed.
-        connections: [u64; 2] => counter(
-            "connections", "Connections whose handshake has completed", "version" = ["2", "1.1"]
+        /// Connections of HTTP/2, of HTTP/1.1 and of HTTP/3 whose handshake has completed.
+        connections: [u64; 3] => counter(
+            "connections", "Connections whose handshake has completed", "version" = ["2", "1.1", "3"]
         ),
         /// Handshakes that failed or took too long.
         failed_handshakes: u64 => counter("handshakes_failed", "Handshakes that failed or took too long"),
@@ -47,6 +47,8 @@ counters! {
         refused: u64 => counter("requests_refused", "Requests that no handler has seen", "reason" = ["streams"]),
         /// Requests answered with 429, because their address makes them too fast.
         requests_over_rate: u64 => counter("requests_refused", "", "reason" = ["rate"]),
+        /// Requests of HTTP/3 whose head is malformed, too large, or incomplete.
+        malformed: u64 => counter("requests_refused", "", "reason" = ["malformed"]),
         /// Prefetches declined for clients that save data.
         declined: u64 => counter("requests_refused", "", "reason" = ["prefetch"]),
         /// Responses that the client has reset.
@@ -61,9 +63,9 @@ counters! {
         late_bodies: u64 => counter(
             "request_bodies_late", "Requests answered with 408, because nothing of their body came"
         ),
-        /// Bytes of content granted over HTTP/2, of each level, the most urgent first.
+        /// Bytes of content granted over HTTP/2 and HTTP/3, of each level, the most urgent first.
         granted: [Bytes; Priority::COUNT] => counter(
-            "granted", "Content granted over HTTP/2", "level" = ["P0", "P1", "P2", "P3", "P4"]
+            "granted", "Content granted over HTTP/2 and HTTP/3", "level" = ["P0", "P1", "P2", "P3", "P4"]
         ),
     }
     present {
@@ -88,6 +90,12 @@ impl Counters {
     /// Counts a connection, of HTTP/2 or else of HTTP/1.1.
     pub(crate) fn connect(&self, is_http2: bool) {
         self.connections[usize::from(!is_http2)].one();
+    }
+
+    /// Counts a connection of HTTP/3.
+    #[cfg(feature = "http3")]
+    pub(crate) fn connect_http3(&self) {
+        self.connections[2].one();
     }
 
     /// Counts content that was granted.

@@ -14,6 +14,12 @@ pub(crate) enum EarlyEnd {
     Http1(#[from] hyper::Error),
     #[error("http/2 failed: {0}")]
     Http2(#[from] ::h2::Error),
+    #[cfg(feature = "http3")]
+    #[error("http/3 failed: {0}")]
+    Http3(#[from] ::h3::error::ConnectionError),
+    #[cfg(feature = "http3")]
+    #[error("the client did not allow the streams of HTTP/3 in time")]
+    NoStreams,
     #[error("the client violated the protocol: {0:?}")]
     Violation(Violation),
     #[error("the client did not begin with HTTP/2 in time")]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::h2::Stage;
+use crate::stage::Stage;
 
 /// Sender of interim responses 103 (RFC 8297), which every request has as an extension.
 ///

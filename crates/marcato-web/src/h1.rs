@@ -106,6 +106,8 @@ where
                     response
                 }
             };
+            let context = Arc::clone(&response.body().entry.context);
+            context.advertise(response.headers_mut());
             let (status, length) = (response.status(), response.body().size_hint().exact());
             if is_tunnel && (status == StatusCode::SWITCHING_PROTOCOLS || is_connect && status.is_success()) {
                 timer.tunnel();

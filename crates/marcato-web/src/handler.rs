@@ -15,9 +15,10 @@ use tower_service::Service;
 
 use crate::body::Body;
 use crate::clock::Dates;
-use crate::h2::{Stage, Tunnel};
+use crate::h2::Tunnel;
 use crate::patience::Patience;
 use crate::place::Place;
+use crate::stage::Stage;
 
 /// Error of a handler or of the body of its response.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -51,7 +52,7 @@ pub trait Content: HttpBody<Data: Send, Error: Into<BoxError>> + Send + 'static 
 impl<B> Content for B where B: HttpBody<Data: Send, Error: Into<BoxError>> + Send + 'static {}
 
 /// Fields that belong to a connection (RFC 9113 §8.2.2). A response with them is malformed.
-static CONNECTION_FIELDS: [HeaderName; 5] = [
+pub(crate) static CONNECTION_FIELDS: [HeaderName; 5] = [
     http::header::CONNECTION,
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("keep-alive"),

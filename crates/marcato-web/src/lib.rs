@@ -1,7 +1,7 @@
-//! The web plane: HTTP/1.1 and HTTP/2 served by priority.
+//! The web plane: HTTP/1.1, HTTP/2 and HTTP/3 served by priority.
 //!
-//! [`Server`] serves any tower service, such as a `Router` of axum. Responses of a connection of HTTP/2
-//! leave by their urgency, one chunk at a time (CATS §II-C). With coupled mode, less urgent ones stay out
+//! [`Server`] serves any tower service, such as a `Router` of axum. Responses of a connection of HTTP/2 or
+//! HTTP/3 leave by their urgency, one chunk at a time (CATS §II-C). With coupled mode, less urgent ones stay out
 //! of the bottleneck's queue. Neither clients nor kernels change.
 //!
 //! ```no_run
@@ -23,6 +23,7 @@
 //! | feature | contents |
 //! |---|---|
 //! | `server` (default) | the server and the file service |
+//! | `http3` (default) | HTTP/3 on the UDP port of the same number |
 //! | `axum` | `ConnectInfo<SocketAddr>` for handlers of axum, `WebSocketUpgrade` over HTTP/2 |
 //! | `compression` | compression of what any service answers |
 //! | `proxy` | a service that passes requests to origins |
@@ -127,10 +128,16 @@ mod guess;
 mod h1;
 #[cfg(feature = "server")]
 mod h2;
+#[cfg(feature = "http3")]
+mod h3;
 #[cfg(feature = "server")]
 mod handler;
 #[cfg(feature = "server")]
 mod head_timer;
+#[cfg(feature = "server")]
+mod hints;
+#[cfg(feature = "server")]
+mod inbox;
 #[cfg(feature = "server")]
 mod listener;
 #[cfg(feature = "server")]
@@ -150,9 +157,13 @@ mod priority;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(feature = "server")]
+mod quic_listener;
+#[cfg(feature = "server")]
 mod rates;
 #[cfg(feature = "server")]
 mod record;
+#[cfg(feature = "server")]
+mod resets;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
@@ -160,6 +171,8 @@ mod server_name;
 mod signals;
 #[cfg(feature = "server")]
 mod socket;
+#[cfg(feature = "server")]
+mod stage;
 #[cfg(feature = "server")]
 mod trace;
 mod tree;

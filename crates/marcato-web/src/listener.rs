@@ -28,6 +28,12 @@ pub trait Listener: Send {
     /// # Errors
     /// If no connection can be accepted now. The server asks again after a moment.
     fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Io, SocketAddr)>> + Send;
+
+    /// Returns the address at which clients connect by TCP; `None` of any other listener. HTTP/3 is answered on the UDP port of
+    /// the same number.
+    fn local_addr(&self) -> Option<SocketAddr> {
+        None
+    }
 }
 
 impl Listener for TcpListener {
@@ -35,6 +41,10 @@ impl Listener for TcpListener {
 
     async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         Self::accept(self).await
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        Self::local_addr(self).ok()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Server of HTTP/1.1 and HTTP/2.
+//! Server of HTTP/1.1, HTTP/2 and HTTP/3.
 
 use std::future::Future;
 use std::io;
@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use http::header::RETRY_AFTER;
+use http::header::{ALT_SVC, CACHE_CONTROL, RETRY_AFTER};
 use http::request::Parts;
 use http::uri::Scheme;
-use http::{Extensions, HeaderValue, Response, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use marcato_identity::{IdentityError, ServerIdentity};
 use marcato_net::{LeanSocket, rustls};
 use rustls::ServerConfig;
@@ -22,19 +22,27 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::body::Body;
 use crate::clock::Dates;
 use crate::clocks::Overdue;
 use crate::config::{Config, Limits};
 use crate::counters::{Counters, ServerCounters};
+use crate::decision::Decision;
 use crate::early_end::EarlyEnd;
+use crate::early_hints::EarlyHints;
 use crate::ending::Ending;
+#[cfg(feature = "http3")]
+use crate::h3;
 use crate::handler::WebService;
 use crate::listener::{Begun, Listener, Stream, Transport};
+use crate::patience::Patience;
 use crate::peer_addr::PeerAddr;
+use crate::quic_listener::QuicListener;
 use crate::rates::{Gate, Guest};
 use crate::record::Record;
 use crate::server_name::ServerName;
 use crate::socket::Socket;
+use crate::stage::Stage;
 use crate::trace::ConnectionTrace;
 use crate::workers::Workers;
 use crate::{h1, h2};
@@ -63,6 +71,8 @@ pub(crate) struct Context {
     /// Name that the client gave in its handshake of TLS.
     pub(crate) server_name: Option<ServerName>,
     pub(crate) ending: Ending,
+    /// Field that tells clients of HTTP/3, if it is answered.
+    pub(crate) alt_svc: Option<HeaderValue>,
 }
 
 impl Context {
@@ -122,6 +132,41 @@ impl Context {
         Some(response)
     }
 
+    /// Response to a prefetch of a client that saves data.
+    pub(crate) fn declined(&self) -> Response<()> {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        self.dates.stamp(headers);
+        response
+    }
+
+    /// Gives a request what its handler may use: its client, its decision, and hints that leave before the response. Returns
+    /// the patience with its body.
+    pub(crate) fn equip(
+        self: &Arc<Self>,
+        request: &mut Request<Body>,
+        decision: Decision,
+        stage: &Arc<Stage>,
+    ) -> Option<Patience> {
+        let patience = Patience::with(request, self);
+        self.introduce(request.extensions_mut());
+        request.extensions_mut().insert(decision);
+        if request.method() == Method::CONNECT {
+            request.extensions_mut().insert(self.ending.clone());
+        }
+        request.extensions_mut().insert(EarlyHints::new(Arc::clone(stage)));
+        patience
+    }
+
+    /// Tells a client of HTTP/3 (RFC 9114 §3.1.1), unless the service has said something else.
+    pub(crate) fn advertise(&self, headers: &mut HeaderMap) {
+        if let Some(alt_svc) = &self.alt_svc {
+            headers.entry(ALT_SVC).or_insert_with(|| alt_svc.clone());
+        }
+    }
+
     /// Tells a request of its client.
     pub(crate) fn introduce(&self, extensions: &mut Extensions) {
         extensions.insert(self.peer);
@@ -143,10 +188,10 @@ impl Context {
     }
 }
 
-/// Server of HTTP/1.1 and HTTP/2 that sends what matters first.
+/// Server of HTTP/1.1, HTTP/2 and HTTP/3 that sends what matters first.
 ///
 /// It serves any tower service, such as a `Router` of axum. With TLS, clients choose the version by
-/// ALPN. In cleartext they speak HTTP/1.1, or HTTP/2 with prior knowledge (RFC 9113 §3.3).
+/// ALPN, and HTTP/3 on the UDP port of the same number. In cleartext they speak HTTP/1.1, or HTTP/2 with prior knowledge (RFC 9113 §3.3).
 ///
 /// ```no_run
 /// use std::convert::Infallible;
@@ -251,6 +296,23 @@ impl Server {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
+    /// Plain streams on which HTTP/3 is answered; `None` if it is not.
+    #[cfg(feature = "http3")]
+    pub(crate) fn quic_streams(&self) -> Option<marcato_net::streams::StreamsConfig> {
+        let config = self.config();
+        config.http3.then(|| h3::streams(&config))
+    }
+
+    /// TLS of HTTP/3: that of the other versions, but for the name of the protocol.
+    #[cfg(feature = "http3")]
+    pub(crate) fn quic_tls(&self) -> Option<Arc<ServerConfig>> {
+        let mut tls = ServerConfig::clone(self.tls.as_ref()?);
+        tls.alpn_protocols = vec![h3::ALPN.to_vec()];
+        // Early data can be replayed (RFC 8446 §8).
+        tls.max_early_data_size = 0;
+        Some(Arc::new(tls))
+    }
+
     fn gate(&self) -> Option<Arc<Gate>> {
         self.gate.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -304,9 +366,15 @@ impl Server {
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut end = std::pin::pin!(end);
+        let quic = QuicListener::bind(self, listener.local_addr()).await;
+        let alt_svc = quic.alt_svc();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                client = quic.accept() => {
+                    self.begin_quic(client, &service, Ending(ended.clone()), &mut tasks);
+                    continue;
+                }
                 Some(_) = tasks.join_next() => continue,
                 () = &mut end => break,
             };
@@ -321,10 +389,11 @@ impl Server {
             let Some(entrance) = self.enter(peer) else { continue };
             let (server, service) = (self.clone(), service.clone());
             let ending = Ending(ended.clone());
+            let alt_svc = alt_svc.clone();
             let transport = Transport::new(stream);
             let seat = self.workers.as_ref().and_then(Workers::seat);
             let Some(seat) = seat else {
-                tasks.spawn(server.connection(transport, entrance, service, ending));
+                tasks.spawn(server.connection(transport, entrance, service, ending, alt_svc));
                 continue;
             };
             let runtime = seat.runtime().clone();
@@ -340,7 +409,7 @@ impl Server {
                     Unbound::Other(stream) => Ok(Transport::Other(stream)),
                 });
                 match transport {
-                    Ok(transport) => server.connection(transport, entrance, service, ending).await,
+                    Ok(transport) => server.connection(transport, entrance, service, ending, alt_svc).await,
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be handed to its thread");
                         server.counters.failed_handshakes.one();
@@ -351,6 +420,7 @@ impl Server {
             tasks.spawn_on(carry, &runtime);
         }
         drop((listener, ended));
+        quic.refuse();
         let _ = ending.send(true);
         while tasks.join_next().await.is_some() {}
         // Tunnels that are no connections any more hold the other ends.
@@ -400,7 +470,7 @@ impl Server {
     {
         let Some(entrance) = self.enter(peer) else { return };
         let (ending, ended) = watch::channel(false);
-        let served = self.clone().connection(Transport::new(io), entrance, service, Ending(ended));
+        let served = self.clone().connection(Transport::new(io), entrance, service, Ending(ended), None);
         let whole = async {
             served.await;
             // A tunnel that is no connection any more holds the other end.
@@ -432,8 +502,14 @@ impl Server {
         }
     }
 
-    async fn connection<S>(self, transport: Transport, entrance: Entrance, service: S, ending: Ending)
-    where
+    async fn connection<S>(
+        self,
+        transport: Transport,
+        entrance: Entrance,
+        service: S,
+        ending: Ending,
+        alt_svc: Option<HeaderValue>,
+    ) where
         S: WebService,
     {
         let Entrance { peer, guest, _permit } = entrance;
@@ -472,6 +548,7 @@ impl Server {
             is_tls: self.tls.is_some(),
             server_name,
             ending,
+            alt_svc,
         });
         self.counters.connect(is_http2);
         let result = if is_http2 {
@@ -525,6 +602,66 @@ impl Server {
                 (Shaken::Other(Box::new(stream)), is_http2, None)
             }
         })
+    }
+}
+
+#[cfg(feature = "http3")]
+impl Server {
+    /// Serves a connection over QUIC in a task of its own.
+    fn begin_quic<S: WebService>(
+        &self,
+        client: marcato_net::streams::Connection,
+        service: &S,
+        ending: Ending,
+        tasks: &mut JoinSet<()>,
+    ) {
+        // Its address is that of its first lane, so there is one until the connection has ended.
+        let Some(peer) = client.remote_addr() else { return };
+        let Some(entrance) = self.enter(peer) else {
+            client.close(h3::REFUSED, b"too many connections");
+            return;
+        };
+        let (server, service) = (self.clone(), service.clone());
+        let seat = self.workers.as_ref().and_then(Workers::seat);
+        let runtime = seat.as_ref().map(|seat| seat.runtime().clone());
+        let carry = async move {
+            server.quic_connection(client, entrance, service, ending).await;
+            drop(seat);
+        };
+        match runtime {
+            Some(runtime) => tasks.spawn_on(carry, &runtime),
+            None => tasks.spawn(carry),
+        };
+    }
+
+    async fn quic_connection<S: WebService>(
+        self,
+        client: marcato_net::streams::Connection,
+        entrance: Entrance,
+        service: S,
+        ending: Ending,
+    ) {
+        let Entrance { peer, guest, _permit } = entrance;
+        let config = self.config();
+        let mut ended = ending.clone();
+        let shutdown: Shutdown = Box::pin(async move { ended.begun().await });
+        let context = Arc::new(Context {
+            trace: config.traces.as_ref().map(|traces| traces.connection(peer.0)),
+            config,
+            counters: Arc::clone(&self.counters),
+            dates: Arc::clone(&self.dates),
+            peer,
+            guest,
+            is_tls: true,
+            server_name: client.server_name().map(|name| ServerName(name.into())),
+            ending,
+            alt_svc: None,
+        });
+        self.counters.connect_http3();
+        if let Err(error) = h3::serve(client, service, context, shutdown).await {
+            tracing::debug!(%error, peer = %peer.0, "a connection ended early");
+            self.counters.broken.one();
+        }
     }
 }
 

@@ -107,6 +107,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Coupled mode.
     pub coupled: Coupling,
+    /// True if HTTP/3 is answered on the UDP port of each listener with TLS (true).
+    pub http3: bool,
     /// True if debts bound the order of urgency (true). Without them, the most urgent response has all of a connection.
     pub debts: bool,
     /// Compression of responses.
@@ -137,6 +139,7 @@ impl Default for Config {
             trusted: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
+            http3: true,
             debts: true,
             compression: Compress::default(),
             access_log: Some(AccessLog::default()),
@@ -310,6 +313,8 @@ keyed! {
     "guess" => config.guess: By(guess::read), own("the defaults");
     /// [coupled mode](coupled.md): `"auto"`, `"on"`, `"off"`
     "coupled" => config.coupled: one_of::<Coupling>(), own();
+    /// answers [HTTP/3](#http3) on the UDP port of each listener with TLS
+    "http3" => config.http3: Flag, own();
     /// bounds the order of urgency by [debts](#order); without them, the most urgent response has all of a connection
     "debts" => config.debts: Flag, own();
     /// compression of responses: true, false or a [table](#keys-of-compression)

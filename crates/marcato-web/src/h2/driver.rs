@@ -15,14 +15,14 @@ use tokio::time::{Instant, Sleep};
 
 use super::budget::Budget;
 use super::granted::{Books, Granted};
-use super::inbox::Inbox;
 use super::refill::Pause;
-use super::resets::Resets;
 use super::streams::Streams;
 use super::wire::{Violation, Wire};
 use crate::clocks::{Clocks, Due, Seen};
 use crate::early_end::EarlyEnd;
 use crate::handler::{Memory, WebService};
+use crate::inbox::Inbox;
+use crate::resets::Resets;
 use crate::server::{Context, Shutdown};
 
 /// Rounds after which other tasks of the thread have their turn.

@@ -5,7 +5,7 @@
 //! that are first in, first out: that of the library, that of TLS, and the kernel's. So the next one is
 //! granted only once little is left in them (CATS §II-C).
 //!
-//! A handler puts its response on a [`Stage`], which makes it wait once 16 KiB are staged. A bell then puts
+//! A handler puts its response on a [`Stage`](crate::stage::Stage), which makes it wait once 16 KiB are staged. A bell then puts
 //! the stream into the connection's inbox. The task tells the exchange (`marcato_sched::exchange`) of the
 //! bytes, and grants one chunk at a time.
 //!
@@ -26,9 +26,6 @@
 //! | `request`, `progress`, `grants` | its steps: requests are taken, handlers and clients followed, chunks granted |
 //! | `streams`, `stream` | open streams, and what their responses wait for |
 //! | `budget` | bytes of the next grant, by what the socket measures |
-//! | `resets` | responses that a client may reset |
-//! | `stage` | bytes that a handler has produced |
-//! | `inbox` | streams that have something for the task |
 //! | `refill` | responses that less urgent ones give way to until they have more |
 //! | `granted`, `wire` | granted bytes on their way through the library, and the byte stream under it |
 //! | `tunnel` | streams that handlers take over |
@@ -37,12 +34,9 @@ mod budget;
 mod driver;
 mod granted;
 mod grants;
-mod inbox;
 mod progress;
 mod refill;
 mod request;
-mod resets;
-mod stage;
 mod stream;
 mod streams;
 mod tunnel;
@@ -51,10 +45,7 @@ mod wire;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderName};
 use marcato_sched::exchange::Exchange;
-use marcato_units::{Priority, PrioritySet};
 
 use crate::early_end::EarlyEnd;
 use crate::handler::WebService;
@@ -63,14 +54,10 @@ use crate::signals::{Protocol, Signals};
 use crate::socket::Socket;
 use driver::Driver;
 use granted::Granted;
-pub(crate) use stage::Stage;
 pub(crate) use tunnel::{Tunnel, WEBSOCKET};
 pub(crate) use wire::Violation;
 use wire::Wire;
 
-/// Levels for which coupled mode keeps the queue empty. A page's large images are P1: not held back, they would
-/// fill the queue before the stylesheet that comes after them.
-const KEPT_FREE_FOR: PrioritySet = PrioritySet::one(Priority::P0);
 /// Serves a connection of HTTP/2 until it ends.
 ///
 /// # Errors
@@ -86,7 +73,10 @@ where
 {
     let limits = context.config.limits;
     let streams = limits.streams;
-    let wire = Wire::new(socket.with_urgent(KEPT_FREE_FOR), Signals::new(Protocol::Http2, streams as usize));
+    let wire = Wire::new(
+        socket.with_urgent(crate::config::KEPT_FREE_FOR),
+        Signals::new(Protocol::Http2, streams as usize),
+    );
     let mut builder = ::h2::server::Builder::new();
     builder
         .max_concurrent_streams(streams)
@@ -110,14 +100,4 @@ where
     let mut driver = Driver::new(connection, wire, exchange, service, context, shutdown);
     let result = poll_fn(|cx| driver.poll(cx)).await;
     driver.finish(result).await
-}
-
-static PRIORITY: HeaderName = HeaderName::from_static("priority");
-
-fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
-    headers.get(name).map(http::HeaderValue::as_bytes)
-}
-
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

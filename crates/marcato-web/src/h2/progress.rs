@@ -1,19 +1,16 @@
 //! Progress of handlers and clients, which a connection follows.
 
 use ::h2::Reason;
-use http::HeaderMap;
-use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use marcato_sched::order::StreamId;
 use marcato_units::Bytes;
 use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::refill::Pace;
-use super::stage::{End, Head};
-use super::{PRIORITY, content_length, field};
 use crate::decision::Decision;
-use crate::guess::ResponseHints;
 use crate::handler::WebService;
+use crate::hints::{content_length, priorities, response_hints};
+use crate::stage::{End, Head};
 use crate::trace::Outcome;
 
 impl<S: WebService> Driver<S> {
@@ -97,7 +94,8 @@ impl<S: WebService> Driver<S> {
     /// Sends the head of a response, decides about its urgency, and opens it in the exchange; `has_content` if some of its
     /// content is staged. Closes the stream if the head is all, or the response cannot be opened.
     fn begin(&mut self, id: StreamId, head: Head, has_content: bool) -> Result<(), ::h2::Error> {
-        let Head { response, is_end } = head;
+        let Head { mut response, is_end } = head;
+        self.context.advertise(response.headers_mut());
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let decision = {
             let headers = response.headers();
@@ -108,8 +106,7 @@ impl<S: WebService> Driver<S> {
                 let table = &self.context.config.guess;
                 table.response(inner.signals.guess(id), &response_hints(headers))
             };
-            let priority = headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
-            inner.signals.response(id, priority, guess).ok()
+            inner.signals.response(id, priorities(headers), guess).ok()
         };
         if let Some(decision) = decision {
             stream.record.decide(decision);
@@ -146,13 +143,5 @@ impl<S: WebService> Driver<S> {
                 }
             }
         }
-    }
-}
-
-fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
-    ResponseHints {
-        content_type: field(headers, &CONTENT_TYPE),
-        disposition: field(headers, &CONTENT_DISPOSITION),
-        length: content_length(headers).map(Bytes::new),
     }
 }

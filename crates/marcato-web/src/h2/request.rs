@@ -6,26 +6,22 @@ use std::task::{Context as Poller, Poll};
 
 use ::h2::server::SendResponse;
 use ::h2::{Reason, RecvStream};
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
+use http::Request;
 use marcato_sched::order::StreamId;
 use marcato_units::Priority;
 
 use super::driver::Driver;
 use super::granted::Granted;
-use super::inbox::Bell;
-use super::stage::Stage;
 use super::stream::{Sender, Stream};
 use super::tunnel::Tunnel;
-use super::{PRIORITY, content_length, field};
 use crate::body::Body;
 use crate::decision::Source;
 use crate::early_end::EarlyEnd;
-use crate::early_hints::EarlyHints;
-use crate::guess::RequestHints;
 use crate::handler::{Handling, WebService};
-use crate::patience::Patience;
+use crate::hints::{content_length, priorities, request_hints};
+use crate::inbox::Bell;
 use crate::record::Record;
-use crate::server::Context;
+use crate::stage::Stage;
 
 impl<S: WebService> Driver<S> {
     /// Lets the library read and write, and takes the requests that have arrived. Returns true if the
@@ -50,9 +46,12 @@ impl<S: WebService> Driver<S> {
         let decision = {
             let mut inner = self.wire.inner();
             inner.granted();
-            let priority = head.headers.get_all(&PRIORITY).iter().map(http::HeaderValue::as_bytes);
             let counts = !inner.signals.ignores_guesses();
-            inner.signals.request(id, priority, counts.then(|| config.guess.request(&hints)).flatten())
+            inner.signals.request(
+                id,
+                priorities(&head.headers),
+                counts.then(|| config.guess.request(&hints)).flatten(),
+            )
         };
         let Ok(decision) = decision else {
             // The library allows no more streams than the signals do, so this is never reached.
@@ -76,7 +75,7 @@ impl<S: WebService> Driver<S> {
             stage.announce();
         } else if config.guess.declines(&hints) {
             self.context.counters.declined.one();
-            stage.head(declined(&self.context), true);
+            stage.head(self.context.declined(), true);
             stage.announce();
         } else {
             let announced = content_length(&head.headers);
@@ -88,13 +87,7 @@ impl<S: WebService> Driver<S> {
                 None => (Body::http2(body, announced), None),
             };
             let mut request = Request::from_parts(head, body);
-            let patience = Patience::with(&mut request, &self.context);
-            self.context.introduce(request.extensions_mut());
-            request.extensions_mut().insert(decision);
-            if request.method() == Method::CONNECT {
-                request.extensions_mut().insert(self.context.ending.clone());
-            }
-            request.extensions_mut().insert(EarlyHints::new(Arc::clone(&stage)));
+            let patience = self.context.equip(&mut request, decision, &stage);
             let dates = Arc::clone(&self.context.dates);
             let memory = mem::take(&mut self.memory);
             let tunnel = tunnel.map(|(tunnel, offer)| {
@@ -132,27 +125,4 @@ const fn is_of_ordering_client(source: Source) -> bool {
         | Source::Length
         | Source::Default => false,
     }
-}
-
-static SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-static SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
-static SAVE_DATA: HeaderName = HeaderName::from_static("save-data");
-
-fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> RequestHints<'a> {
-    RequestHints {
-        path,
-        destination: field(headers, &SEC_FETCH_DEST),
-        purpose: field(headers, &SEC_PURPOSE),
-        save_data: field(headers, &SAVE_DATA),
-    }
-}
-
-/// Response to a prefetch of a client that saves data.
-fn declined(context: &Context) -> Response<()> {
-    let mut response = Response::new(());
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    let headers = response.headers_mut();
-    headers.insert(http::header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-    context.dates.stamp(headers);
-    response
 }

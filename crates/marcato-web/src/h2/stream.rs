@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::granted::Granted;
 use super::refill::Pace;
-use super::stage::Stage;
 use crate::record::Record;
+use crate::stage::Stage;
 
 /// Stream of a request, from its head to the last byte of its response.
 ///

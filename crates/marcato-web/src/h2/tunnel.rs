@@ -18,8 +18,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
-use super::stage::Stage;
 use crate::body::SharedUpload;
+use crate::stage::Stage;
 
 /// Protocol of the streams that may be taken over (RFC 8441 §5).
 pub(crate) const WEBSOCKET: &str = "websocket";

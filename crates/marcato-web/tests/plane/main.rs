@@ -5,6 +5,7 @@ mod bounds;
 mod closing;
 mod compression;
 mod files;
+mod http3;
 mod listeners;
 mod log;
 mod metrics;

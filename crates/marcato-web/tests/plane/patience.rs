@@ -580,7 +580,7 @@ fn a_preface_of_http2_may_come_in_pieces() {
         let mut header = [0; 9];
         client.read_exact(&mut header).await.unwrap();
         assert_eq!(header[3], 4, "SETTINGS");
-        assert_eq!(running.server.counters().connections, [1, 0]);
+        assert_eq!(running.server.counters().connections, [1, 0, 0]);
     });
 }
 
@@ -614,7 +614,7 @@ fn a_client_that_only_begins_the_preface_of_http2_is_closed() {
         let mut client = TcpStream::connect(running.addr).await.unwrap();
         // It tells the version, and the rest of the preface never comes.
         client.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-        until(|| running.server.counters().connections == [1, 0]).await;
+        until(|| running.server.counters().connections == [1, 0, 0]).await;
         settle().await;
         pass(SECOND * 9).await;
         assert_eq!((running.server.counters().broken, running.server.open_connections()), (0, 1));

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderMap, Response};
 
-use super::inbox::Bell;
+use crate::inbox::Bell;
 
 /// Most interim responses that wait.
 const MAX_INTERIM: usize = 8;
@@ -48,15 +48,15 @@ struct State {
 
 /// Head of a final response.
 #[derive(Debug)]
-pub(super) struct Head {
-    pub(super) response: Response<()>,
+pub(crate) struct Head {
+    pub(crate) response: Response<()>,
     /// True if the response ends with it.
-    pub(super) is_end: bool,
+    pub(crate) is_end: bool,
 }
 
 /// End of a response.
 #[derive(Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     /// All of it has been produced, with these trailers.
     Complete(Option<HeaderMap>),
     /// The handler failed: the rest will never come.
@@ -65,16 +65,16 @@ pub(super) enum End {
 
 /// Progress of a handler since it was last taken.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    pub(super) interim: VecDeque<Response<()>>,
-    pub(super) head: Option<Head>,
+pub(crate) struct Progress {
+    pub(crate) interim: VecDeque<Response<()>>,
+    pub(crate) head: Option<Head>,
     /// Bytes produced.
-    pub(super) bytes: usize,
-    pub(super) end: Option<End>,
+    pub(crate) bytes: usize,
+    pub(crate) end: Option<End>,
 }
 
 impl Stage {
-    pub(super) fn new(bell: Bell, limit: usize) -> Self {
+    pub(crate) fn new(bell: Bell, limit: usize) -> Self {
         Self { state: Mutex::new(State { limit, ..State::default() }), bell }
     }
 
@@ -189,19 +189,19 @@ impl Stage {
 /// Calls of the connection's task.
 impl Stage {
     /// Asks for a look at the stream.
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.bell.ring();
     }
 
     /// True if more of the response is about to come: the handler has not said that it waits, or the
     /// connection has not taken all that it was given.
-    pub(super) fn is_filling(&self) -> bool {
+    pub(crate) fn is_filling(&self) -> bool {
         let state = self.state();
         !state.closed && (state.fresh > 0 || state.end.is_some() || !state.rests && !state.ended)
     }
 
     /// Takes the handler's progress. Its bytes stay on the stage.
-    pub(super) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         self.bell.answer();
         let mut state = self.state();
         let interim = std::mem::take(&mut state.interim);
@@ -218,7 +218,7 @@ impl Stage {
     }
 
     /// Takes `count` bytes, fewer only if fewer are staged. They are copied only if they span pieces.
-    pub(super) fn take(&self, count: usize) -> Bytes {
+    pub(crate) fn take(&self, count: usize) -> Bytes {
         let mut state = self.state();
         let count = count.min(state.staged);
         let taken = match state.pieces.front_mut() {
@@ -253,18 +253,25 @@ impl Stage {
         taken
     }
 
+    /// Takes the first piece, or its first bytes if it is longer than `most`; `None` if nothing is staged. Nothing is copied.
+    #[cfg(feature = "http3")]
+    pub(crate) fn take_piece(&self, most: usize) -> Option<Bytes> {
+        let count = self.state().pieces.front()?.len().min(most);
+        Some(self.take(count))
+    }
+
     /// Changes the limit. A handler that waits sees it when bytes are next taken.
-    pub(super) fn set_limit(&self, limit: usize) {
+    pub(crate) fn set_limit(&self, limit: usize) {
         self.state().limit = limit;
     }
 
     /// Bytes on the stage.
-    pub(super) fn staged(&self) -> usize {
+    pub(crate) fn staged(&self) -> usize {
         self.state().staged
     }
 
     /// Drops everything: the connection takes nothing more.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         state.pieces.clear();
@@ -282,7 +289,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::h2::inbox::Inbox;
+    use crate::inbox::Inbox;
 
     fn stage(limit: usize) -> (Stage, Arc<Inbox>) {
         let inbox = Arc::new(Inbox::default());

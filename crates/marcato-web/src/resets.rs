@@ -6,22 +6,22 @@ const MAX_RESETS: u64 = 500;
 
 /// Responses that the client has reset, and those that have been sent as a whole.
 #[derive(Debug, Default)]
-pub(super) struct Resets {
+pub(crate) struct Resets {
     reset: u64,
     completed: u64,
 }
 
 impl Resets {
-    pub(super) const fn reset(&mut self) {
+    pub(crate) const fn reset(&mut self) {
         self.reset += 1;
     }
 
-    pub(super) const fn complete(&mut self) {
+    pub(crate) const fn complete(&mut self) {
         self.completed += 1;
     }
 
     /// True if the client has reset more than it may.
-    pub(super) const fn is_spent(&self) -> bool {
+    pub(crate) const fn is_spent(&self) -> bool {
         self.reset > MAX_RESETS + 4 * self.completed
     }
 }

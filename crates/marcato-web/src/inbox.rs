@@ -13,7 +13,7 @@ use marcato_sched::order::StreamId;
 ///
 /// A stream is in it once at most, so it is as long as there are streams.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     state: Mutex<State>,
 }
 
@@ -29,7 +29,7 @@ impl Inbox {
     }
 
     /// Registers the task of the connection for the next stream.
-    pub(super) fn register(&self, task: &Waker) {
+    pub(crate) fn register(&self, task: &Waker) {
         let mut state = self.state();
         match &mut state.task {
             Some(registered) => registered.clone_from(task),
@@ -38,12 +38,12 @@ impl Inbox {
     }
 
     /// Returns the next stream.
-    pub(super) fn take(&self) -> Option<StreamId> {
+    pub(crate) fn take(&self) -> Option<StreamId> {
         self.state().streams.pop_front()
     }
 
     /// True if no stream needs the task.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.state().streams.is_empty()
     }
 
@@ -60,25 +60,25 @@ impl Inbox {
 
 /// Bell of a stream: ringing it puts the stream into the inbox, until it is [taken](Self::answer).
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(crate) struct Bell {
     stream: StreamId,
     inbox: Arc<Inbox>,
     rung: AtomicBool,
 }
 
 impl Bell {
-    pub(super) const fn new(stream: StreamId, inbox: Arc<Inbox>) -> Self {
+    pub(crate) const fn new(stream: StreamId, inbox: Arc<Inbox>) -> Self {
         Self { stream, inbox, rung: AtomicBool::new(false) }
     }
 
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         if !self.rung.swap(true, AcqRel) {
             self.inbox.put(self.stream);
         }
     }
 
     /// Lets the bell ring again. The task calls it before it looks at the stream.
-    pub(super) fn answer(&self) {
+    pub(crate) fn answer(&self) {
         // Acquire: what the task reads next must not be read before. A change after it rings again.
         self.rung.swap(false, AcqRel);
     }

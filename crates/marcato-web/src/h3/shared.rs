@@ -1,0 +1,219 @@
+//! What the tasks of a connection share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::HeaderMap;
+use http::request::Parts;
+use marcato_net::streams::Connection;
+use marcato_sched::order::StreamId;
+use tokio::time::Instant;
+
+use super::transport::Outgoing;
+use crate::decision::Decision;
+use crate::hints::{priorities, request_hints, response_hints};
+use crate::record::Record;
+use crate::resets::Resets;
+use crate::server::Context;
+use crate::signals::{Protocol, Signals};
+use crate::update::{Http3UpdateError, Update};
+
+/// Difference between the numbers of two streams of one kind (RFC 9000 §2.1).
+const STEP: u64 = 4;
+
+/// What the tasks of a connection share: the signals of its client, and its open requests.
+pub(super) struct Shared {
+    connection: Connection,
+    context: Arc<Context>,
+    state: Mutex<State>,
+}
+
+struct State {
+    signals: Signals,
+    /// Stream that was accepted last, until the task of its request takes it.
+    accepted: Option<Arc<Outgoing>>,
+    /// Stream of the latest request.
+    latest: Option<u64>,
+    /// First stream that is not accepted any more.
+    limit: Option<u64>,
+    open: HashMap<StreamId, Open>,
+    resets: Resets,
+}
+
+/// Open request.
+struct Open {
+    outgoing: Arc<Outgoing>,
+    record: Record,
+}
+
+impl Shared {
+    pub(super) fn new(connection: Connection, context: Arc<Context>) -> Self {
+        let state = State {
+            signals: Signals::new(Protocol::Http3, context.config.limits.streams as usize),
+            accepted: None,
+            latest: None,
+            limit: None,
+            open: HashMap::new(),
+            resets: Resets::default(),
+        };
+        Self { connection, context, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Accepts a stream of the client. Returns false if it is one of those that are not accepted any more.
+    pub(super) fn accept(&self, outgoing: &Arc<Outgoing>) -> bool {
+        let mut state = self.state();
+        let is_accepted = state.limit.is_none_or(|limit| outgoing.id() < limit);
+        if is_accepted {
+            state.latest = state.latest.max(Some(outgoing.id()));
+            state.accepted = Some(Arc::clone(outgoing));
+        }
+        is_accepted
+    }
+
+    /// Takes the stream that was accepted last.
+    pub(super) fn take_accepted(&self) -> Option<Arc<Outgoing>> {
+        self.state().accepted.take()
+    }
+
+    /// Accepts no more streams than have arrived.
+    pub(super) fn drain(&self) {
+        let mut state = self.state();
+        let limit = state.latest.map_or(0, |latest| latest + STEP);
+        state.limit.get_or_insert(limit);
+    }
+
+    /// Opens a request: decides about its urgency, and puts its response into the order. `None` if the client has too many.
+    pub(super) fn request(self: &Arc<Self>, head: &Parts, outgoing: &Arc<Outgoing>) -> Option<Entry> {
+        let id = StreamId(outgoing.id());
+        let mut state = self.state();
+        let guess = match state.signals.ignores_guesses() {
+            true => None,
+            false => self.context.config.guess.request(&request_hints(&head.headers, head.uri.path())),
+        };
+        let decision = state.signals.request(id, priorities(&head.headers), guess).ok()?;
+        outgoing.set_order(decision.parameters);
+        let record = Record::begin(head, decision, &self.context);
+        state.open.insert(id, Open { outgoing: Arc::clone(outgoing), record });
+        state.follow();
+        drop(state);
+        Some(Entry { shared: Arc::clone(self), id, decision, complete: false })
+    }
+
+    /// Follows an update of a priority, which the client has sent on its control stream.
+    pub(super) fn update(&self, update: Result<Update, Http3UpdateError>) {
+        match update {
+            Ok(update) => {
+                let mut state = self.state();
+                // Over HTTP/3 there are never too many: the oldest make room.
+                let _ = state.signals.update(update);
+                state.follow();
+            }
+            Err(error) => {
+                if let Some(code) = error.code() {
+                    self.violation(code.number(), &error.to_string());
+                }
+            }
+        }
+    }
+
+    fn violation(&self, code: u64, reason: &str) {
+        self.context.counters.violations.one();
+        self.connection.close(code, reason.as_bytes());
+    }
+}
+
+impl State {
+    /// Follows signals that have changed the order.
+    fn follow(&mut self) {
+        while let Some((id, decision)) = self.signals.next_change() {
+            if let Some(open) = self.open.get_mut(&id) {
+                open.record.decide(decision);
+                open.outgoing.set_order(decision.parameters);
+            }
+        }
+    }
+}
+
+/// Open request of a connection. When it is dropped, the request is over and logged.
+pub(super) struct Entry {
+    shared: Arc<Shared>,
+    id: StreamId,
+    /// Decision about the request.
+    pub(super) decision: Decision,
+    /// True once the response has arrived as a whole.
+    pub(super) complete: bool,
+}
+
+impl Entry {
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.shared.context
+    }
+
+    /// Looks at the record of the request.
+    pub(super) fn record(&self, look: impl FnOnce(&mut Record)) {
+        if let Some(open) = self.shared.state().open.get_mut(&self.id) {
+            look(&mut open.record);
+        }
+    }
+
+    /// Decides about the urgency of a response by its head.
+    pub(super) fn respond(&self, headers: &HeaderMap) {
+        let mut state = self.shared.state();
+        let guess = match state.signals.ignores_guesses() {
+            true => None,
+            false => {
+                let table = &self.shared.context.config.guess;
+                table.response(state.signals.guess(self.id), &response_hints(headers))
+            }
+        };
+        let Ok(decision) = state.signals.response(self.id, priorities(headers), guess) else { return };
+        if let Some(open) = state.open.get_mut(&self.id) {
+            open.record.decide(decision);
+            open.outgoing.set_order(decision.parameters);
+        }
+    }
+
+    /// Notes content that was put into the order.
+    pub(super) fn passed(&self, bytes: usize) {
+        let mut state = self.shared.state();
+        let Some(open) = state.open.get_mut(&self.id) else { return };
+        let levels = self.shared.context.config.levels();
+        let level = levels.level(open.record.decision.parameters.urgency);
+        open.record.granted(Instant::now(), bytes, level);
+        self.shared.context.counters.grant(level, bytes);
+    }
+
+    /// Notes that the client has reset the response. Too many are a violation.
+    pub(super) fn reset_by_client(&self) {
+        self.shared.context.counters.cancelled.one();
+        let is_spent = {
+            let mut state = self.shared.state();
+            state.resets.reset();
+            state.resets.is_spent()
+        };
+        if is_spent {
+            self.shared.violation(super::REFUSED, "too many responses were reset");
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let open = {
+            let mut state = self.shared.state();
+            let _ = state.signals.close(self.id);
+            if self.complete {
+                state.resets.complete();
+            }
+            state.open.remove(&self.id)
+        };
+        if let Some(mut open) = open {
+            open.record.complete = self.complete;
+            self.shared.context.log(&open.record);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Fields of requests and responses that the order looks at.
+
+use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use marcato_units::Bytes;
+
+use crate::guess::{RequestHints, ResponseHints};
+
+static PRIORITY: HeaderName = HeaderName::from_static("priority");
+static SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+static SEC_PURPOSE: HeaderName = HeaderName::from_static("sec-purpose");
+static SAVE_DATA: HeaderName = HeaderName::from_static("save-data");
+
+fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    headers.get(name).map(HeaderValue::as_bytes)
+}
+
+/// Returns the lines of the field `priority` (RFC 9218 §5).
+pub(crate) fn priorities(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(&PRIORITY).iter().map(HeaderValue::as_bytes)
+}
+
+/// Returns the length that a head announces.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+pub(crate) fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> RequestHints<'a> {
+    RequestHints {
+        path,
+        destination: field(headers, &SEC_FETCH_DEST),
+        purpose: field(headers, &SEC_PURPOSE),
+        save_data: field(headers, &SAVE_DATA),
+    }
+}
+
+pub(crate) fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
+    ResponseHints {
+        content_type: field(headers, &CONTENT_TYPE),
+        disposition: field(headers, &CONTENT_DISPOSITION),
+        length: content_length(headers).map(Bytes::new),
+    }
+}
