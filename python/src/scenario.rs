@@ -163,7 +163,7 @@ impl Scenario {
         plugins: Vec<Parts>,
     ) -> PyResult<Self> {
         let plugins = Arc::new(classes(plugins)?);
-        Self::new(py, Source { name, text, overrides: Overrides { set, seed }, files, plugins })
+        Self::new(py, Source { name, text, overrides: Overrides { set, seed, quick: false }, files, plugins })
     }
 
     /// Reads a scenario from a file.

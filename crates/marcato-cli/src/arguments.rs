@@ -103,7 +103,8 @@ pub(crate) enum Command {
 
     /// Runs a scenario in virtual time, or every combination of its grid with every seed
     ///
-    /// The exit status is 0 when everything ran, and 2 when something could not be run.
+    /// The exit status is 0 when everything ran, 1 when a claim of the file is off, and 2 when something
+    /// could not be run.
     #[command(after_help = "Examples:
   marcato sim examples/codel-cubic.toml --explain
   marcato sim examples/codel-cubic.toml --set topology.queue=codel --seed 1 --out out/codel
@@ -948,6 +949,14 @@ pub(crate) struct Sim {
     /// Run with this seed only [default: the seeds of the file]
     #[arg(long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
+
+    /// Apply the settings of [quick], for a shorter or smaller run
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the claims alone
+    #[arg(long, conflicts_with = "explain")]
+    pub(crate) claims: bool,
 
     /// Override a key of the file, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]

@@ -11,10 +11,14 @@ pub enum Unit {
     Us,
     /// Milliseconds.
     Ms,
+    /// Seconds.
+    Seconds,
     /// Megabits (1 000 000 bits) per second.
     MbitPerS,
     /// Bytes per round-trip time, for the growth of a congestion window.
     BytesPerRtt,
+    /// Bytes.
+    Bytes,
     /// Kilobytes of 1000 bytes.
     Kilobytes,
     /// Parts of a hundred.
@@ -26,13 +30,29 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// All units.
+    pub const ALL: [Self; 10] = [
+        Self::Us,
+        Self::Ms,
+        Self::Seconds,
+        Self::MbitPerS,
+        Self::BytesPerRtt,
+        Self::Bytes,
+        Self::Kilobytes,
+        Self::Percent,
+        Self::Ratio,
+        Self::Count,
+    ];
+
     /// Spelling of the unit in every output.
     pub const fn symbol(self) -> &'static str {
         match self {
             Self::Us => "µs",
             Self::Ms => "ms",
+            Self::Seconds => "s",
             Self::MbitPerS => "Mbit/s",
             Self::BytesPerRtt => "B/RTT",
+            Self::Bytes => "B",
             Self::Kilobytes => "kB",
             Self::Percent => "%",
             Self::Ratio => "ratio",

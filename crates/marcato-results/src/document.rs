@@ -9,7 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::frame::Row;
+use crate::frame::{Frame, Row};
 use crate::tables::Tables;
 
 /// Returns a resolved experiment as JSON, converted from its TOML.
@@ -83,4 +83,25 @@ pub fn json(run: &Run, outcome: &Outcome, tables: &Tables) -> String {
     };
     // Strings, finite numbers and maps with string keys cannot fail to serialise.
     serde_json::to_string_pretty(&document).map(|json| json + "\n").unwrap_or_default()
+}
+
+/// Claims beside the other members of a document.
+#[derive(Serialize)]
+struct Claimed<'a> {
+    claims: Vec<Row<'a>>,
+}
+
+/// Returns a document of claims alone.
+pub fn of_claims(claims: &Frame) -> String {
+    // As above.
+    serde_json::to_string_pretty(&Claimed { claims: claims.rows().collect() }).unwrap_or_default() + "\n"
+}
+
+/// Returns a document with the member `claims` at its end.
+pub fn with_claims(json: &str, claims: &Frame) -> String {
+    let own = of_claims(claims);
+    match (json.trim_end().strip_suffix("\n}"), own.strip_prefix('{')) {
+        (Some(begin), Some(end)) => format!("{begin},{end}"),
+        _ => json.to_owned(),
+    }
 }

@@ -77,12 +77,13 @@ pub(crate) fn varied(root: &Table) -> Vec<Set> {
 }
 
 /// Reads `[grid]`. `seed` is the file's seed. Keys in `given` and a `given_seed` are fixed, so the
-/// grid does not vary them.
+/// grid does not vary them. The seeds of a table `quick` replace the grid's.
 pub(crate) fn read(
     root: &Table,
     seed: Seed,
     given: &[Set],
     given_seed: Option<u64>,
+    quick: Option<&Table>,
     faults: &Faults,
 ) -> Grid {
     let nothing = Table::empty(root.place);
@@ -95,7 +96,9 @@ pub(crate) fn read(
         None => &nothing,
     };
     let keys = Keys::open(table, &GRID, faults);
-    let seeds = given_seed.map_or_else(|| seeds(&keys, seed), |seed| vec![seed]);
+    let own = seeds(&keys, seed);
+    let seeds = quick.map_or(own, |quick| seeds(&Keys::trusting(quick, &GRID, faults), seed));
+    let seeds = given_seed.map_or(seeds, |seed| vec![seed]);
     let mut axes = Vec::new();
     if let Some(vary) = keys.table("vary") {
         collect(vary, "", &mut axes, faults);

@@ -24,6 +24,8 @@ pub const MAX_SOURCES: usize = 16;
 pub const MAX_CONNECTIONS: u64 = 1_000_000;
 /// Largest number of samples in all series of one run together.
 pub const MAX_SAMPLES: u64 = 10_000_000;
+/// Largest number of claims of a scenario.
+pub const MAX_CLAIMS: usize = 1000;
 /// Largest number of runs of a grid, counting seeds.
 pub const MAX_RUNS: usize = 10_000;
 /// Longest run, in seconds: thirty days.

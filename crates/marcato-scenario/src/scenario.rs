@@ -8,6 +8,7 @@ use std::rc::Rc;
 use marcato_document::{AddedKinds, Faults, Item, Place, Sources, Table, Value, no_table};
 use marcato_units::{Rate, Seed};
 
+use crate::claim::{self, Claim, Points};
 use crate::experiment::Experiment;
 use crate::fault::ScenarioError;
 use crate::grid::{self, Grid};
@@ -17,7 +18,7 @@ use crate::reader::Reader;
 use crate::setting::{self, Set, When};
 use crate::sizes::{SizeList, SizeListError};
 use crate::trace::{Trace, TraceError};
-use crate::{check, read, topology};
+use crate::{check, quick, read, topology};
 
 /// Settings from the command line, in addition to the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Overrides {
     pub set: Vec<String>,
     /// Seed that replaces the file's; the grid then varies no seeds.
     pub seed: Option<u64>,
+    /// Applies the settings of `[quick]`, before those of the command line.
+    pub quick: bool,
 }
 
 /// Scenario file: an experiment, with the settings that vary.
@@ -65,6 +68,8 @@ pub struct Overrides {
 pub struct Scenario {
     file: String,
     root: Table,
+    /// Settings of `[quick]`, if they apply.
+    quick: Vec<Set>,
     /// Settings of the command line, parsed and as written.
     given: Vec<Set>,
     said: Vec<String>,
@@ -72,6 +77,7 @@ pub struct Scenario {
     /// Texts of the file and of the settings, for positions.
     sources: Rc<Sources>,
     grid: Grid,
+    claims: Vec<Claim>,
     experiment: Experiment,
     /// Notes on events of the file after the end of `experiment`.
     notes: Vec<String>,
@@ -193,7 +199,9 @@ impl Scenario {
         let sources = Rc::new(sources);
         let faults = Faults::new(&FORMAT, &sources).knowing(plugins);
         let (mut root, readable) =
-            marcato_document::parse(0, text, &["link", "flow"], |place, problem| faults.add(place, problem));
+            marcato_document::parse(0, text, &["link", "flow", "claim"], |place, problem| {
+                faults.add(place, problem);
+            });
         if !readable {
             // After an error of TOML's grammar, further faults would be misleading.
             faults.into_result()?;
@@ -216,12 +224,22 @@ impl Scenario {
             let place = Place { source: sources.0.len() - 1, start: 0, end: seed.to_string().len() };
             faults.add(place, format!("a seed is 0 to {}, not {seed}", Seed::MAX));
         }
-        let (mut experiment, notes) = build(&root, given.iter(), &faults);
-        note_settings(&root, &given, &overrides.set, &faults);
+        let quick = quick::read(&root, &faults);
+        let all: Vec<Set> = match overrides.quick {
+            true => quick.iter().chain(&given).cloned().collect(),
+            false => given.clone(),
+        };
+        let (mut experiment, notes) = build(&root, all.iter(), &faults);
+        note_settings(&root, &all, &overrides.set, &faults);
         if !reader.without_flows {
             read::need_traffic(&root, &faults);
         }
-        let grid = grid::read(&root, experiment.seed, &given, overrides.seed, &faults);
+        if !overrides.quick {
+            check_quick(&root, &quick, &given, &faults);
+        }
+        let seeds = quick::seeds(&root).filter(|_| overrides.quick);
+        let grid = grid::read(&root, experiment.seed, &all, overrides.seed, seeds, &faults);
+        let claims = claim::claims(&root, &Points::new(&root, &grid), &faults);
         if let Some(seed) = overrides.seed {
             experiment.seed = Seed::new(seed);
         }
@@ -233,11 +251,13 @@ impl Scenario {
         let scenario = Self {
             file: name.to_owned(),
             root,
+            quick: if overrides.quick { quick } else { Vec::new() },
             given,
             said: overrides.set.clone(),
             plugins: Rc::clone(plugins),
             sources,
             grid,
+            claims,
             experiment,
             notes,
             trace_rates: BTreeMap::new(),
@@ -375,6 +395,28 @@ impl Scenario {
         self.trace_rates.get(path).copied()
     }
 
+    /// Returns the claims, in the order of the file.
+    pub fn claims(&self) -> &[Claim] {
+        &self.claims
+    }
+
+    /// Returns the seeds of each combination.
+    pub fn seeds(&self) -> &[u64] {
+        &self.grid.seeds
+    }
+
+    /// Returns the error for faults that are found after the file was read; `None` without any.
+    pub fn refused(&self, faults: impl IntoIterator<Item = (Place, String)>) -> Option<ScenarioError> {
+        let all = Faults::new(&FORMAT, &self.sources);
+        faults.into_iter().for_each(|(place, problem)| all.add(place, problem));
+        all.into_result().err().map(ScenarioError::from)
+    }
+
+    /// Returns the settings that all runs share: those of `[quick]`, then those of the command line.
+    fn fixed(&self) -> impl Iterator<Item = &Set> + Clone {
+        self.quick.iter().chain(&self.given)
+    }
+
     pub(crate) fn grid(&self) -> &Grid {
         &self.grid
     }
@@ -406,7 +448,7 @@ impl Scenario {
         // Every combination was checked when the file was read, so new faults are impossible.
         let (mut experiment, notes) = build(
             &self.root,
-            self.given.iter().chain(&sets),
+            self.fixed().chain(&sets),
             &Faults::new(&FORMAT, &self.sources).knowing(&self.plugins),
         );
         let seed = Seed::new(self.grid.seeds[seed]);
@@ -423,6 +465,9 @@ impl Scenario {
     /// needs: a program that registers them repeats it.
     pub fn one_line(&self, run: &Run) -> String {
         let mut line = format!("marcato sim {}", shell(&self.file));
+        if !self.quick.is_empty() {
+            line += " --quick";
+        }
         let varied: HashSet<&str> = run.settings.iter().map(|setting| setting.key.as_str()).collect();
         for (said, set) in self.said.iter().zip(&self.given) {
             if !varied.contains(set.key.name.as_str()) {
@@ -481,7 +526,7 @@ impl Scenario {
         let mut ids: HashMap<String, usize> = HashMap::new();
         for (number, sets) in self.grid.samples(most).enumerate() {
             let found = faults.fresh();
-            build(&self.root, self.given.iter().chain(&sets), &found);
+            build(&self.root, self.fixed().chain(&sets), &found);
             let setting = |set: &Set| Setting { value: set.item.spoken(), key: set.key.name.clone() };
             let settings: Vec<Setting> = sets.iter().map(setting).collect();
             let id = self.id(&settings, Seed::new(0));
@@ -543,14 +588,14 @@ fn read_bounded(input: impl std::io::Read, most: usize) -> Result<Vec<u8>, Strin
 /// Normalises tables written as lists and lists written as tables, with a fault for each, so that
 /// the remaining faults are found as well.
 fn list_tables(root: &mut Table, faults: &Faults) {
-    for name in ["topology", "record", "grid"] {
+    for name in ["topology", "record", "grid", "quick"] {
         let Some(item) = root.get_mut(name) else { continue };
         let Value::Array(items) = &item.value else { continue };
         let Some(first) = items.iter().find(|item| item.as_table().is_some()).cloned() else { continue };
         faults.add(item.place, no_table(name, item));
         *item = first;
     }
-    for name in ["link", "flow"] {
+    for name in ["link", "flow", "claim"] {
         let Some(item) = root.get_mut(name).filter(|item| item.as_table().is_some()) else { continue };
         faults.add(
             item.place,
@@ -575,6 +620,21 @@ fn note_settings(root: &Table, given: &[Set], said: &[String], faults: &Faults) 
         let is_own = place.source != 0 || alone.contains(&(place, problem.to_owned()));
         (!is_own).then(|| note.clone())
     });
+}
+
+/// Reports the faults of a quick run that the run itself does not have.
+fn check_quick(root: &Table, quick: &[Set], given: &[Set], faults: &Faults) {
+    if quick.is_empty() {
+        return;
+    }
+    let known: HashSet<(Place, String)> = faults.so_far().into_iter().collect();
+    let found = faults.fresh();
+    build(root, quick.iter().chain(given), &found);
+    for (fault, (place, noted)) in found.noted(" (with --quick)") {
+        if !known.contains(&fault) {
+            faults.add(place, noted);
+        }
+    }
 }
 
 /// Shortens a text to the number of characters that an error shows of a setting.

@@ -5,6 +5,7 @@ use marcato_document::Keyed;
 pub use marcato_document::schema::{Entry, Key, Schema, Usual};
 
 use crate::amount::Transmitter;
+use crate::claim::CLAIM;
 use crate::flow::{Messages, RequestResponse, TcpFlow, TcpProcess, UdpFlow};
 use crate::grid::GRID;
 use crate::kinded::Kinded;
@@ -61,6 +62,7 @@ const PLAIN: &[Schema] = &[
     DelayedAck::SCHEMA,
     RECORD,
     GRID,
+    CLAIM,
 ];
 
 /// Returns all tables of the format. Kinds without keys share one.

@@ -83,7 +83,8 @@ pub(crate) fn privileges() {
 fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
     let LabNetwork { host, set, seed, offload, quiet, stats, every, live, pcap, pcap_link, packets, .. } =
         network;
-    let (scenario, disorder) = shape::load(network, Overrides { set: set.clone(), seed: *seed })?;
+    let overrides = Overrides { set: set.clone(), seed: *seed, ..Overrides::default() };
+    let (scenario, disorder) = shape::load(network, overrides)?;
     let run = scenario.run(0).ok_or(LabError::NoRun)?;
     if scenario.count() > 1 && !quiet {
         eprintln!(

@@ -12,7 +12,7 @@ use crate::Status;
 use crate::arguments::LabTrial;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::sim::{Done, SimError, execute, traces};
+use crate::sim::{Done, SimError, check, execute, traces};
 
 pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, LabError> {
     let (scenario, traces) = load(asked)?;
@@ -20,20 +20,24 @@ pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, La
     if scenario.count() > 1 {
         eprintln!("this is {}, the first of {} runs of this scenario", run.id, scenario.count());
     }
+    let claims = check(&scenario, &traces).map_err(failed)?;
     privileges();
     let interrupt = Interrupt::listen().map_err(LabError::Interrupt)?;
     let out = asked.out.as_deref();
-    let done = in_lab(&run, &traces, asked.offload, out, &interrupt).map_err(failed)?;
+    let mut done = in_lab(&run, &traces, asked.offload, out, &interrupt).map_err(failed)?;
+    let judgement = done.judge(&claims);
     // Results that cannot be written are printed nevertheless.
-    let written = out.map_or(Ok(()), |out| done.write(out, &run));
-    output::print(stdout, &done.format(&run, asked.format)).map_err(LabError::Print)?;
+    let written = out.map_or(Ok(()), |out| done.write(out, &run).and_then(|()| judgement.write(out)));
+    let text = done.format(&run, asked.format, &judgement);
+    output::print(stdout, &text).map_err(LabError::Print)?;
     written.map_err(failed)?;
-    Ok(Status::Ok)
+    Ok(judgement.status())
 }
 
 /// Reads a scenario and the traces that its links follow.
 pub(super) fn load(asked: &LabTrial) -> Result<(Scenario, Traces), LabError> {
-    let scenario = load_scenario(&asked.file, Overrides { set: asked.set.clone(), seed: asked.seed })?;
+    let overrides = Overrides { set: asked.set.clone(), seed: asked.seed, quick: false };
+    let scenario = load_scenario(&asked.file, overrides)?;
     let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
     Ok((scenario, traces))
 }

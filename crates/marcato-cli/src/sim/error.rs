@@ -50,6 +50,8 @@ pub(crate) enum SimError {
     Unkept { source: Box<Self>, kept: Kept },
     #[error("--explain prints text, or JSON with --format json, but no table: leave out --format csv")]
     ExplainTable,
+    #[error("this scenario has no claims: leave out --claims, or add [[claim]] to the file")]
+    NoClaims,
     #[error("cannot listen for interrupts: {0}")]
     Interrupt(io::Error),
     #[error("--resume needs --out, the directory of the completed runs")]

@@ -95,13 +95,12 @@ fn one(
 }
 
 /// Executes every run that `store` does not have yet on `threads` threads, and returns the
-/// documents of all runs in order.
+/// documents of all runs in order, and the error that names failed runs. These have no documents.
 ///
 /// The documents do not depend on the number of threads.
 ///
 /// # Errors
-/// If runs failed: all of them are named, after the others have been executed. After a failed write
-/// or an interrupt no further run starts, and the error states what is kept.
+/// After a failed write or an interrupt no further run starts, and the error states what is kept.
 pub(crate) fn run(
     scenario: &Scenario,
     traces: &Traces,
@@ -109,7 +108,7 @@ pub(crate) fn run(
     threads: usize,
     bar: &mut Bar,
     interrupt: &Interrupt,
-) -> Result<Vec<String>, SimError> {
+) -> Result<(Vec<Option<String>>, Option<SimError>), SimError> {
     let runs: Vec<Run> = scenario.runs().collect();
     let mut documents: Vec<Option<String>> =
         runs.iter().map(|run| store.and_then(|store| store.load(&run.id))).collect();
@@ -184,12 +183,10 @@ pub(crate) fn run(
     if interrupt.came() && done + problems.len() < runs.len() {
         return Err(SimError::Interrupted(kept()));
     }
-    if !problems.is_empty() {
-        problems.sort();
-        let problems = problems.into_iter().map(|(_, problem)| problem).collect();
-        return Err(SimError::Runs { count: runs.len(), problems });
-    }
-    Ok(documents.into_iter().flatten().collect())
+    problems.sort();
+    let problems: Vec<String> = problems.into_iter().map(|(_, problem)| problem).collect();
+    let failed = (!problems.is_empty()).then(|| SimError::Runs { count: runs.len(), problems });
+    Ok((documents, failed))
 }
 
 /// Completed run, with its varied settings and its numbers.

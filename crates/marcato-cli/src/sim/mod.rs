@@ -5,6 +5,7 @@ mod error;
 mod explained;
 pub(crate) mod grid;
 mod handover;
+mod judgement;
 mod runs;
 pub(crate) mod store;
 mod summary;
@@ -17,7 +18,8 @@ use std::path::Path;
 use std::thread;
 
 use marcato_papers::Progress as _;
-use marcato_results::{Numbers, Tables, document, numbers, parquet};
+use marcato_results::claims::Cell;
+use marcato_results::{Claims, Numbers, Tables, document, numbers, parquet};
 use marcato_scenario::{Overrides, Run, Scenario, explain};
 use marcato_sim::scenario::{Advance, Outcome, Traces, World, build};
 
@@ -25,6 +27,8 @@ use self::capture::Captures;
 use self::error::Kept;
 pub(crate) use self::error::SimError;
 use self::handover::HandoverError;
+use self::judgement::Judgement;
+pub(crate) use self::judgement::check;
 use self::store::{Manifest, Store};
 use crate::Status;
 use crate::arguments::{Format, Sim};
@@ -33,7 +37,7 @@ use crate::output::{self, Directory};
 use crate::progress::Bar;
 
 pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimError> {
-    let overrides = Overrides { set: asked.set.clone(), seed: asked.seed };
+    let overrides = Overrides { set: asked.set.clone(), seed: asked.seed, quick: asked.quick };
     let scenario = match asked.file.as_os_str() == "-" {
         true => Scenario::load_from(std::io::stdin().lock(), &overrides)?,
         false => Scenario::load(&asked.file, &overrides)?,
@@ -54,14 +58,18 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
         return Err(HandoverError::Input.into());
     }
     let traces = traces(&scenario)?;
-    let (printed, written) = match scenario.run(0).filter(|_| scenario.count() == 1) {
+    let claims = check(&scenario, &traces)?;
+    if asked.claims && claims.is_empty() {
+        return Err(SimError::NoClaims);
+    }
+    let Printed { text, written, status } = match scenario.run(0).filter(|_| scenario.count() == 1) {
         Some(_) if asked.resume => return Err(SimError::ResumeOne),
         Some(_) if asked.runs_on.is_some() => return Err(HandoverError::OneRun.into()),
-        Some(one) => single(asked, &one, &manifest(&scenario, &traces), &traces)?,
-        None => every(asked, &scenario, &traces)?,
+        Some(one) => single(asked, &one, &manifest(&scenario, &traces), &traces, &claims)?,
+        None => every(asked, &scenario, &traces, &claims)?,
     };
-    output::print(stdout, &printed).map_err(SimError::Print)?;
-    written.map(|()| Status::Ok)
+    output::print(stdout, &text).map_err(SimError::Print)?;
+    written.map(|()| status)
 }
 
 /// Reads the traces that any of the runs follows.
@@ -80,11 +88,22 @@ pub(crate) fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
     named.into_iter().map(read).collect()
 }
 
-/// Text to print, and the error of writing the same results to a directory: they are printed nevertheless.
-type Printed = (String, Result<(), SimError>);
+/// Results to print, and the status of the command.
+struct Printed {
+    text: String,
+    /// Error of failed runs, or of writing the results to a directory: they are printed nevertheless.
+    written: Result<(), SimError>,
+    status: Status,
+}
 
 /// Executes the only run of a scenario.
-fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Result<Printed, SimError> {
+fn single(
+    asked: &Sim,
+    one: &Run,
+    manifest: &Manifest,
+    traces: &Traces,
+    claims: &Claims<'_>,
+) -> Result<Printed, SimError> {
     let out = asked.out.as_deref();
     if let Some(out) = out {
         manifest.check(out)?;
@@ -96,10 +115,19 @@ fn single(asked: &Sim, one: &Run, manifest: &Manifest, traces: &Traces) -> Resul
     }
     let world = build(&experiment, traces)?;
     let interrupt = Interrupt::listen().map_err(SimError::Interrupt)?;
-    let result = execute(one, world, out, "simulated seconds", &interrupt)?;
-    let write = |out| manifest.write(out).and_then(|()| result.write(out, one));
+    let mut result = execute(one, world, out, "simulated seconds", &interrupt)?;
+    let judgement = result.judge(claims);
+    let write = |out| {
+        manifest.write(out)?;
+        result.write(out, one)?;
+        judgement.write(out)
+    };
     let written = out.map_or(Ok(()), write);
-    Ok((result.format(one, asked.format), written))
+    let text = match asked.claims {
+        true => judgement.format(asked.format),
+        false => result.format(one, asked.format, &judgement),
+    };
+    Ok(Printed { text, written, status: judgement.status() })
 }
 
 /// Result of one run.
@@ -147,10 +175,19 @@ impl Done {
         Ok(marcato_results::write(out, one, &self.outcome, &self.tables, &self.json)?)
     }
 
+    /// Judges the claims of its scenario, of which it is the first run, and adds them to the document.
+    pub(crate) fn judge(&mut self, claims: &Claims<'_>) -> Judgement {
+        let numbers = numbers(&self.json);
+        let cell = |run: usize| if run == 0 { Cell::Done(&numbers) } else { Cell::LeftOut };
+        let judgement = Judgement::of(claims, cell);
+        self.json = judgement.added_to(&self.json);
+        judgement
+    }
+
     /// Returns the text to print.
-    pub(crate) fn format(self, one: &Run, format: Format) -> String {
+    pub(crate) fn format(self, one: &Run, format: Format, judgement: &Judgement) -> String {
         match format {
-            Format::Text => text::of_run(one, &self.outcome),
+            Format::Text => after(text::of_run(one, &self.outcome), &judgement.text()),
             Format::Json => self.json,
             Format::Csv => self.tables.flows.to_csv(),
         }
@@ -163,8 +200,18 @@ impl Done {
     }
 }
 
+/// Returns a text with another after an empty line, if there is another.
+fn after(text: String, other: &str) -> String {
+    if other.is_empty() { text } else { format!("{text}\n{other}") }
+}
+
 /// Executes every combination with every seed.
-fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<Printed, SimError> {
+fn every(
+    asked: &Sim,
+    scenario: &Scenario,
+    traces: &Traces,
+    claims: &Claims<'_>,
+) -> Result<Printed, SimError> {
     // The package writes documents of runs, so it needs a directory.
     let temporary = match (&asked.out, &asked.runs_on) {
         (None, Some(_)) => Some(tempfile::tempdir().map_err(SimError::file(&std::env::temp_dir()))?),
@@ -181,11 +228,26 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<Printed, S
     if let (Some(engine), Some(store)) = (&asked.runs_on, &store) {
         handover::fill(asked, engine, scenario, store, &interrupt)?;
     }
-    let documents = grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new(), &interrupt)?;
+    let (documents, failed) =
+        grid::run(scenario, traces, store.as_ref(), threads, &mut Bar::new(), &interrupt)?;
+    let numbered: Vec<Option<Numbers>> =
+        documents.iter().map(|document| document.as_deref().map(numbers)).collect();
+    let cell = |run: usize| match numbered.get(run) {
+        Some(Some(numbers)) => Cell::Done(numbers),
+        Some(None) => Cell::Failed,
+        None => Cell::LeftOut,
+    };
+    let judgement = Judgement::of(claims, cell);
+    if let Some(failed) = failed {
+        // Means over the seeds that are left would be taken for means over all: only claims are printed.
+        let text = if claims.is_empty() { String::new() } else { judgement.format(asked.format) };
+        return Ok(Printed { text, written: Err(failed), status: Status::Error });
+    }
+    let documents: Vec<String> = documents.into_iter().flatten().collect();
     let done = grid::done(scenario, &documents);
     let points = grid::points(scenario, &done);
     let frame = grid::frame(&points);
-    let json = grid::to_json(scenario, &points, &frame);
+    let json = judgement.added_to(&grid::to_json(scenario, &points, &frame));
     let write = |store: &Store| {
         store.file("grid.json", json.as_bytes())?;
         store.file("grid.csv", frame.to_csv().as_bytes())?;
@@ -193,17 +255,19 @@ fn every(asked: &Sim, scenario: &Scenario, traces: &Traces) -> Result<Printed, S
         let runs = runs::frame(&done);
         store.file("runs.csv", runs.to_csv().as_bytes())?;
         store.file("runs.parquet", &parquet::of(&runs)?)?;
-        let page = summary::of(scenario, &points);
+        judgement.write(store.directory())?;
+        let page = summary::of(scenario, &points, &judgement);
         store.file("report.html", page.to_html().as_bytes())?;
         page.images().into_iter().try_for_each(|(id, svg)| store.file(&format!("{id}.svg"), svg.as_bytes()))
     };
     let written = store.as_ref().map_or(Ok(()), write);
-    let printed = match asked.format {
-        Format::Text => text::of_grid(&scenario.experiment().name, &points),
+    let text = match asked.format {
+        _ if asked.claims => judgement.format(asked.format),
+        Format::Text => after(text::of_grid(&scenario.experiment().name, &points), &judgement.text()),
         Format::Json => json,
         Format::Csv => frame.to_csv(),
     };
-    Ok((printed, written))
+    Ok(Printed { text, written, status: judgement.status() })
 }
 
 /// Returns the manifest of a scenario, from its resolved runs and its traces.

@@ -8,6 +8,7 @@ use marcato_results::{scaled, sheet};
 use marcato_scenario::{Scenario, Setting};
 
 use super::grid::{Point, unrandom};
+use super::judgement::Judgement;
 use super::text::whole;
 
 /// Metrics of flows, of groups and of links in the report; the files have all.
@@ -338,7 +339,7 @@ fn value(setting: &Setting) -> Cell {
 
 /// Returns the report of a grid: charts by each varied key, tables of means, and the resolved
 /// experiment.
-pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
+pub(super) fn of(scenario: &Scenario, points: &[Point], judgement: &Judgement) -> Page {
     let experiment = scenario.experiment();
     let mut page = Page::new(&experiment.name)
         .about(about(experiment))
@@ -346,6 +347,10 @@ pub(super) fn of(scenario: &Scenario, points: &[Point]) -> Page {
         .summary(format!("{}, {} each.", counted(points.len(), "combination of settings"), seeds_of(points)));
     if let Some(unrandom) = unrandom(points) {
         page = page.summary(unrandom);
+    }
+    if !judgement.frame().is_empty() {
+        page =
+            page.section(Section::new("Claims").table(sheet::table("Claims of the file", judgement.frame())));
     }
     let subjects = subjects(points);
     let keys = points.first().map_or(&[][..], |point| &point.settings);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod blocks;
+mod claims;
 mod cut_short;
 #[cfg(target_os = "linux")]
 mod doctor;

@@ -43,6 +43,10 @@ described! {
     "record": "nothing";
     /// [varied parameters](#grids)
     "grid": "nothing: one run";
+    /// [claims](#claims) about measured values, each under `[[claim]]`
+    "claim": "none";
+    /// settings of a run with `--quick`: keys as after `--set`, and `seeds` as in `[grid]`
+    "quick": "none";
 }
 
 /// Texts of faults in scenarios.

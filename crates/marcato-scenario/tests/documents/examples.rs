@@ -91,7 +91,7 @@ fn the_command_of_a_run_repeats_exactly_that_run() {
         let scenario = example(name);
         for run in scenario.runs() {
             let set = run.settings.iter().map(|one| format!("{}={}", one.key, one.value)).collect();
-            let overrides = Overrides { set, seed: Some(run.seed.get()) };
+            let overrides = Overrides { set, seed: Some(run.seed.get()), ..Overrides::default() };
             let path = directory("../../examples").join(format!("{name}.toml"));
             let again = Scenario::load(&path, &overrides).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(again.count(), 1);

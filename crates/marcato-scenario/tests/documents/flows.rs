@@ -27,7 +27,8 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 fn faults_with(text: &str, set: &[&str]) -> Vec<String> {
-    let overrides = Overrides { set: set.iter().map(|&set| set.to_owned()).collect(), seed: None };
+    let overrides =
+        Overrides { set: set.iter().map(|&set| set.to_owned()).collect(), ..Overrides::default() };
     let error = match Scenario::parse_with("t.toml", text, &overrides) {
         Ok(_) => return Vec::new(),
         Err(error) => error,
@@ -176,7 +177,7 @@ fn a_grid_sets_what_belongs_together_at_once() {
     assert_eq!(kinds, ["Fifo marcato", "Conductor authors", "quic"]);
     for run in scenario.runs() {
         let set: Vec<String> = run.settings.iter().map(|one| format!("{}={}", one.key, one.value)).collect();
-        let overrides = Overrides { set, seed: Some(run.seed.get()) };
+        let overrides = Overrides { set, seed: Some(run.seed.get()), ..Overrides::default() };
         let again =
             Scenario::parse_with("t.toml", &text, &overrides).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((again.count(), again.run(0).unwrap().experiment), (1, run.experiment));
@@ -341,7 +342,7 @@ series = ["flow.late.throughput", "flow.twins.cwnd", "link.l.queue"]
 
 #[test]
 fn a_shortened_run_drops_everything_past_its_end_and_lists_it() {
-    let overrides = Overrides { set: vec!["duration=3 s".to_owned()], seed: None };
+    let overrides = Overrides { set: vec!["duration=3 s".to_owned()], ..Overrides::default() };
     let scenario =
         Scenario::parse_with("busy.toml", BUSY, &overrides).unwrap_or_else(|error| panic!("{error}"));
     let notes = [
@@ -368,7 +369,7 @@ fn a_shortened_run_drops_everything_past_its_end_and_lists_it() {
     assert_eq!(read(&experiment.to_toml()).experiment(), experiment);
     // A run at least as long as the file's leaves out nothing.
     for duration in ["duration=10 s", "duration=1 h"] {
-        let overrides = Overrides { set: vec![duration.to_owned()], seed: None };
+        let overrides = Overrides { set: vec![duration.to_owned()], ..Overrides::default() };
         let whole = Scenario::parse_with("busy.toml", BUSY, &overrides).unwrap();
         assert_eq!((whole.notes().len(), whole.experiment().flows.len()), (0, 4));
     }

@@ -196,7 +196,7 @@ fn a_plugin_knows_its_position() {
     let column = at - text[..at].rfind('\n').unwrap();
     assert_eq!(position(&read(&text)), format!("own.toml:{line}:{column}"));
     let set = "flow.bulk.congestion={ kind = \"aimd\", decrease = 0.6 }";
-    let overrides = Overrides { set: vec![set.to_owned()], seed: None };
+    let overrides = Overrides { set: vec![set.to_owned()], ..Overrides::default() };
     let scenario = Reader::new().plugins(&names()).overrides(&overrides).parse("own.toml", &text).unwrap();
     assert_eq!(position(&scenario), "--set flow.bulk.congestion");
 }

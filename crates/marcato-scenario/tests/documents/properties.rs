@@ -207,7 +207,7 @@ proptest! {
         prop_assert_eq!(explain(&scenario), explain(&scenario));
         for run in scenario.runs() {
             let set = run.settings.iter().map(|one| format!("{}={}", one.key, one.value)).collect();
-            let overrides = Overrides { set, seed: Some(run.seed.get()) };
+            let overrides = Overrides { set, seed: Some(run.seed.get()), ..Overrides::default() };
             let again = Scenario::parse_with("any.toml", &text, &overrides).unwrap();
             prop_assert_eq!(again.count(), 1);
             prop_assert_eq!(again.run(0).unwrap().experiment, run.experiment);

@@ -724,10 +724,10 @@ fn a_setting_is_refused_where_it_was_said() {
         ),
         ("flow.bulk.count.x=3", "1:1: `count` is a number, which has no keys"),
     ] {
-        let overrides = Overrides { set: vec![set.to_owned()], seed: None };
+        let overrides = Overrides { set: vec![set.to_owned()], ..Overrides::default() };
         assert_eq!(faults(RIGHT, &overrides), [says], "{set}");
     }
-    let overrides = Overrides { set: vec!["link.bottleneck.rate=5".to_owned()], seed: None };
+    let overrides = Overrides { set: vec!["link.bottleneck.rate=5".to_owned()], ..Overrides::default() };
     let error = Scenario::parse_with("right.toml", RIGHT, &overrides).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -749,7 +749,7 @@ fn settings_reach_into_tables_lists_and_shorthands() {
     ];
     let text =
         RIGHT.replace("queue = { kind = \"codel\", target = \"5 ms\", ecn = true }", "queue = \"codel\"");
-    let overrides = Overrides { set: set.map(ToOwned::to_owned).to_vec(), seed: None };
+    let overrides = Overrides { set: set.map(ToOwned::to_owned).to_vec(), ..Overrides::default() };
     let scenario =
         Scenario::parse_with("right.toml", &text, &overrides).unwrap_or_else(|error| panic!("{error}"));
     let experiment = scenario.experiment();
@@ -772,7 +772,11 @@ fn settings_reach_into_tables_lists_and_shorthands() {
 fn a_key_that_is_set_is_not_varied() {
     let all = Scenario::parse("right.toml", RIGHT).unwrap();
     assert_eq!(all.count(), 6);
-    let overrides = Overrides { set: vec!["link.bottleneck.rate=7 Mbit/s".to_owned()], seed: Some(9) };
+    let overrides = Overrides {
+        set: vec!["link.bottleneck.rate=7 Mbit/s".to_owned()],
+        seed: Some(9),
+        ..Overrides::default()
+    };
     let one = Scenario::parse_with("right.toml", RIGHT, &overrides).unwrap();
     let runs: Vec<_> = one.runs().collect();
     assert_eq!(runs.len(), 1);
@@ -805,7 +809,8 @@ fn the_first_of_many_faults_are_shown_and_the_rest_counted() {
 #[test]
 fn a_trace_that_is_not_there_is_missed() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let overrides = Overrides { set: vec!["link.radio.trace=traces/make.py".to_owned()], seed: None };
+    let overrides =
+        Overrides { set: vec!["link.radio.trace=traces/make.py".to_owned()], ..Overrides::default() };
     let error = Scenario::load(&directory.join("cellular.toml"), &overrides).unwrap_err();
     assert_eq!(
         error.faults()[0].problem,
@@ -863,7 +868,7 @@ start = "20 s"
 "#;
     let set = vec!["link.bottleneck.delay=5".to_owned()];
     assert_eq!(
-        faults(text, &Overrides { set, seed: None }),
+        faults(text, &Overrides { set, ..Overrides::default() }),
         [
             "4:21: `dumbel` is not a kind of topology: did you mean `dumbbell`?",
             "4:59: `pairs` is a whole number: write 2, without quotes",
@@ -875,7 +880,7 @@ start = "20 s"
 
 #[test]
 fn a_fault_that_a_setting_brings_names_the_setting() {
-    let set = |set: &str| faults(RIGHT, &Overrides { set: vec![set.to_owned()], seed: None });
+    let set = |set: &str| faults(RIGHT, &Overrides { set: vec![set.to_owned()], ..Overrides::default() });
     assert_eq!(
         set("duration=5 s"),
         [
@@ -885,14 +890,14 @@ fn a_fault_that_a_setting_brings_names_the_setting() {
     );
     // A fault that the file has anyway is not attributed to the setting.
     let wrong = RIGHT.replace("layer = \"low\"", "layer = \"lower\"");
-    let overrides = Overrides { set: vec!["record.every=1 s".to_owned()], seed: None };
+    let overrides = Overrides { set: vec!["record.every=1 s".to_owned()], ..Overrides::default() };
     assert_eq!(faults(&wrong, &overrides), ["40:9: `layer` is \"lower\": there are `high`, `low`"]);
 }
 
 #[test]
 fn a_seed_from_elsewhere_has_the_same_bound() {
     let most = marcato_units::Seed::MAX;
-    let with = |seed| faults(RIGHT, &Overrides { set: Vec::new(), seed: Some(seed) });
+    let with = |seed| faults(RIGHT, &Overrides { set: Vec::new(), seed: Some(seed), ..Overrides::default() });
     assert_eq!(with(most), [""; 0]);
     let says = format!("1:1: a seed is 0 to {most}, not {}", most + 1);
     assert_eq!(with(most + 1), [says]);
