@@ -605,6 +605,14 @@ impl Server {
     }
 }
 
+#[cfg(not(feature = "http3"))]
+impl Server {
+    /// Serves no connection over QUIC: there is none.
+    fn begin_quic<S>(&self, client: std::convert::Infallible, _: &S, _: Ending, _: &mut JoinSet<()>) {
+        match client {}
+    }
+}
+
 #[cfg(feature = "http3")]
 impl Server {
     /// Serves a connection over QUIC in a task of its own.
