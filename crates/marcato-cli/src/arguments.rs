@@ -382,6 +382,17 @@ pub(crate) enum LabAction {
       sleep 1; iperf3 -c server-1'")]
     Exec(LabExec),
 
+    /// Makes the connections of a program worse, without privileges: a proxy of TCP or UDP with a link and faults
+    ///
+    /// Clients connect to the address of --listen instead of that of --to. Bytes take the rate and the delay of the
+    /// link; all connections share it. Faults are added while it works, by the HTTP API of --api, which has the paths and
+    /// documents of toxiproxy. It works until it is interrupted, and then prints what it carried.
+    #[command(after_help = "Examples:
+  marcato lab proxy --listen 127.0.0.1:9000 --to 127.0.0.1:8080 --link '12 Mbit/s, 20 ms'
+  marcato lab proxy --listen 127.0.0.1:5353 --to 127.0.0.1:53 --udp --link '50 ms' --loss 5%
+  marcato lab proxy --file proxies.json --api 127.0.0.1:8474")]
+    Proxy(LabProxy),
+
     /// Runs a scenario's flows over the kernel's sockets, and reports the same quantities as `marcato sim`
     ///
     /// TCP and its congestion control are the kernel's. Messages, requests and QUIC sessions come from the
@@ -582,6 +593,42 @@ pub(crate) struct LabTrial {
     /// Format of the results on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
+}
+
+/// Arguments of `marcato lab proxy`.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct LabProxy {
+    /// Address on which clients connect; port 0 lets the system choose
+    #[arg(long, value_name = "ADDR", requires = "to")]
+    pub(crate) listen: Option<String>,
+
+    /// Address of the target
+    #[arg(long, value_name = "ADDR", requires = "listen")]
+    pub(crate) to: Option<String>,
+
+    /// Pass on datagrams of UDP instead of connections of TCP
+    #[arg(long, requires = "listen")]
+    pub(crate) udp: bool,
+
+    #[command(flatten)]
+    pub(crate) shape: LabShape,
+
+    /// Proxies in a file: a list as that of toxiproxy in JSON, or tables [[proxy]] in TOML
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Serve the HTTP API on this address. toxiproxy's is 127.0.0.1:8474
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) api: Option<String>,
+
+    /// Seed of losses, jitter and slices [default: 1]
+    #[arg(long, value_name = "N", value_parser = seed)]
+    pub(crate) seed: Option<u64>,
+
+    /// Do not print what the proxies carried
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// Arguments of `marcato lab clean`.

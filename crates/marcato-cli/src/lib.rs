@@ -173,6 +173,7 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
             | LabAction::Shell(_)
             | LabAction::Exec(_)
             | LabAction::Clean(_)
+            | LabAction::Proxy(_)
             | LabAction::Selftest(_) => return Vec::new(),
         },
         #[cfg(target_os = "linux")]

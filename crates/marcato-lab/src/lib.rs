@@ -7,7 +7,8 @@
 //! delay and jitter. It has no clock and no socket, so that it can be checked in virtual time. A
 //! [`UdpLink`] puts two of them between a client and a server on real UDP sockets. It needs no
 //! privileges, and is transparent to the program under test, which only sends to another port. A
-//! [`TcpLink`] does the same for TCP, with bytes in the place of packets.
+//! [`TcpLink`] does the same for TCP, with bytes in the place of packets, and [`proxy`] has many of both, with faults
+//! that change while they work.
 //!
 //! ```
 //! use marcato_lab::{LinkConfig, UdpLink};
@@ -51,6 +52,7 @@ mod packet_log;
 mod plan;
 #[cfg(target_os = "linux")]
 mod prompt;
+pub mod proxy;
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "system calls without a safe form")]
 mod sys;

@@ -27,6 +27,20 @@ pub(crate) enum LabError {
         "there are several links, and --{option} is for one: write it in their texts, for example --link \"20 ms, {option} …\""
     )]
     SeveralLinks { option: &'static str },
+    #[error("a proxy has one link: leave one --link out, or put proxies in a row")]
+    OneLink,
+    #[error(
+        "there is nothing to do: name --listen and --to, a --file, or an --api by which proxies are made"
+    )]
+    NoProxy,
+    #[error("{file}: {problem}")]
+    ProxyFile { file: String, problem: String },
+    #[error(transparent)]
+    Proxy(#[from] marcato_lab::proxy::ProxyError),
+    #[error("cannot serve the API on {addr}: {source}")]
+    Api { addr: String, source: io::Error },
+    #[error("cannot start a runtime: {0}")]
+    Runtime(io::Error),
     #[error("the scenario has no run: give its grid a value of each key")]
     NoRun,
     #[error("there is no link `{name}` to capture: name one of {known}")]

@@ -2,6 +2,7 @@
 
 mod compare;
 mod error;
+mod proxy;
 mod record;
 mod selftest;
 mod shape;
@@ -38,6 +39,7 @@ pub(crate) fn run(action: &LabAction, stdout: &mut dyn Write) -> Result<Status, 
             on_host(network, Command::new(shell))
         }
         LabAction::Exec(LabExec { host, command }) => exec(host, command),
+        LabAction::Proxy(asked) => proxy::run(asked, stdout),
         LabAction::Trial(asked) => trial::run(asked, stdout),
         LabAction::Compare(asked) => compare::run(asked, stdout),
         LabAction::Clean(asked) => clean(asked.dry_run, stdout),

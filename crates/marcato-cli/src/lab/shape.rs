@@ -32,6 +32,16 @@ pub(super) fn load(
     Ok((scenario, disorder?))
 }
 
+/// Returns the only link that the options describe; `None` if they describe none.
+pub(super) fn only(shape: &LabShape) -> Result<Option<Brief>, LabError> {
+    match links(shape) {
+        Err(LabError::NoNetwork) => Ok(None),
+        Err(error) => Err(error),
+        Ok(links) if links.len() > 1 => Err(LabError::OneLink),
+        Ok(links) => Ok(links.into_iter().next()),
+    }
+}
+
 /// Returns the links that the options describe.
 fn links(shape: &LabShape) -> Result<Vec<Brief>, LabError> {
     let LabShape { link, up, down, loss, jitter, reorder, duplicate, corrupt, trace } = shape;

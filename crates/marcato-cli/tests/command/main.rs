@@ -10,6 +10,8 @@ mod documented;
 mod handover;
 mod papers;
 mod process;
+#[cfg(target_os = "linux")]
+mod proxy;
 mod serve;
 mod sim;
 mod validate;
