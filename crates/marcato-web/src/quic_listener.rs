@@ -1,6 +1,8 @@
 //! Listener of HTTP/3 beside that of the other versions.
 
 use std::net::SocketAddr;
+#[cfg(feature = "http3")]
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::HeaderValue;
 
@@ -19,7 +21,12 @@ impl QuicListener {
             return Self(None);
         };
         let security = marcato_net::ServerSecurity::Custom(tls);
-        match marcato_net::streams::Endpoint::listen(&streams, &[addr.into()], &security).await {
+        let mut at = vec![addr.into()];
+        if addr.ip() == Ipv6Addr::UNSPECIFIED {
+            // TCP takes clients of both families there, and a socket of QUIC those of one.
+            at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, addr.port())).into());
+        }
+        match marcato_net::streams::Endpoint::listen(&streams, &at, &security).await {
             Ok(endpoint) => Self(Some(endpoint)),
             Err(error) => {
                 tracing::warn!(%error, %addr, "http/3 is not answered");

@@ -1,6 +1,7 @@
 //! What the tasks of a connection share.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::HeaderMap;
@@ -38,6 +39,8 @@ struct State {
     limit: Option<u64>,
     open: HashMap<StreamId, Open>,
     resets: Resets,
+    /// True once the client has violated the protocol.
+    violated: bool,
 }
 
 /// Open request.
@@ -55,6 +58,7 @@ impl Shared {
             limit: None,
             open: HashMap::new(),
             resets: Resets::default(),
+            violated: false,
         };
         Self { connection, context, state: Mutex::new(state) }
     }
@@ -120,7 +124,11 @@ impl Shared {
         }
     }
 
+    /// Ends the connection because its client violates the protocol. What follows is no other violation.
     fn violation(&self, code: u64, reason: &str) {
+        if mem::replace(&mut self.state().violated, true) {
+            return;
+        }
         self.context.counters.violations.one();
         self.connection.close(code, reason.as_bytes());
     }
