@@ -35,6 +35,20 @@ pub enum Source {
 }
 
 impl Source {
+    /// True if it shows a client that asks for some responses before others, as browsers do.
+    #[cfg(feature = "server")]
+    pub(crate) const fn is_of_ordering_client(self) -> bool {
+        match self {
+            Self::Update | Self::Header | Self::Weights | Self::Purpose | Self::Destination => true,
+            Self::Origin
+            | Self::Attachment
+            | Self::ContentType
+            | Self::Extension
+            | Self::Length
+            | Self::Default => false,
+        }
+    }
+
     /// All sources.
     pub const ALL: [Self; 11] = [
         Self::Origin,

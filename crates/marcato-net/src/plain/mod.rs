@@ -34,6 +34,8 @@ pub(crate) trait Streams: Send + Sync {
     /// Returns the fate of a stream that a handle sends on; `None` while it has none.
     fn fate(&self, stream: StreamId) -> Option<Fate>;
     fn order(&self, stream: StreamId, order: Parameters);
+    /// Expects streams of this order.
+    fn expect(&self, order: Parameters);
     /// Returns whether bytes of a stream wait, and the peer gives no credit for them.
     fn is_held(&self, stream: StreamId) -> bool;
     fn weigh(&self, group: GroupId, weight: Weight) -> Result<(), WeightError>;

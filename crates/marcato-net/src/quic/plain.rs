@@ -125,6 +125,11 @@ impl Streams for Quic {
         let _ = self.plainly(|_, session| session.order_stream(stream, order));
     }
 
+    fn expect(&self, order: Parameters) {
+        // Of a connection that has ended, nothing is expected.
+        let _ = self.plainly(|_, session| session.expect_streams(order));
+    }
+
     /// Returns whether bytes of a stream wait, and the peer gives no credit for them.
     fn is_held(&self, stream: StreamId) -> bool {
         let mut state = lock(&self.hub.state);

@@ -202,6 +202,12 @@ impl Connection {
         self.streams().weigh(group, weight)
     }
 
+    /// Expects streams of this order. [Coupled mode](crate::Config::coupled) keeps the queue at the bottleneck short for them from now on,
+    /// and does not wait for the first of them.
+    pub fn expect(&self, order: Parameters) {
+        self.streams().expect(order);
+    }
+
     /// Sends a datagram, in the default order.
     ///
     /// # Errors

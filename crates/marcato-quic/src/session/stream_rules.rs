@@ -378,6 +378,15 @@ fn coupled_mode_acts_once_streams_of_both_kinds_send() {
         pair.pass(Duration::from_millis(100));
         assert_eq!(acts(&mut pair), expected, "urgency {level}");
     }
+    // So do urgent streams that are expected.
+    let mut pair = self::pair(&config);
+    pair.session(Client).expect_streams(urgency(0));
+    let stream = send(&mut pair, Direction::One, urgency(7), body(50_000));
+    pair.session(Client).finish_stream(stream).unwrap();
+    reader = Reader::default();
+    reader.until_ended(&mut pair, Server, &[stream]);
+    pair.pass(Duration::from_millis(100));
+    assert!(acts(&mut pair));
     // A stream whose order becomes urgent counts as well.
     let mut pair = self::pair(&config);
     let stream = send(&mut pair, Direction::One, urgency(7), body(50_000));

@@ -298,6 +298,13 @@ impl Session {
         let _ = self.conn.send_stream(stream).set_priority(engine_priority(level, parameters));
     }
 
+    /// Expects streams of this order: coupled mode keeps the queue short for them from now on, and does not wait for the first.
+    pub fn expect_streams(&mut self, parameters: Parameters) {
+        if let Some(streams) = &self.streams {
+            self.levels = self.levels.with(streams.level(parameters));
+        }
+    }
+
     /// Returns whether bytes of a stream wait, and the peer gives no credit for them.
     pub fn stream_is_held(&self, stream: StreamId) -> bool {
         let response = self.streams.as_ref().and_then(|streams| streams.exchange.response(key(stream)));

@@ -15,7 +15,6 @@ use super::granted::Granted;
 use super::stream::{Sender, Stream};
 use super::tunnel::Tunnel;
 use crate::body::Body;
-use crate::decision::Source;
 use crate::early_end::EarlyEnd;
 use crate::handler::{Handling, WebService};
 use crate::hints::{content_length, priorities, request_hints};
@@ -60,7 +59,7 @@ impl<S: WebService> Driver<S> {
             return;
         };
         self.context.counters.requests.one();
-        if is_of_ordering_client(decision.source) {
+        if decision.source.is_of_ordering_client() {
             // Urgent data will come: what is in flight before it decides how long that takes. Coupled mode
             // does not wait for the first of it.
             self.budget.uses(Priority::P0);
@@ -111,18 +110,5 @@ impl<S: WebService> Driver<S> {
         // The first look registers the stream for a reset by the client.
         stream.ring();
         self.streams.insert(id, stream, waits);
-    }
-}
-
-/// True if a source shows a client that asks for some responses before others, as browsers do.
-const fn is_of_ordering_client(source: Source) -> bool {
-    match source {
-        Source::Update | Source::Header | Source::Weights | Source::Purpose | Source::Destination => true,
-        Source::Origin
-        | Source::Attachment
-        | Source::ContentType
-        | Source::Extension
-        | Source::Length
-        | Source::Default => false,
     }
 }

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `transport` | plain streams as the library wants them |
 //! | `tap` | updates of priorities, which the library skips, read from the client's control stream |
-//! | `shared` | what the tasks of a connection share: signals, open requests |
+//! | `shared` | signals and open requests, which the tasks of a connection share |
 //! | `driver` | the task of the connection: it accepts requests, and ends |
 //! | `request` | the task of a request, up to its handler |
 //! | `response` | the rest of it: the response |

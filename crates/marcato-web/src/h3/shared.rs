@@ -1,4 +1,4 @@
-//! What the tasks of a connection share.
+//! State that the tasks of a connection share.
 
 use std::collections::HashMap;
 use std::mem;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::HeaderMap;
 use http::request::Parts;
-use marcato_net::streams::Connection;
+use marcato_net::streams::{Connection, Parameters, Urgency};
 use marcato_sched::order::StreamId;
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ use crate::update::{Http3UpdateError, Update};
 /// Difference between the numbers of two streams of one kind (RFC 9000 §2.1).
 const STEP: u64 = 4;
 
-/// What the tasks of a connection share: the signals of its client, and its open requests.
+/// State that the tasks of a connection share: the signals of its client, and its open requests.
 pub(super) struct Shared {
     connection: Connection,
     context: Arc<Context>,
@@ -39,6 +39,8 @@ struct State {
     limit: Option<u64>,
     open: HashMap<StreamId, Open>,
     resets: Resets,
+    /// True once the client has asked for some responses before others.
+    orders: bool,
     /// True once the client has violated the protocol.
     violated: bool,
 }
@@ -58,6 +60,7 @@ impl Shared {
             limit: None,
             open: HashMap::new(),
             resets: Resets::default(),
+            orders: false,
             violated: false,
         };
         Self { connection, context, state: Mutex::new(state) }
@@ -100,6 +103,10 @@ impl Shared {
         };
         let decision = state.signals.request(id, priorities(&head.headers), guess).ok()?;
         outgoing.set_order(decision.parameters);
+        if decision.source.is_of_ordering_client() && !mem::replace(&mut state.orders, true) {
+            // Urgent data will come: what is in flight before it decides how long that takes.
+            self.connection.expect(Parameters::sequential(Urgency::MOST));
+        }
         let record = Record::begin(head, decision, &self.context);
         state.open.insert(id, Open { outgoing: Arc::clone(outgoing), record });
         state.follow();

@@ -28,7 +28,7 @@ impl fmt::Debug for Upload {
     }
 }
 
-/// What has come of a body together with the head.
+/// Part of a body that has come with the head.
 pub(super) enum First {
     /// Some of it, or nothing yet.
     More,
