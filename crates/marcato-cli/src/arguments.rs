@@ -356,7 +356,8 @@ pub(crate) struct Lab {
 pub(crate) enum LabAction {
     /// Runs a command on a host, and prints what the links carried
     ///
-    /// The exit status is that of the command, or 2 if the lab could not be created. Hosts know each other
+    /// The exit status is that of the command; 127 if it was not found, 126 if it could not be started, and 125 if
+    /// there was no lab. Hosts know each other
     /// by name. When the command ends, the lab kills all that it left running.
     #[command(after_help = "Examples:
   marcato lab run --link '12 Mbit/s, 20 ms, codel' -- ping -c 3 server
@@ -430,6 +431,14 @@ pub(crate) enum LabAction {
   marcato lab selftest
   marcato lab selftest --span 10 --format json")]
     Selftest(LabSelftest),
+}
+
+#[cfg(target_os = "linux")]
+impl LabAction {
+    /// Returns whether it has the exit status of another command.
+    pub(crate) const fn runs_a_command(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Shell(_) | Self::Exec(_))
+    }
 }
 
 /// Arguments of `marcato lab run`.

@@ -117,6 +117,11 @@ where
                 let _ = writeln!(stderr, "{error}");
                 Ok(Status::Interrupted)
             }
+            Err(error) if asked.action.runs_a_command() => {
+                // As above.
+                let _ = writeln!(stderr, "error: {error}");
+                Ok(Status::OfCommand(error.status_of_no_command()))
+            }
             done => done.map_err(|error| error.to_string()),
         },
         #[cfg(target_os = "linux")]

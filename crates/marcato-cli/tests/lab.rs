@@ -33,8 +33,49 @@ fn the_exit_status_is_that_of_the_command() {
         assert_eq!(said(&ended), "");
     }
     let ended = lab(&["--host", "nowhere", "--", "true"]).output().unwrap();
-    assert_eq!(ended.status.code(), Some(2));
+    assert_eq!(ended.status.code(), Some(125));
     assert!(said(&ended).contains("there is no host `nowhere`"), "{}", said(&ended));
+}
+
+#[test]
+fn a_command_that_cannot_run_is_told_from_a_lab_that_cannot() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    for (command, status) in [("/nonexistent", 127), ("/etc/hosts", 126)] {
+        let ended = lab(&["-q", "--", command]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{}", said(&ended));
+        assert!(said(&ended).contains("cannot run `"), "{}", said(&ended));
+        let marcato = env!("CARGO_BIN_EXE_marcato");
+        let ended = lab(&["-q", "--", marcato, "lab", "exec", "server-1", "--", command]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{}", said(&ended));
+    }
+}
+
+#[test]
+fn each_host_has_its_name_and_buffers_for_its_paths() {
+    if absent!(Need::LabProcess) {
+        return;
+    }
+    let script = r#"uname -n; cat /proc/sys/net/ipv4/tcp_rmem; "$0" lab exec server -- sh -c "uname -n; cat /proc/sys/net/ipv4/tcp_wmem""#;
+    let own = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
+    let marcato = env!("CARGO_BIN_EXE_marcato");
+    // 4 times 1 Gbit/s for 400 ms.
+    let ended = shaped(&["--link", "1 Gbit/s, 200 ms", "--", "sh", "-c", script, marcato]);
+    let said = String::from_utf8(ended.stdout).unwrap();
+    let [client, receive, server, send] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert_eq!((*client, *server), ("client", "server"));
+    for values in [receive, send] {
+        assert_eq!(values.split_whitespace().nth(2), Some("200000000"), "{said}");
+    }
+    // The machine's own stay, and so do those of short paths.
+    assert_eq!(std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap(), own);
+    let ended = shaped(&["--link", "1 Mbit/s, 1 ms", "--", "sh", "-c", script, marcato]);
+    let said = String::from_utf8(ended.stdout).unwrap();
+    let largest = said.lines().nth(1).and_then(|values| values.split_whitespace().nth(2));
+    let largest: u64 = largest.unwrap().parse().unwrap();
+    // 1000 bytes would be enough, but no maximum is lowered.
+    assert!(largest > 100_000, "{said}");
 }
 
 #[test]
@@ -135,7 +176,7 @@ fn no_command_gets_to_a_host_that_is_not_in_its_lab() {
         command
     };
     let outside = exec("server-1").output().unwrap();
-    assert_eq!(outside.status.code(), Some(2));
+    assert_eq!(outside.status.code(), Some(125));
     assert!(said(&outside).contains("this is not inside a lab"), "{}", said(&outside));
     let ended = exec("server-1")
         .envs([("MARCATO_LAB", "1-1"), ("MARCATO_LAB_HOSTS", "server-1=1")])
@@ -256,7 +297,7 @@ fn packets_are_captured_and_listed() {
     assert_eq!(udp.len(), 3, "{middle:?}");
     assert!(middle.iter().all(|packet| packet.interface.starts_with("bottleneck ")), "{middle:?}");
     let ended = lab(&[&options[..3], &["--pcap-link", "moon", "--", "true"]].concat()).output().unwrap();
-    assert_eq!(ended.status.code(), Some(2));
+    assert_eq!(ended.status.code(), Some(125));
     assert!(said(&ended).contains("no link `moon` to capture: name one of "), "{}", said(&ended));
 }
 
@@ -439,7 +480,7 @@ fn a_network_that_cannot_be_is_refused_before_a_lab_opens() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_marcato"));
         let ended = command.args(["lab", "run"]).args(arguments).args(["--", "true"]).output().unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(ended.status.code(), Some(125), "{arguments:?}");
         assert!(said(&ended).contains(message), "{arguments:?}: {}", said(&ended));
     }
 }

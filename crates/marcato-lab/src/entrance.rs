@@ -60,10 +60,11 @@ pub fn enter_host(name: &str) -> Result<(), EnterError> {
 
 fn enter(process: &str, task: i32) -> io::Result<()> {
     let open = |kind| File::open(format!("/proc/{process}/task/{task}/ns/{kind}"));
-    let (network, mounts) = (open("net")?, open("mnt")?);
+    let (network, mounts, name) = (open("net")?, open("mnt")?, open("uts")?);
     // Another view of files begins at its root.
     let directory = env::current_dir();
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+    move_into_link_name_space(name.as_fd(), Some(LinkNameSpaceType::HostNameAndNISDomainName))?;
     move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
     directory.and_then(env::set_current_dir)
 }

@@ -33,6 +33,7 @@ use marcato_scenario::link;
 use marcato_units::{Bytes, Time};
 use marcato_wire::FlowTuple;
 
+use crate::buffers;
 use crate::build::{Traces, build};
 use crate::clock::LabClock;
 use crate::emulator::{Direction, DirectionStats, Emulator, Wire};
@@ -178,6 +179,7 @@ impl Lab {
             directions.push([one(false, there)?, one(true, back)?]);
         }
         let names = names(&plan);
+        let buffer = buffers::needed(experiment, traces);
         let mut ends: Vec<[Option<crate::tun::Tun>; 2]> = plan.wires.iter().map(|_| [None, None]).collect();
         let mut hosts = Vec::new();
         for (number, host) in plan.hosts.iter().enumerate() {
@@ -191,7 +193,7 @@ impl Lab {
                 }
             }
             let (task, names) = (host.clone(), names.clone());
-            let wired = namespace.run(move || wire(&task, &devices, &names)).map_err(failed)?;
+            let wired = namespace.run(move || wire(&task, &devices, &names, buffer)).map_err(failed)?;
             let wired = wired.map_err(|source| LabError::Wiring { host: host.name.clone(), source })?;
             for ((place, end), tun) in places.into_iter().zip(wired) {
                 ends[place][end] = Some(tun);

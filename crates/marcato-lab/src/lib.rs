@@ -31,6 +31,8 @@
 //! ```
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod buffers;
 mod build;
 #[cfg(target_os = "linux")]
 mod clock;

@@ -19,12 +19,14 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a namespace, in which `host` is the name of the thread.
+    /// Creates a namespace, in which `host` is the name of the host, and of the thread.
     pub(crate) fn new(host: &str) -> io::Result<Self> {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let (ready, opened) = mpsc::sync_channel(1);
+        let name = host.to_owned();
         let thread = std::thread::Builder::new().name(format!("lab {host}")).spawn(move || {
-            let opened = sys::leave_namespaces();
+            let opened =
+                sys::leave_namespaces().and_then(|()| Ok(rustix::system::sethostname(name.as_bytes())?));
             let failed = opened.is_err();
             let task = rustix::thread::gettid().as_raw_nonzero().get();
             let _ = ready.send(opened.map(|()| task));

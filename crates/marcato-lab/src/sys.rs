@@ -53,10 +53,10 @@ pub(crate) fn open_tun(name: &str, offload: bool) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Gives this thread a network namespace of its own, and a private copy of the mounts.
+/// Gives this thread a network namespace and a name of the host of its own, and a private copy of the mounts.
 pub(crate) fn leave_namespaces() -> io::Result<()> {
-    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
-    // SAFETY: neither flag unshares file descriptors, which other threads may own.
+    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWUTS;
+    // SAFETY: no flag unshares file descriptors, which other threads may own.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 

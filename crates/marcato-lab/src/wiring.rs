@@ -16,6 +16,7 @@ use rustix::mount::{
     unmount,
 };
 
+use crate::buffers;
 use crate::leftover::hosts_file;
 use crate::plan::{HostPlan, NodePlan};
 use crate::tun::Tun;
@@ -77,9 +78,15 @@ pub(crate) struct Device {
     pub(crate) offload: bool,
 }
 
-/// Sets up a host in the namespace of this thread. Returns its devices in their order.
-pub(crate) fn wire(host: &HostPlan, devices: &[Device], names: &str) -> Result<Vec<Tun>, WiringError> {
-    set_parameters().map_err(system("set the parameters of the network namespace"))?;
+/// Sets up a host in the namespace of this thread, whose connections may have buffers of this size. Returns its
+/// devices in their order.
+pub(crate) fn wire(
+    host: &HostPlan,
+    devices: &[Device],
+    names: &str,
+    buffer: Bytes,
+) -> Result<Vec<Tun>, WiringError> {
+    set_parameters(buffer).map_err(system("set the parameters of the network namespace"))?;
     name_hosts(names).map_err(system("put the names of the hosts into /etc/hosts"))?;
     show_own_devices().map_err(system("mount the /sys of the network namespace"))?;
     let mut tuns = Vec::new();
@@ -93,12 +100,20 @@ pub(crate) fn wire(host: &HostPlan, devices: &[Device], names: &str) -> Result<V
 }
 
 /// Lets the host forward packets, and keeps the kernel from sending any by itself.
-fn set_parameters() -> io::Result<()> {
+fn set_parameters(buffer: Bytes) -> io::Result<()> {
     let root = Path::new("/proc/sys/net");
     for (name, value) in
         [("ipv4/ip_forward", "1"), ("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")]
     {
         fs::write(root.join(name), value)?;
+    }
+    for name in ["ipv4/tcp_rmem", "ipv4/tcp_wmem"] {
+        let file = root.join(name);
+        // A kernel before 4.15 has one limit for all namespaces, and shows it in none but the first.
+        let Ok(values) = fs::read_to_string(&file) else { continue };
+        if let Some(values) = buffers::raised(&values, buffer) {
+            fs::write(file, values)?;
+        }
     }
     // Any user may send echo requests: `ping` needs no privileges. In a user namespace with one
     // group, only that one can be named.

@@ -81,6 +81,16 @@ fn hint(error: &marcato_lab::LabError) -> String {
 }
 
 impl LabError {
+    /// Exit status of a command that runs another one: those of `env`, `timeout` and `chroot`. A command in a lab seldom
+    /// has one of them.
+    pub(crate) fn status_of_no_command(&self) -> u8 {
+        match self {
+            Self::Host(HostError::Command { source, .. }) if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Host(HostError::Command { .. }) => 126,
+            _ => 125,
+        }
+    }
+
     /// Returns whether the user has ended the command.
     pub(crate) fn is_interruption(&self) -> bool {
         matches!(self, Self::Run(error) if matches!(**error, SimError::Interrupted(_)))

@@ -562,6 +562,13 @@ mod tests {
         pipe.end(at(10));
         assert_eq!(pipe.poll(at(10)), Some(Output::Data(vec![1])));
         assert_eq!((pipe.poll(at(49)), pipe.poll(at(50))), (None, Some(Output::End)));
+        // It counts from the last data, which take a second here.
+        let slow = Toxic::Bandwidth { rate: Rate::from_kbps(8) };
+        let mut pipe = self::pipe([slow, Toxic::SlowClose { delay: ms(40) }]);
+        pipe.push(at(0), vec![1; 1000]);
+        pipe.end(at(1));
+        assert_eq!(pipe.poll(at(1000)), Some(Output::Data(vec![1; 1000])));
+        assert_eq!((pipe.poll(at(1039)), pipe.poll(at(1040))), (None, Some(Output::End)));
     }
 
     #[test]
