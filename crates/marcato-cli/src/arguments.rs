@@ -62,6 +62,8 @@ pub(crate) enum Command {
     /// chosen world.
     #[command(after_help = "Examples:
   marcato papers cats --out out/cats
+  marcato papers cats --export figures
+  marcato papers figures --out out/figures
   marcato papers cwr --repeat 5 --jobs 4 --out out/cwr
   marcato papers all --quick --format csv > rows.csv")]
     Papers(Papers),
@@ -1014,6 +1016,10 @@ pub(crate) struct Sim {
     #[arg(long, conflicts_with = "explain")]
     pub(crate) claims: bool,
 
+    /// Judge this claim alone, and run only what it needs
+    #[arg(long, value_name = "ID", conflicts_with_all = ["explain", "claims", "out", "runs_on", "resume"])]
+    pub(crate) claim: Option<String>,
+
     /// Override a key of the file, for example link.bottleneck.rate="5 Mbit/s"; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -1381,8 +1387,16 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 /// Arguments of `marcato papers`.
 #[derive(Debug, Args)]
 pub(crate) struct Papers {
-    /// The paper, or all of them
+    /// The paper, all of them, or a directory of scenarios with claims
     pub(crate) paper: String,
+
+    /// Print the file, the point of its grid and the command of a row that a file measures; run nothing
+    #[arg(long, value_name = "ROW", conflicts_with = "out")]
+    pub(crate) explain: Option<String>,
+
+    /// Write the scenario files of the paper into this directory, to copy and change; run nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "explain"])]
+    pub(crate) export: Option<PathBuf>,
 
     /// World to run in
     #[arg(long, value_enum, default_value_t = WorldName::Virtual)]

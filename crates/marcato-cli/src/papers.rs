@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use marcato_papers::{Experiment, Registry, RunError, RunOptions, SeedError, SelectError, Shelf};
-use marcato_report::{AtomicFile, COMMIT, Document, Report, VERSION, WriteError};
+use marcato_papers::{
+    Experiment, Files, FilesError, Registry, RunError, RunOptions, SeedError, SelectError, Shelf,
+};
+use marcato_report::{AtomicFile, COMMIT, Document, Report, VERSION, World, WriteError};
 use ring::digest::{SHA256, digest};
 use thiserror::Error;
 
@@ -29,6 +31,14 @@ pub(crate) enum PapersError {
     Write(#[from] WriteError),
     #[error("cannot write `{}`: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    #[error(
+        "no row of `{0}` is measured by a scenario file: give a paper that has some (cats), or a directory"
+    )]
+    NoFiles(String),
+    #[error("a directory runs in virtual time: leave out --world, or give a file to `marcato lab trial`")]
+    World,
     #[error("cannot write to standard output: {0}")]
     Print(io::Error),
     #[error("cannot listen for interrupts: {0}")]
@@ -40,8 +50,22 @@ pub(crate) fn run(
     asked: &Papers,
     stdout: &mut dyn Write,
 ) -> Result<Status, PapersError> {
-    let chosen = registry.select(&asked.paper)?;
     let options = asked.runs.options()?.in_world(asked.world.into());
+    let is_directory = !registry.names().contains(&asked.paper.as_str()) && Path::new(&asked.paper).is_dir();
+    if asked.explain.is_some() || asked.export.is_some() {
+        let files = files(registry, asked, is_directory)?;
+        let text = match (&asked.explain, &asked.export) {
+            (Some(row), _) => files.explain(row)?,
+            (None, Some(directory)) => files.export(directory).map(|()| String::new())?,
+            (None, None) => String::new(),
+        };
+        output::print(stdout, &text).map_err(PapersError::Print)?;
+        return Ok(Status::Ok);
+    }
+    if is_directory {
+        return of_directory(asked, &options, stdout);
+    }
+    let chosen = registry.select(&asked.paper)?;
     let options = match &asked.out {
         Some(out) => options.kept_on(Shelf::new(out.join("runs"), program())),
         None => options,
@@ -82,6 +106,44 @@ pub(crate) fn run(
     let written = write(asked, &reports, &document);
     let printed = match asked.runs.format {
         Format::Text => reports.iter().map(Report::to_text).collect::<Vec<_>>().join("\n"),
+        Format::Json => document.to_json(),
+        Format::Csv => document.to_csv(),
+    };
+    output::print(stdout, &printed).map_err(PapersError::Print)?;
+    written?;
+    Ok(if document.holds() { Status::Ok } else { Status::Outside })
+}
+
+/// Returns the scenario files of a paper or of a directory.
+fn files(registry: &Registry, asked: &Papers, is_directory: bool) -> Result<Files, PapersError> {
+    if is_directory {
+        return Ok(Files::read(Path::new(&asked.paper))?);
+    }
+    let chosen = registry.select(&asked.paper)?;
+    let files = chosen.iter().find_map(|experiment| experiment.files());
+    files.ok_or_else(|| PapersError::NoFiles(asked.paper.clone()))
+}
+
+/// Runs the scenarios of a directory.
+fn of_directory(asked: &Papers, options: &RunOptions, stdout: &mut dyn Write) -> Result<Status, PapersError> {
+    if options.world != World::Virtual {
+        return Err(PapersError::World);
+    }
+    let files = Files::read(Path::new(&asked.paper))?;
+    let made = directory(asked.out.as_deref())?;
+    let report = {
+        let left = Arc::clone(&made);
+        let say = move || {
+            left.iter().for_each(Directory::leave);
+            what_is_kept(None)
+        };
+        let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
+        files.report(options, &mut Bar::new())?
+    };
+    let written = asked.out.as_ref().map_or(Ok(()), |out| report.write(out));
+    let document = report.document();
+    let printed = match asked.runs.format {
+        Format::Text => report.to_text(),
         Format::Json => document.to_json(),
         Format::Csv => document.to_csv(),
     };

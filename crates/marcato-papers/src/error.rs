@@ -6,9 +6,13 @@ use marcato_sched::conductor::{DebtError, OfferError};
 use marcato_sim::{DistributionError, FlowError, SpawnError, TapError};
 use thiserror::Error;
 
+use crate::FilesError;
+
 /// A simulated run that could not be set up, or did not end as its experiment needs.
 #[derive(Debug, Error)]
 pub(crate) enum SimulationError {
+    #[error(transparent)]
+    Files(#[from] FilesError),
     #[error(transparent)]
     Flow(#[from] FlowError),
     #[error(transparent)]

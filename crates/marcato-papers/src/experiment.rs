@@ -7,7 +7,7 @@ use marcato_report::{Provenance, Report, World};
 use marcato_units::Seed;
 use thiserror::Error;
 
-use crate::{Shelf, pool};
+use crate::{Files, Shelf, pool};
 
 /// Worlds of experiments that also run in a lab, which needs Linux.
 pub(crate) const WITH_LAB: &[World] =
@@ -24,6 +24,11 @@ pub trait Experiment: Send + Sync {
     /// Worlds in which the experiment can run. Virtual time only, by default.
     fn worlds(&self) -> &'static [World] {
         &[World::Virtual]
+    }
+
+    /// Returns the scenario files that questions of the experiment consist of; `None` if there are none.
+    fn files(&self) -> Option<Files> {
+        None
     }
 
     /// Runs the experiment. The report depends on the options and Marcato's version only.

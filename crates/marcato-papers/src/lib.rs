@@ -22,6 +22,7 @@ pub mod crq;
 pub mod cwr;
 mod error;
 mod experiment;
+mod files;
 #[cfg(target_os = "linux")]
 mod lab;
 mod paper;
@@ -37,6 +38,7 @@ mod web;
 
 pub use cats::{Cats, page as cats_page};
 pub use experiment::{Experiment, Progress, RunError, RunOptions, SeedError, Silent};
+pub use files::{File, Files, FilesError};
 pub use plan::Shelf;
 pub use registry::{Registry, SelectError, registry};
 pub use repeat::over_seeds;

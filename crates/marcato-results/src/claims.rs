@@ -1,11 +1,11 @@
 //! Claims of a scenario, judged by the numbers of its runs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use marcato_report::{Row, Unit};
 use marcato_scenario::claim::{Band, Claim, Point, Statistic};
 use marcato_scenario::record::Record;
-use marcato_scenario::{Experiment, Place, Scenario, ScenarioError, Setting};
+use marcato_scenario::{Experiment, Place, Run, Scenario, ScenarioError, Setting};
 use marcato_sim::scenario::{Traces, Watcher, build};
 use marcato_units::Time;
 
@@ -144,6 +144,13 @@ impl<'s> Claims<'s> {
         self.measures.is_empty()
     }
 
+    /// Returns the numbers of the runs that the claims need, in order.
+    pub fn runs(&self) -> Vec<usize> {
+        let seeds = self.scenario.seeds().len();
+        let numbers: BTreeSet<usize> = self.scenario.claims().iter().flat_map(combinations).collect();
+        numbers.into_iter().flat_map(|number| (0..seeds).map(move |seed| number * seeds + seed)).collect()
+    }
+
     /// Judges each claim by the runs, whose numbers `cell` returns for the number of a run.
     pub fn judge<'n>(&self, cell: impl Fn(usize) -> Cell<'n>) -> Vec<Judged> {
         let claims = self.scenario.claims().iter().zip(&self.measures);
@@ -263,6 +270,17 @@ fn begin(scenario: &Scenario, combination: usize, traces: &Traces) -> Option<Beg
     let outcome = build(&experiment, traces).ok()?.run(&mut AtOnce).ok()?;
     let metrics = numbers(&json(&run, &outcome, &Tables::of(&outcome)));
     Some(Begun { metrics, is_random: experiment.is_random() })
+}
+
+/// Executes a run without its records, and returns its numbers.
+///
+/// # Errors
+/// If the run cannot be built, or does not come to its end.
+pub fn measure(run: &Run, traces: &Traces) -> Result<Numbers, String> {
+    let experiment = Experiment { record: Record::default(), ..run.experiment.clone() };
+    let world = build(&experiment, traces).map_err(|error| error.to_string())?;
+    let outcome = world.run(&mut |_: Time| {}).map_err(|error| error.to_string())?;
+    Ok(numbers(&json(run, &outcome, &Tables::of(&outcome))))
 }
 
 fn median(values: &[f64]) -> f64 {

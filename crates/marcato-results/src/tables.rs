@@ -55,6 +55,7 @@ fn flows(flows: &[FlowOutcome]) -> Frame {
         .text("kind", flows.iter().map(|flow| flow.kind))
         .number("start_s", flows.iter().map(|flow| flow.start.as_secs_f64()))
         .number("finished_s", flows.iter().map(|flow| flow.finished.map(|at| at.as_secs_f64())))
+        .number("first_byte_ms", flows.iter().map(|flow| flow.first_byte))
         .count("received_bytes", flows.iter().map(|flow| flow.bytes.get()))
         .number("goodput_mbit_per_s", flows.iter().map(|flow| flow.goodput))
         .count("sent_packets", flows.iter().map(|flow| flow.sent))

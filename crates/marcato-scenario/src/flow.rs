@@ -18,7 +18,7 @@ use crate::read::traffic::{
 };
 use crate::sizes::SizeList;
 use crate::tcp::Tcp;
-use crate::traffic::{Arrivals, CHUNK, Coupling, Messaging, OnOff, Pause, Preset, Size};
+use crate::traffic::{Arrivals, CHUNK, Coupling, DebtRules, Messaging, OnOff, Pause, Size};
 
 /// Flow, or several instances of the same kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -516,7 +516,7 @@ fn only_conductors_have_keys(of: &mut Messages, keys: &Keys<'_>, _: &Ends) {
     if of.feeder.has_conductor() {
         return;
     }
-    (of.messaging.preset, of.messaging.chunk) = (Preset::default(), CHUNK);
+    (of.messaging.preset, of.messaging.chunk) = (DebtRules::default(), CHUNK);
     of.messaging.coupled = Coupling::Off;
     for key in ["preset", "chunk", "coupled"] {
         // A grid over feeders has the keys of every feeder in one file, so only keys given by

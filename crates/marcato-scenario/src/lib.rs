@@ -34,6 +34,7 @@ mod cut;
 mod experiment;
 mod explain;
 mod fault;
+pub mod figure;
 pub mod flow;
 mod grid;
 mod kinded;

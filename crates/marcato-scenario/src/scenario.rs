@@ -11,6 +11,7 @@ use marcato_units::{Rate, Seed};
 use crate::claim::{self, Claim, Points};
 use crate::experiment::Experiment;
 use crate::fault::ScenarioError;
+use crate::figure::{self, Figure};
 use crate::grid::{self, Grid};
 use crate::limit::{MAX_FAULTS, MAX_FILE, MAX_RUNS, MAX_TRACE};
 use crate::read::FORMAT;
@@ -78,6 +79,7 @@ pub struct Scenario {
     sources: Rc<Sources>,
     grid: Grid,
     claims: Vec<Claim>,
+    figures: Vec<Figure>,
     experiment: Experiment,
     /// Notes on events of the file after the end of `experiment`.
     notes: Vec<String>,
@@ -199,7 +201,7 @@ impl Scenario {
         let sources = Rc::new(sources);
         let faults = Faults::new(&FORMAT, &sources).knowing(plugins);
         let (mut root, readable) =
-            marcato_document::parse(0, text, &["link", "flow", "claim"], |place, problem| {
+            marcato_document::parse(0, text, &["link", "flow", "claim", "figure"], |place, problem| {
                 faults.add(place, problem);
             });
         if !readable {
@@ -240,6 +242,7 @@ impl Scenario {
         let seeds = quick::seeds(&root).filter(|_| overrides.quick);
         let grid = grid::read(&root, experiment.seed, &all, overrides.seed, seeds, &faults);
         let claims = claim::claims(&root, &Points::new(&root, &grid), &faults);
+        let figures = figure::figures(&root, &claims, &faults);
         if let Some(seed) = overrides.seed {
             experiment.seed = Seed::new(seed);
         }
@@ -258,6 +261,7 @@ impl Scenario {
             sources,
             grid,
             claims,
+            figures,
             experiment,
             notes,
             trace_rates: BTreeMap::new(),
@@ -398,6 +402,23 @@ impl Scenario {
     /// Returns the claims, in the order of the file.
     pub fn claims(&self) -> &[Claim] {
         &self.claims
+    }
+
+    /// Returns the scenario with one of its claims alone, and without figures.
+    ///
+    /// # Errors
+    /// If it has no such claim: the name, and advice.
+    pub fn with_claim(&self, id: &str) -> Result<Self, String> {
+        let Some(claim) = self.claims.iter().find(|claim| claim.id == id) else {
+            let names = self.claims.iter().map(|claim| claim.id.as_str());
+            return Err(format!("`{id}`: {}", marcato_document::nearest::hint(id, names)));
+        };
+        Ok(Self { claims: vec![claim.clone()], figures: Vec::new(), ..self.clone() })
+    }
+
+    /// Returns the figures, in the order of the file.
+    pub fn figures(&self) -> &[Figure] {
+        &self.figures
     }
 
     /// Returns the seeds of each combination.
@@ -595,7 +616,7 @@ fn list_tables(root: &mut Table, faults: &Faults) {
         faults.add(item.place, no_table(name, item));
         *item = first;
     }
-    for name in ["link", "flow", "claim"] {
+    for name in ["link", "flow", "claim", "figure"] {
         let Some(item) = root.get_mut(name).filter(|item| item.as_table().is_some()) else { continue };
         faults.add(
             item.place,

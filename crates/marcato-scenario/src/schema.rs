@@ -6,6 +6,7 @@ pub use marcato_document::schema::{Entry, Key, Schema, Usual};
 
 use crate::amount::Transmitter;
 use crate::claim::CLAIM;
+use crate::figure::{AXIS, FIGURE, SERIES};
 use crate::flow::{Messages, RequestResponse, TcpFlow, TcpProcess, UdpFlow};
 use crate::grid::GRID;
 use crate::kinded::Kinded;
@@ -63,6 +64,9 @@ const PLAIN: &[Schema] = &[
     RECORD,
     GRID,
     CLAIM,
+    FIGURE,
+    SERIES,
+    AXIS,
 ];
 
 /// Returns all tables of the format. Kinds without keys share one.

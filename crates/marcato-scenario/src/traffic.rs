@@ -368,7 +368,7 @@ impl Single<()> for BulkLength {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Messaging {
     /// Rules of debt.
-    pub preset: Preset,
+    pub preset: DebtRules,
     /// Largest chunk that the Conductor grants.
     pub chunk: Bytes,
     /// Coupled mode, which keeps background data out of the bottleneck's queue.
@@ -416,8 +416,8 @@ const LEAST_WATERMARK: Bytes = Bytes::kb(6);
 
 keyed! {
     Messaging, "messages", |_of: ()|, check something_is_sent;
-    /// the Conductor's rules of debt: `"authors"`, `"paper"`, `"marcato"`
-    "preset" => preset: one_of::<Preset>(), or(Preset::Marcato);
+    /// the Conductor's rules of debt: `"authors"`, `"paper"`, `"marcato"`, `"strict"` (no debt)
+    "preset" => preset: one_of::<DebtRules>(), or(DebtRules::Marcato);
     /// largest chunk that the Conductor grants, at most 6 kB; of a coupled flow over TCP, whole segments of it
     "chunk" => chunk: Checked(SomeSize, is_below_the_least_watermark), or(CHUNK);
     /// keeps the flow's own background (P2 to P4) out of the bottleneck's queue, so that urgent data finds it
@@ -544,11 +544,26 @@ fn one_bulk(item: &Item, faults: &Faults) -> Option<Bulk> {
 }
 
 words! {
-    /// Rules by which levels run up and pay back debt (CATS §II-E), or by which flows are judged
-    /// (CRQ §III).
+    /// Rules by which levels run up and pay back debt (CATS §II-E).
+    #[derive(Default)]
+    pub enum DebtRules {
+        /// Rules of this project; debt run up while nothing less urgent waited is forgiven.
+        #[default]
+        Marcato = "marcato",
+        /// Rules as run by the authors.
+        Authors = "authors",
+        /// Rules as printed in the paper.
+        Paper = "paper",
+        /// No debt: a more urgent level always goes first.
+        Strict = "strict",
+    }
+}
+
+words! {
+    /// Rules by which flows are judged (CRQ §III).
     #[derive(Default)]
     pub enum Preset {
-        /// Rules of this project; debt run up while nothing less urgent waited is forgiven.
+        /// Rules of this project.
         #[default]
         Marcato = "marcato",
         /// Rules as run by the authors.

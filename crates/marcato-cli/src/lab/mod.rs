@@ -26,7 +26,6 @@ use crate::Status;
 use crate::arguments::{LabAction, LabExec, LabNetwork, LabRun, LabShell};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::sim::traces;
 
 /// Interval at which a running command is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -95,7 +94,8 @@ fn on_host(network: &LabNetwork, command: Command) -> Result<Status, LabError> {
             scenario.count()
         );
     }
-    let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
+    let traces =
+        marcato_results::traces(&scenario).map_err(|error| LabError::Trace(Box::new(error.into())))?;
     privileges();
     // An interrupt is for the command, which the terminal sends it as well.
     let _interrupt = Interrupt::listen_to_terminal().map_err(LabError::Interrupt)?;

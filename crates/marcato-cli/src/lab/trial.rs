@@ -12,7 +12,7 @@ use crate::Status;
 use crate::arguments::LabTrial;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::sim::{Done, SimError, check, execute, traces};
+use crate::sim::{Done, SimError, check, execute};
 
 pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, LabError> {
     let (scenario, traces) = load(asked)?;
@@ -38,7 +38,8 @@ pub(super) fn run(asked: &LabTrial, stdout: &mut dyn Write) -> Result<Status, La
 pub(super) fn load(asked: &LabTrial) -> Result<(Scenario, Traces), LabError> {
     let overrides = Overrides { set: asked.set.clone(), seed: asked.seed, quick: false };
     let scenario = load_scenario(&asked.file, overrides)?;
-    let traces = traces(&scenario).map_err(|error| LabError::Trace(Box::new(error)))?;
+    let traces =
+        marcato_results::traces(&scenario).map_err(|error| LabError::Trace(Box::new(error.into())))?;
     Ok((scenario, traces))
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-use marcato_results::FileError;
+use marcato_results::{FileError, TraceFileError};
 use marcato_scenario::ScenarioError;
 use marcato_sim::Standstill;
 use marcato_sim::scenario::BuildError;
@@ -26,8 +26,8 @@ pub(crate) enum SimError {
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Trial(#[from] marcato_trial::TrialError),
-    #[error("the trace `{path}` cannot be read: {problem}")]
-    Trace { path: String, problem: String },
+    #[error(transparent)]
+    Trace(#[from] TraceFileError),
     #[error("the run {id} failed: {problem}")]
     Run { id: String, problem: String },
     #[error("the run {0} ended in a panic, which is a defect of this program")]
@@ -50,6 +50,8 @@ pub(crate) enum SimError {
     Unkept { source: Box<Self>, kept: Kept },
     #[error("--explain prints text, or JSON with --format json, but no table: leave out --format csv")]
     ExplainTable,
+    #[error("there is no claim {0}")]
+    NoClaim(String),
     #[error("this scenario has no claims: leave out --claims, or add [[claim]] to the file")]
     NoClaims,
     #[error("cannot listen for interrupts: {0}")]

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use marcato_report::page::Section;
 use marcato_results::claims::{Cell, is_off};
-use marcato_results::{Claims, Frame, Judged, Verdict, document, parquet};
+use marcato_results::{Claims, Frame, Judged, Verdict, document, figures, parquet, sheet};
 use marcato_scenario::Scenario;
 use marcato_sim::scenario::Traces;
 
@@ -28,9 +29,13 @@ impl Judgement {
         Self { frame: claims.frame(&judged), judged }
     }
 
-    /// Returns a line for each claim.
-    pub(crate) const fn frame(&self) -> &Frame {
-        &self.frame
+    /// Returns the claims as a section of a page, with the figures of the file; `None` without claims.
+    pub(crate) fn section(&self, scenario: &Scenario) -> Option<Section> {
+        if self.judged.is_empty() {
+            return None;
+        }
+        let section = Section::new("Claims").table(sheet::table("Claims of the file", &self.frame));
+        Some(figures::of(scenario, &self.judged).into_iter().fold(section, Section::figure))
     }
 
     /// Returns the status of a command whose runs are complete.

@@ -11,14 +11,13 @@ pub(crate) mod store;
 mod summary;
 pub(crate) mod text;
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
 use marcato_papers::Progress as _;
-use marcato_results::claims::Cell;
+use marcato_results::claims::{Cell, measure};
 use marcato_results::{Claims, Numbers, Tables, document, numbers, parquet};
 use marcato_scenario::{Overrides, Run, Scenario, explain};
 use marcato_sim::scenario::{Advance, Outcome, Traces, World, build};
@@ -51,13 +50,16 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
         output::print(stdout, &explained).map_err(SimError::Print)?;
         return Ok(Status::Ok);
     }
+    if let Some(id) = &asked.claim {
+        return one_claim(asked, &scenario, id, stdout);
+    }
     if asked.resume && asked.out.is_none() {
         return Err(SimError::ResumeWhat);
     }
     if asked.runs_on.is_some() && scenario.file() == "-" {
         return Err(HandoverError::Input.into());
     }
-    let traces = traces(&scenario)?;
+    let traces = marcato_results::traces(&scenario)?;
     let claims = check(&scenario, &traces)?;
     if asked.claims && claims.is_empty() {
         return Err(SimError::NoClaims);
@@ -72,20 +74,20 @@ pub(crate) fn run(asked: &Sim, stdout: &mut dyn Write) -> Result<Status, SimErro
     written.map(|()| status)
 }
 
-/// Reads the traces that any of the runs follows.
-pub(crate) fn traces(scenario: &Scenario) -> Result<Traces, SimError> {
-    let mut named = BTreeSet::new();
-    for run in scenario.runs() {
-        named.extend(run.experiment.traces().into_iter().map(str::to_owned));
+/// Judges one claim, and runs only what it needs.
+fn one_claim(asked: &Sim, scenario: &Scenario, id: &str, stdout: &mut dyn Write) -> Result<Status, SimError> {
+    let traces = marcato_results::traces(scenario)?;
+    let scenario = scenario.with_claim(id).map_err(SimError::NoClaim)?;
+    let claims = check(&scenario, &traces)?;
+    let mut done: Vec<Option<Numbers>> = vec![None; scenario.count()];
+    for number in claims.runs() {
+        let Some(run) = scenario.run(number) else { continue };
+        let failed = |problem: String| SimError::Run { id: run.id.clone(), problem };
+        done[number] = Some(measure(&run, &traces).map_err(failed)?);
     }
-    let read = |path: String| {
-        let failed = |problem: String| SimError::Trace { path: path.clone(), problem };
-        let text =
-            std::fs::read_to_string(scenario.dir().join(&path)).map_err(|error| failed(error.to_string()))?;
-        let trace = text.parse().map_err(|error: marcato_sim::TraceError| failed(error.to_string()))?;
-        Ok((path, trace))
-    };
-    named.into_iter().map(read).collect()
+    let judgement = Judgement::of(&claims, |run| done[run].as_ref().map_or(Cell::LeftOut, Cell::Done));
+    output::print(stdout, &judgement.format(asked.format)).map_err(SimError::Print)?;
+    Ok(judgement.status())
 }
 
 /// Results to print, and the status of the command.

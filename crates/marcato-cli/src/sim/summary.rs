@@ -348,10 +348,7 @@ pub(super) fn of(scenario: &Scenario, points: &[Point], judgement: &Judgement) -
     if let Some(unrandom) = unrandom(points) {
         page = page.summary(unrandom);
     }
-    if !judgement.frame().is_empty() {
-        page =
-            page.section(Section::new("Claims").table(sheet::table("Claims of the file", judgement.frame())));
-    }
+    page = judgement.section(scenario).into_iter().fold(page, Page::section);
     let subjects = subjects(points);
     let keys = points.first().map_or(&[][..], |point| &point.settings);
     for (place, setting) in keys.iter().enumerate().filter(|&(place, _)| distinct(points, place) > 1) {

@@ -228,3 +228,108 @@ fn a_reader_that_has_gone_is_no_error_but_a_full_disk_is() {
     assert_eq!(papers(ErrorKind::BrokenPipe, "11"), Status::Outside);
     assert_eq!(papers(ErrorKind::StorageFull, "1"), Status::Error);
 }
+
+/// Directory of the repository's experiments.
+fn experiments(name: &str) -> String {
+    format!("{}/../../experiments/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_directory_of_scenarios_is_an_experiment_without_rust() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let line = format!("papers {} --quick --format json --out {}", experiments("variations"), out.display());
+    let (status, text, err) = marcato(&Registry::default(), &line);
+    assert_eq!(status, Status::Ok, "{err}");
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    let measured = |id: &str| rows.iter().find(|row| row["id"] == id).unwrap()["measured"].as_f64().unwrap();
+    // CATS, Fig. 2 at another rate: P0 overtakes the page. PLT beside LEDBAT++: a fraction of its time.
+    assert!(measured("greedy.128.p0") < measured("fifo.128.p0") / 2.0);
+    assert!(measured("plt.gain") < 1.0);
+    for file in ["report.html", "rows.csv", "completion.svg", "completion-32.svg"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn the_claims_of_a_directory_set_the_exit_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("one.toml");
+    let claim = "[[claim]]\nid = \"one\"\nmetric = \"link.bottleneck.utilisation_percent\"\n";
+    let text = |band: &str| {
+        crate::over_one_link(
+            "name = \"one\"\nduration = \"1 s\"",
+            "rate = \"8 Mbit/s\"\ndelay = \"1 ms\"",
+            &[["bulk", "tcp", ""]],
+        ) + claim
+            + band
+    };
+    let line = format!("papers {}", directory.path().display());
+    for (band, status) in [("at-most = 100\n", Status::Ok), ("at-least = 101\n", Status::Outside)] {
+        fs::write(&file, text(band)).unwrap();
+        assert_eq!(marcato(&one(), &line).0, status, "{band}");
+    }
+    fs::write(directory.path().join("two.toml"), text("")).unwrap();
+    let (status, _, err) = marcato(&one(), &line);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("has a claim `one`, as"), "{err}");
+    fs::write(directory.path().join("two.toml"), text("at-mots = 1")).unwrap();
+    let (_, _, err) = marcato(&one(), &line);
+    assert!(err.contains("two.toml:18:1: `at-mots` is not a key of a claim"), "{err}");
+    fs::remove_file(&file).unwrap();
+    fs::remove_file(directory.path().join("two.toml")).unwrap();
+    let (status, _, err) = marcato(&one(), &line);
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("has no scenario with claims"), "{err}");
+}
+
+#[test]
+fn the_files_of_a_paper_can_be_copied_and_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("copy");
+    let (status, _, err) =
+        marcato(&marcato_papers::registry(), &format!("papers cats --export {}", copy.display()));
+    assert_eq!(status, Status::Ok, "{err}");
+    let read = |directory: &str, name: &str| fs::read_to_string(format!("{directory}/{name}")).unwrap();
+    for name in ["table1.toml", "table1.md", "table2.toml", "variants.toml", "variants.md"] {
+        assert_eq!(read(copy.to_str().unwrap(), name), read(&experiments("cats"), name), "{name}");
+    }
+    let line = format!("papers {} --format csv", copy.display());
+    let (status, csv, err) = marcato(&one(), &line);
+    assert_eq!(status, Status::Ok, "{err}");
+    // The rows of the paper's experiment have the same values.
+    let (_, whole, _) = marcato(&marcato_papers::registry(), "papers cats --quick --format csv");
+    let start = |line: &str| line.split(",virtual,").next().map(ToOwned::to_owned);
+    let whole: Vec<_> = whole.lines().filter_map(start).collect();
+    assert_eq!(csv.lines().count(), 1 + 28 + 15 + 50);
+    for line in csv.lines().skip(1) {
+        assert!(whole.contains(&start(line).unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn a_row_of_a_file_is_explained() {
+    let registry = marcato_papers::registry();
+    let (status, text, _) = marcato(&registry, "papers cats --explain cats.table2.fcp.gain");
+    assert_eq!(status, Status::Ok);
+    for line in [
+        "file      experiments/cats/table2.toml",
+        "at        flow.page = { feeder = \"fifo\" }",
+        "minus     flow.page = { feeder = \"greedy\", preset = \"authors\" }",
+        "command   marcato sim experiments/cats/table2.toml --claim cats.table2.fcp.gain",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+    let (status, _, err) = marcato(&registry, "papers cats --explain cats.table2.fcp.gian");
+    assert_eq!(status, Status::Error);
+    assert!(err.contains("did you mean `cats.table2.fcp.gain`?"), "{err}");
+    let (_, _, err) = marcato(&registry, "papers plt --explain plt.fig9.x");
+    assert!(err.contains("no row of `plt` is measured by a scenario file"), "{err}");
+    // The command judges that row alone.
+    let file = format!("{}/table2.toml", experiments("cats"));
+    let (status, text, err) =
+        marcato(&one(), &format!("sim {file} --claim cats.table2.fcp.gain --format csv"));
+    assert_eq!(status, Status::Ok, "{err}");
+    assert!(text.lines().count() == 2 && text.contains(",78.74927375863957,"), "{text}");
+}

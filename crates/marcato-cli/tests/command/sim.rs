@@ -197,7 +197,10 @@ fn csv_is_a_line_for_each_flow_and_text_an_aligned_table() {
     let (_directory, file) = scenario(ONE);
     let (_, csv, _) = marcato([&file, "--format", "csv"]);
     let lines: Vec<&str> = csv.lines().collect();
-    assert!(lines[0].starts_with("flow,kind,start_s,finished_s,received_bytes,goodput_mbit_per_s,"), "{csv}");
+    assert!(
+        lines[0].starts_with("flow,kind,start_s,finished_s,first_byte_ms,received_bytes,goodput_mbit_per_s,"),
+        "{csv}"
+    );
     assert!(lines[1].starts_with("bulk,tcp,0,,") && lines[2].starts_with("file,tcp,2,") && lines.len() == 3);
     let (_, text, _) = marcato([&file]);
     assert!(

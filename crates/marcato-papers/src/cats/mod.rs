@@ -8,6 +8,7 @@
 mod conductor;
 mod delays;
 mod fairness;
+mod files;
 mod interactive;
 #[cfg(target_os = "linux")]
 mod lab;
@@ -31,7 +32,7 @@ use marcato_report::{Config, Document, Report, World};
 use crate::answer::Answer;
 use crate::error::SimulationError;
 use crate::experiment::WITH_LAB;
-use crate::{Experiment, Progress, RunError, RunOptions, over_seeds};
+use crate::{Experiment, File, Files, Progress, RunError, RunOptions, over_seeds};
 
 /// The experiments of the CATS paper.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,9 +42,9 @@ type Question = fn(u64, bool) -> Result<Answer, SimulationError>;
 
 /// Questions, in the order of the report.
 const QUESTIONS: &[(&str, Question)] = &[
-    ("Table I, Fig. 2 and Fig. 3", tables::table1),
-    ("Table II", tables::table2),
-    ("variants", tables::variants),
+    ("Table I, Fig. 2 and Fig. 3", table1),
+    ("Table II", |seed, quick| of(&files::table2(), seed, quick)),
+    ("variants", |seed, quick| of(&files::variants(), seed, quick)),
     ("late urgent data", late::late),
     ("schemes in use today", today::today),
     ("sensitivity", sensitivity::sensitivity),
@@ -57,6 +58,18 @@ const QUESTIONS: &[(&str, Question)] = &[
     ("fairness", fairness::fairness),
 ];
 
+/// Answers a question that is a file.
+fn of(file: &File, seed: u64, quick: bool) -> Result<Answer, SimulationError> {
+    Ok(file.answer(Some(seed), quick, 1)?)
+}
+
+/// Table I with its figures, and the arrivals behind them, which are no column of a scenario.
+fn table1(seed: u64, quick: bool) -> Result<Answer, SimulationError> {
+    let mut answer = of(&files::table1(), seed, quick)?;
+    answer.section = answer.section.figure(tables::arrivals(&path::Path::authors(), seed)?);
+    Ok(answer)
+}
+
 impl Experiment for Cats {
     fn name(&self) -> &'static str {
         "cats"
@@ -68,6 +81,10 @@ impl Experiment for Cats {
 
     fn worlds(&self) -> &'static [World] {
         WITH_LAB
+    }
+
+    fn files(&self) -> Option<Files> {
+        Some(files::all())
     }
 
     fn run(&self, options: &RunOptions, progress: &mut dyn Progress) -> Result<Report, RunError> {

@@ -79,11 +79,6 @@ impl Path {
         lab.with_tcp(|tcp| tcp.priority_option = None)
     }
 
-    /// Sets the base round trip to 50 ms, as the text says: 15 ms one way on the bottleneck.
-    pub(super) fn text_rtt(self) -> Self {
-        Self { delay: Duration::from_millis(15), ..self }
-    }
-
     /// Applies `change` to the TCP configuration.
     pub(super) fn with_tcp(mut self, change: impl FnOnce(&mut Tcp)) -> Self {
         change(&mut self.tcp);

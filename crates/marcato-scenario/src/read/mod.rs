@@ -45,6 +45,8 @@ described! {
     "grid": "nothing: one run";
     /// [claims](#claims) about measured values, each under `[[claim]]`
     "claim": "none";
+    /// [figures](#a-figure) of claims, each under `[[figure]]`
+    "figure": "none";
     /// settings of a run with `--quick`: keys as after `--set`, and `seeds` as in `[grid]`
     "quick": "none";
 }

@@ -2,7 +2,7 @@
 
 use marcato_scenario::flow::{Feeder, FlowKind, Listed, Payload};
 use marcato_scenario::queue::Queue;
-use marcato_scenario::traffic::{Message, Preset, Size};
+use marcato_scenario::traffic::{DebtRules, Message, Size};
 use marcato_scenario::{Overrides, Scenario, explain};
 use marcato_units::Bytes;
 
@@ -121,8 +121,8 @@ fn a_grid_over_feeders_applies_conductor_keys_to_conductor_only() {
             kind => panic!("{kind:?}"),
         })
         .collect();
-    assert_eq!(feeders[0], (Feeder::Fifo, Preset::Marcato, 1460));
-    assert_eq!(feeders[2], (Feeder::Conductor, Preset::Paper, 1000));
+    assert_eq!(feeders[0], (Feeder::Fifo, DebtRules::Marcato, 1460));
+    assert_eq!(feeders[2], (Feeder::Conductor, DebtRules::Paper, 1000));
     // The same holds for `--set`, except that a key given by `--set` itself has to fit.
     let conducted = alone.replace("\"fifo\"", "\"conductor\"");
     assert_eq!(faults_with(&conducted, &["flow.f.feeder=fifo"]), [""; 0]);
@@ -146,7 +146,7 @@ fn a_grid_over_kinds_leaves_each_kind_its_keys() {
         let FlowKind::Messages(messages) = &runs[0].experiment.flows[0].kind else { panic!("messages") };
         assert_eq!(messages.tcp.from.congestion.name(), "reno");
         let FlowKind::Quic(quic) = &runs[1].experiment.flows[0].kind else { panic!("quic") };
-        assert_eq!((quic.controller.name(), quic.messaging.preset), ("new-reno", Preset::Paper));
+        assert_eq!((quic.controller.name(), quic.messaging.preset), ("new-reno", DebtRules::Paper));
         for run in runs {
             assert_eq!(*read(&run.experiment.to_toml()).experiment(), run.experiment);
         }

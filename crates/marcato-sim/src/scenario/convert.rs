@@ -22,11 +22,12 @@ pub(super) fn tcp(flow: &str, tcp: &Tcp, plugins: &Plugins) -> Result<TcpEnd, Bu
     Ok(TcpEnd { own_congestion, ..tcp.clone().into() })
 }
 
-pub(super) const fn debt(preset: traffic::Preset) -> Debt {
+pub(super) const fn debt(preset: traffic::DebtRules) -> Debt {
     match preset {
-        traffic::Preset::Authors => Debt::authors(),
-        traffic::Preset::Paper => Debt::paper(),
-        traffic::Preset::Marcato => Debt::marcato(),
+        traffic::DebtRules::Authors => Debt::authors(),
+        traffic::DebtRules::Paper => Debt::paper(),
+        traffic::DebtRules::Marcato => Debt::marcato(),
+        traffic::DebtRules::Strict => Debt::strict(),
     }
 }
 
@@ -39,7 +40,7 @@ pub(super) const fn coupling(coupled: traffic::Coupling) -> Option<u64> {
 }
 
 /// Returns a Conductor's configuration.
-pub(super) fn conductor(preset: traffic::Preset, chunk: Bytes) -> conductor::Config {
+pub(super) fn conductor(preset: traffic::DebtRules, chunk: Bytes) -> conductor::Config {
     conductor::Config { chunk, ..conductor::Config::with_debt(debt(preset)) }
 }
 

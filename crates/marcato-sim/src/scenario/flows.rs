@@ -645,6 +645,17 @@ impl Tracked {
         }
     }
 
+    /// Returns the time from the start to the first byte of payload, in ms.
+    fn first_byte(&self, net: &dyn Fabric) -> Option<f64> {
+        match &self.what {
+            What::Tcp { flow, .. } | What::Messages(flow) | What::Exchange(flow) => {
+                let first = net.reception(*flow, self.sender().peer()).first_at?;
+                Some(ms(first.since(self.start)))
+            }
+            What::Udp(_) | What::Quic { .. } | What::Process(_) => None,
+        }
+    }
+
     fn times(&self, net: &dyn Fabric, from: Time, timed: &mut Timed<'_>) -> Vec<Times> {
         match &self.what {
             What::Tcp { size: None, .. } | What::Udp(_) => Vec::new(),
@@ -717,6 +728,7 @@ impl Tracked {
             kind: self.kind,
             start: self.start,
             finished,
+            first_byte: self.first_byte(net),
             bytes,
             goodput: goodput.unwrap_or(0.0),
             sent: totals.sent - self.before.sent,

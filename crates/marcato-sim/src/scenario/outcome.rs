@@ -44,6 +44,9 @@ pub struct FlowOutcome {
     pub start: Time,
     /// Time at which all its data had arrived; `None` if it did not, or the flow has no end.
     pub finished: Option<Time>,
+    /// Time from the start to the arrival of the first byte of payload, in ms; `None` for UDP, QUIC and
+    /// processes.
+    pub first_byte: Option<f64>,
     /// Payload delivered to the receiving application; of a request-response flow, the responses.
     pub bytes: Bytes,
     /// Goodput in Mbit/s over the flow's lifetime. It begins with the flow or at the end of the

@@ -15,7 +15,7 @@ use marcato_scenario::record::{CaptureFormat, FlowMetric, LinkMetric, Pcap, Reco
 use marcato_scenario::sizes::SizeList;
 use marcato_scenario::tcp::{Congestion, LowLayer, Tcp};
 use marcato_scenario::traffic::{
-    Arrivals, Bulk, Message, Messaging, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
+    Arrivals, Bulk, DebtRules, Message, Messaging, OnOff, Pause, Preset, Redundancy, Release, Size, Source,
 };
 use marcato_sim::scenario::{BuildError, Outcome, Traces, Warning, Watcher, build};
 use marcato_sim::{LinkChange, LinkConfig, LinkId, Network, Side, TcpFlow as Transfer, UdpFlow as Packets};
@@ -529,7 +529,7 @@ fn messages(feeder: Feeder, size: u64) -> FlowKind {
         feeder,
         messaging: Messaging {
             coupled: Default::default(),
-            preset: Preset::Marcato,
+            preset: DebtRules::Marcato,
             chunk: Bytes::new(1448),
             messages: vec![Message {
                 name: None,
@@ -658,7 +658,7 @@ fn session(paths: Vec<Path>) -> Quic {
         initial_window: None,
         messaging: Messaging {
             coupled: Default::default(),
-            preset: Preset::Marcato,
+            preset: DebtRules::Marcato,
             chunk: Bytes::new(1460),
             messages: vec![],
             sources: vec![],
