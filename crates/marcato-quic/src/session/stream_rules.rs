@@ -197,6 +197,24 @@ fn codes_of_resets_and_stops_arrive_unchanged() {
 }
 
 #[test]
+fn a_stream_that_was_stopped_before_its_acceptance_is_reset_after_it() {
+    let mut pair = pair(&config());
+    let stopped = send(&mut pair, Direction::Both, urgency(3), body(1000));
+    pair.session(Client).stop_stream(stopped, 7).unwrap();
+    pair.pass(Duration::from_millis(500));
+    let told = events(&pair, Server);
+    assert!(told.contains(&StreamEvent::Stopped { stream: stopped, code: 7 }), "{told:?}");
+    assert_eq!(pair.session(Server).accept_stream(Direction::Both), Some(stopped));
+    assert!(pair.session(Server).write_stream(stopped, body(1)).is_err());
+    // The server goes on, and opens and ends other streams.
+    pair.pass(Duration::from_millis(500));
+    let next = send(&mut pair, Direction::Both, urgency(3), body(1000));
+    pair.pass(Duration::from_millis(500));
+    assert_eq!(pair.session(Server).accept_stream(Direction::Both), Some(next));
+    assert_eq!(pair.session(Server).write_stream(next, body(10)), Ok(10));
+}
+
+#[test]
 fn a_stream_without_credit_holds_only_itself() {
     let config = SessionConfig { stream_window: Bytes::kb(20), ..config() };
     let mut pair = pair(&config);

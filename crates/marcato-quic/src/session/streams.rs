@@ -87,6 +87,8 @@ pub(super) struct Streams {
     /// Streams whose owner was refused because too many send.
     unplaced: BTreeSet<StreamId>,
     resent: Resent,
+    /// Bidirectional streams of the peer that were accepted.
+    accepted: u64,
     rated: Option<Time>,
     /// Rate at the latest look, and the round trip of the quickest lane.
     rate: Rate,
@@ -109,6 +111,7 @@ impl Streams {
             crowded: VecDeque::new(),
             unplaced: BTreeSet::new(),
             resent: Resent::default(),
+            accepted: 0,
             rated: None,
             rate: Rate::ZERO,
             srtt: Duration::ZERO,
@@ -276,8 +279,17 @@ impl Session {
 
     /// Accepts the next stream of the peer; `None` if there is none.
     pub fn accept_stream(&mut self, direction: Direction) -> Option<StreamId> {
-        self.streams.as_ref()?;
-        self.conn.streams().accept(direction.into())
+        let streams = self.streams.as_mut()?;
+        let stream = self.conn.streams().accept(direction.into())?;
+        if direction == Direction::Both {
+            streams.accepted += 1;
+            // The peer may have stopped it already.
+            if let Ok(Some(code)) = self.conn.send_stream(stream).stopped() {
+                let _ = self.conn.send_stream(stream).reset(code);
+                self.send.request_look();
+            }
+        }
+        Some(stream)
     }
 
     /// Sets the order of the bytes of a stream that have not left.
@@ -630,9 +642,13 @@ impl Session {
                 let code = error_code.into_inner();
                 streams.close(id);
                 self.events.push_back(Event::Stream(StreamEvent::Stopped { stream: id, code }));
-                // RFC 9000 §3.5: the sender answers with a reset of the same code.
-                let _ = self.conn.send_stream(id).reset(error_code);
-                self.send.request_look();
+                // RFC 9000 §3.5: the sender answers with a reset of the same code. The engine counts a stream of the peer from
+                // its acceptance on, and would count one less if it ended before.
+                let is_unknown = id.initiator() != self.conn.side() && id.index() >= streams.accepted;
+                if !is_unknown {
+                    let _ = self.conn.send_stream(id).reset(error_code);
+                    self.send.request_look();
+                }
                 return self.wake_crowded();
             }
         };
