@@ -72,6 +72,10 @@ async fn answer(request: Request<Body>) -> Result<Response<Content>, &'static st
             let frames = [Ok(Frame::data(Bytes::from_static(b"content"))), Ok(Frame::trailers(trailers))];
             *response.body_mut() = StreamBody::new(futures(frames)).boxed();
         }
+        "/first" => {
+            response.headers_mut().insert("priority", HeaderValue::from_static("u=0"));
+            *response.body_mut() = full(vec![b'f'; 150_000]);
+        }
         "/fails" => return Err("on purpose"),
         "/panics" => panic!("on purpose"),
         "/breaks" => {
@@ -564,11 +568,15 @@ fn a_response_that_nobody_takes_is_reset_and_its_handler_ends() {
         let client = served.quic(10_000, 8 << 20).await;
         let _control = control(&client).await;
         let stuck = raw_ask(&client, &raw_request("/bytes/3000000", &[])).await.1;
+        // So is one that waits for the window of the whole connection.
+        let crowded = served.quic(1 << 20, 10_000).await;
+        let _crowded_control = self::control(&crowded).await;
+        let _kept = raw_ask(&crowded, &raw_request("/bytes/3000000", &[])).await;
         // Others go on meanwhile.
         let other = raw_ask(&client, &raw_request("/hello", &[])).await.1;
         assert!(drain(other).await > 5);
-        until(|| served.running.server.counters().stalled == 1).await;
-        until(|| ended(&records, 2)).await;
+        until(|| served.running.server.counters().stalled == 2).await;
+        until(|| ended(&records, 3)).await;
         assert!(records.lock().unwrap().iter().any(|record| !record.complete));
         let mut stuck = stuck;
         let error = stuck.read_to_end(usize::MAX).await.unwrap_err();
@@ -838,5 +846,156 @@ fn a_router_of_axum_is_served() {
         stream.finish().await.unwrap();
         assert_eq!(stream.recv_response().await.unwrap().status(), 200);
         assert_eq!(read(&mut stream).await.unwrap(), b"text");
+    });
+}
+
+#[test]
+fn a_changed_priority_changes_the_order_on_the_wire() {
+    run(async {
+        let served = Served::start(Config::default()).await;
+        // The update of the client, or the field of the response, puts the second before the first.
+        for (path, is_updated) in [("/bytes/150000", true), ("/first", false)] {
+            let client = served.quic(50_000_000, 200_000).await;
+            let mut control = control(&client).await;
+            let mut first = raw_ask(&client, &raw_request("/bytes/3000000", &[("priority", "u=3")])).await.1;
+            first.read_exact(&mut [0; 10]).await.unwrap();
+            let second = raw_ask(&client, &raw_request(path, &[("priority", "u=3")])).await.1;
+            if is_updated {
+                control.write_all(&update(4, "u=1")).await.unwrap();
+            }
+            let second = tokio::spawn(drain(second));
+            let mut before = 10;
+            while !second.is_finished() {
+                before += first.read_chunk(1000, true).await.unwrap().unwrap().bytes.len();
+            }
+            assert!(second.await.unwrap() >= 150_000);
+            assert!(before < 2_000_000, "{path}: {before} bytes of the first came before");
+        }
+    });
+}
+
+#[test]
+fn a_body_that_nobody_reads_is_stopped() {
+    run(async {
+        let served = Served::start(Config::default()).await;
+        let client = served.quic(1 << 20, 8 << 20).await;
+        let _control = control(&client).await;
+        let (mut send, response) = client.open_bi().await.unwrap();
+        send.write_all(&[raw_method(20, "/hello", &[]), frame(0, b"some of it")].concat()).await.unwrap();
+        assert!(drain(response).await > 5);
+        assert_eq!(send.stopped().await.unwrap(), Some(0x100_u32.into()));
+    });
+}
+
+#[test]
+fn a_shorter_body_than_announced_is_an_error_for_its_handler() {
+    run(async {
+        let served = Served::start(Config::default()).await;
+        let mut client = served.client().await;
+        let mut request = Request::post("https://localhost/echo").body(()).unwrap();
+        request.headers_mut().insert("content-length", HeaderValue::from_static("100"));
+        let mut stream = client.requests.send_request(request).await.unwrap();
+        stream.send_data(Bytes::from_static(b"less")).await.unwrap();
+        until(|| served.running.server.open_requests() == 1).await;
+        stream.finish().await.unwrap();
+        assert_eq!(stream.recv_response().await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    });
+}
+
+#[test]
+fn a_stopped_response_ends_its_handler() {
+    run(async {
+        let (alive, dropped) = oneshot::channel::<()>();
+        let alive = Arc::new(std::sync::Mutex::new(Some(alive)));
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let alive = alive.lock().unwrap().take();
+            async move {
+                std::future::pending::<()>().await;
+                drop(alive);
+                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("never")))
+            }
+        });
+        let served = Served::of(Config::default(), service).await;
+        let client = served.quic(1 << 20, 8 << 20).await;
+        let _control = control(&client).await;
+        let mut response = raw_ask(&client, &raw_request("/", &[])).await.1;
+        until(|| served.running.server.open_requests() == 1).await;
+        response.stop(0x10c_u32.into()).unwrap();
+        assert!(dropped.await.is_err(), "the handler is dropped");
+    });
+}
+
+#[test]
+fn requests_behind_goaway_are_rejected() {
+    run(async {
+        let (go, wait) = oneshot::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(Some(wait)));
+        let service = tower::service_fn(move |_: Request<Body>| {
+            let wait = wait.lock().unwrap().take();
+            async move {
+                if let Some(wait) = wait {
+                    let _ = wait.await;
+                }
+                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("late")))
+            }
+        });
+        let served = Served::of(Config::default(), service).await;
+        let client = served.quic(1 << 20, 8 << 20).await;
+        let _control = control(&client).await;
+        let mut of_server = client.accept_uni().await.unwrap();
+        while of_server.read_chunk(1, true).await.unwrap().unwrap().bytes[0] != 0 {
+            of_server = client.accept_uni().await.unwrap();
+        }
+        let open = raw_ask(&client, &raw_request("/", &[])).await.1;
+        let server = served.running.server.clone();
+        until(|| server.open_requests() == 1).await;
+        let ending = tokio::spawn(served.running.end());
+        // GOAWAY names the first request that is not served: the one after the open one.
+        let mut told = Vec::new();
+        while !told.ends_with(&[7, 1, 4]) {
+            told.extend_from_slice(&of_server.read_chunk(1, true).await.unwrap().unwrap().bytes);
+        }
+        let mut rejected = raw_ask(&client, &raw_request("/", &[])).await.1;
+        let error = rejected.read_to_end(100).await.unwrap_err();
+        let quinn::ReadToEndError::Read(quinn::ReadError::Reset(code)) = error else { panic!("{error}") };
+        assert_eq!(code.into_inner(), Code::H3_REQUEST_REJECTED.value());
+        go.send(()).unwrap();
+        assert!(drain(open).await > 4);
+        assert_eq!(ending.await.unwrap().counters().requests, 1);
+    });
+}
+
+#[test]
+fn the_end_of_a_server_waits_no_longer_than_the_grace() {
+    run(async {
+        let mut config = Config::default();
+        config.limits.grace = Duration::from_millis(50);
+        let service = tower::service_fn(async |_: Request<Body>| {
+            std::future::pending::<()>().await;
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("never")))
+        });
+        let served = Served::of(config, service).await;
+        let client = served.quic(1 << 20, 8 << 20).await;
+        let _control = control(&client).await;
+        let _open = raw_ask(&client, &raw_request("/", &[])).await;
+        let server = served.running.server.clone();
+        until(|| server.open_requests() == 1).await;
+        assert_eq!(served.running.end().await.counters().broken, 1);
+    });
+}
+
+#[test]
+fn connections_that_clients_end_in_order_are_not_broken() {
+    run(async {
+        let served = Served::start(Config::default()).await;
+        let server = served.running.server.clone();
+        for (code, broken) in [(0x100_u32, 0), (0, 0), (0x102, 1)] {
+            let client = served.quic(1 << 20, 8 << 20).await;
+            let _control = control(&client).await;
+            assert!(drain(raw_ask(&client, &raw_request("/hello", &[])).await.1).await > 5);
+            client.close(code.into(), b"");
+            until(|| server.open_connections() == 0).await;
+            assert_eq!(server.counters().broken, broken, "{code:#x}");
+        }
     });
 }
