@@ -1,7 +1,7 @@
 //! Proxies for TCP and UDP that make a link worse. They need no privileges, no namespaces and no devices.
 //!
 //! A [`Pipe`] decides for one direction of a connection, without sockets and clocks. Drivers move bytes between sockets
-//! and pipes. Datagrams of UDP go through a [`Link`](crate::Link), as packets of a lab do. [`Proxies`] is a set of
+//! and pipes. Datagrams of UDP go through a [`Link`], as packets of a lab do. [`Proxies`] is a set of
 //! proxies that changes while it works.
 //!
 //! TCP is ended on both sides, so connections carry bytes: nothing is lost, and a link or a toxic that is slower than
