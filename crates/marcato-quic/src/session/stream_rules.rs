@@ -197,7 +197,7 @@ fn codes_of_resets_and_stops_arrive_unchanged() {
 }
 
 #[test]
-fn a_stream_that_was_stopped_before_its_acceptance_is_reset_after_it() {
+fn a_stream_stopped_before_its_acceptance_is_reset_after_it() {
     let mut pair = pair(&config());
     let stopped = send(&mut pair, Direction::Both, urgency(3), body(1000));
     pair.session(Client).stop_stream(stopped, 7).unwrap();
