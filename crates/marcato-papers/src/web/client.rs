@@ -25,12 +25,12 @@ use crate::lab::failed;
 pub(super) const STYLE: u64 = 25_000;
 /// File of the page, and how the client asks for it.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    name: &'static str,
-    length: u64,
-    urgency: u8,
-    incremental: bool,
-    destination: &'static str,
+pub(super) struct Asked {
+    pub(super) name: &'static str,
+    pub(super) length: u64,
+    pub(super) urgency: u8,
+    pub(super) incremental: bool,
+    pub(super) destination: &'static str,
 }
 
 const fn image(name: &'static str) -> Asked {
@@ -38,7 +38,7 @@ const fn image(name: &'static str) -> Asked {
 }
 
 /// Files of the page. The stylesheet is the last, and late.
-const FILES: [Asked; 5] = [
+pub(super) const FILES: [Asked; 5] = [
     Asked { name: "analytics.js", length: 150_000, urgency: 5, incremental: false, destination: "script" },
     image("1.jpg"),
     image("2.jpg"),

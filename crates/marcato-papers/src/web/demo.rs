@@ -192,7 +192,15 @@ enum Place {
 impl Network {
     /// Opens a lab with both servers, or relays where there can be no lab.
     fn open(demo: &WebDemo, identity: &Identity, site: &super::site::Site) -> Result<Self, SimulationError> {
-        let plan = |kind, port| Plan { kind, site, identity, port, congestion: "cubic", patience: PATIENCE };
+        let plan = |kind, port| Plan {
+            kind,
+            site,
+            identity,
+            port,
+            congestion: "cubic",
+            http3: false,
+            patience: PATIENCE,
+        };
         let experiment = crate::lab::experiment(&demo.scenario())?;
         let Ok(lab) = Lab::open(&experiment, &Default::default(), Default::default()) else {
             return Self::relayed(demo, KINDS.map(|kind| plan(kind, 0)));
@@ -300,6 +308,7 @@ mod tests {
             identity: &identity,
             port: 0,
             congestion: "",
+            http3: false,
             patience: PATIENCE,
         };
         let network = Network::relayed(&demo(), KINDS.map(plan)).unwrap();

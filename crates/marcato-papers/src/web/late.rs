@@ -20,12 +20,12 @@ use crate::{Progress, RunOptions, prose};
 /// Congestion controls of the kernel.
 const CONGESTION: [&str; 2] = ["bbr", "cubic"];
 /// Times between the first requests and that of the stylesheet, in ms.
-const DELAYS: [u64; 2] = [100, 500];
-const PORT: u16 = 443;
+pub(super) const DELAYS: [u64; 2] = [100, 500];
+pub(super) const PORT: u16 = 443;
 /// Link from the server, and packets that a queue may drop.
-const DOWN: (usize, bool) = (0, false);
+pub(super) const DOWN: (usize, bool) = (0, false);
 /// Time for all loads of a case.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Loads of each case for each seed.
 pub(super) const fn loads(quick: bool) -> usize {
@@ -86,7 +86,15 @@ pub(super) fn measure(
     let trust = identity.certificate().cloned().ok_or(SimulationError::Missing("certificate"))?;
     let (address, _) = lab.addresses("server").ok_or(SimulationError::Missing("server"))?;
     let site = site();
-    let plan = Plan { kind, site: &site, identity: &identity, port: PORT, congestion, patience: PATIENCE };
+    let plan = Plan {
+        kind,
+        site: &site,
+        identity: &identity,
+        port: PORT,
+        congestion,
+        http3: false,
+        patience: PATIENCE,
+    };
     let running = start(&lab, &plan)?;
     let signalled = signalled.to_vec();
     let client = on_host(&lab, "client", PATIENCE, move || async move {

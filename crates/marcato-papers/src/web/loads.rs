@@ -94,6 +94,7 @@ fn measure(
             identity: &identity,
             port,
             congestion: CONGESTION,
+            http3: false,
             patience: PATIENCE,
         };
         running.push(start(&lab, &plan)?);

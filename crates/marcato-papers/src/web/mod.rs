@@ -1,4 +1,4 @@
-//! The web plane over HTTP/2 beside other servers in the same run: late stylesheets, signals, page loads of a
+//! The web plane over HTTP/2 and HTTP/3 beside other servers in the same run: late stylesheets, signals, page loads of a
 //! browser, and cost.
 //!
 //! There is no such experiment in virtual time: what is measured is a real server over the kernel's TCP.
@@ -10,6 +10,7 @@ mod demo;
 mod generator;
 mod instructions;
 mod late;
+mod late_http3;
 mod link;
 mod loads;
 mod page;
@@ -48,6 +49,7 @@ impl Experiment for Web {
         let failed = |error| RunError::failed("web", error);
         let answers = [
             late::late(options, progress).map_err(failed)?,
+            late_http3::late(options, progress).map_err(failed)?,
             signals::signals(options, progress).map_err(failed)?,
             loads::loads_of_browser(options, progress).map_err(failed)?,
             cost::cost(options, progress).map_err(failed)?,

@@ -28,10 +28,10 @@ pub(super) fn start(
     listener: std::net::TcpListener,
 ) -> Result<Running, SimulationError> {
     let presented = ServerIdentity::new(plan.identity).map_err(failed)?;
-    let (kind, site) = (plan.kind, plan.site.clone());
+    let (kind, site, http3) = (plan.kind, plan.site.clone(), plan.http3);
     let (end, ended) = oneshot::channel();
     let thread = on_host(lab, "server", plan.patience, move || async move {
-        serve(kind, listener, &presented, site, ChunkRule::default(), ended).await
+        serve(kind, listener, &presented, site, (ChunkRule::default(), http3), ended).await
     })?;
     Ok(Running::Thread { end: Some(end), thread: Some(thread) })
 }
@@ -43,12 +43,12 @@ pub(in super::super) fn start_here(plan: &Plan<'_>) -> Result<(Running, SocketAd
     let addr = listener.local_addr().map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let presented = ServerIdentity::new(plan.identity).map_err(failed)?;
-    let (kind, site) = (plan.kind, plan.site.clone());
+    let (kind, site, http3) = (plan.kind, plan.site.clone(), plan.http3);
     let (end, ended) = oneshot::channel();
     let chunk = ChunkRule { max: TcpLink::SEGMENT, quiet_max: TcpLink::SEGMENT, ..ChunkRule::default() };
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        runtime.block_on(serve(kind, listener, &presented, site, chunk, ended))
+        runtime.block_on(serve(kind, listener, &presented, site, (chunk, http3), ended))
     });
     Ok((Running::Thread { end: Some(end), thread: Some(thread) }, addr))
 }
@@ -59,7 +59,7 @@ async fn serve(
     listener: std::net::TcpListener,
     presented: &Arc<ServerIdentity>,
     site: Site,
-    chunk: ChunkRule,
+    (chunk, http3): (ChunkRule, bool),
     ended: oneshot::Receiver<()>,
 ) -> Result<(), SimulationError> {
     let listener = TcpListener::from_std(listener).map_err(failed)?;
@@ -69,6 +69,7 @@ async fn serve(
         }
         let mut config = Config::default();
         config.chunk = chunk;
+        config.http3 = http3;
         if kind != Kind::Marcato {
             config.coupled = Coupling::Off;
         }

@@ -14,8 +14,8 @@ use crate::lab::failed;
 /// control.
 pub(super) fn start(lab: &Lab, plan: &Plan<'_>) -> Result<Running, SimulationError> {
     route(lab, plan.congestion)?;
-    let port = plan.port;
-    let files = files(plan.site, plan.identity, |directory| configuration(directory, port))?;
+    let (port, http3) = (plan.port, plan.http3);
+    let files = files(plan.site, plan.identity, |directory| configuration(directory, port, http3))?;
     let mut command = Command::new("caddy");
     command.args(["run", "--adapter", "caddyfile", "--config"]).arg(files.path().join("configuration"));
     command.env("HOME", files.path()).env("XDG_CONFIG_HOME", files.path());
@@ -43,14 +43,15 @@ fn route(lab: &Lab, congestion: &str) -> Result<(), SimulationError> {
     Ok(())
 }
 
-fn configuration(directory: &Path, port: u16) -> String {
+fn configuration(directory: &Path, port: u16, http3: bool) -> String {
+    let protocols = if http3 { "h1 h2 h3" } else { "h1 h2" };
     let dir = directory.display();
     format!(
         "{{
     admin off
     auto_https off
     servers {{
-        protocols h1 h2
+        protocols {protocols}
     }}
 }}
 https://{NAME}:{port} {{

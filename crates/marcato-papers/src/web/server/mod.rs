@@ -122,6 +122,8 @@ pub(super) struct Plan<'a> {
     pub(super) port: u16,
     /// Congestion control of its connections.
     pub(super) congestion: &'static str,
+    /// True if it answers HTTP/3 too. A browser would change to it.
+    pub(super) http3: bool,
     /// Time for which it serves at most.
     pub(super) patience: Duration,
 }
