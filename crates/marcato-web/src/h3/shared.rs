@@ -19,6 +19,8 @@ use crate::server::Context;
 use crate::signals::{Protocol, Signals};
 use crate::update::{Http3UpdateError, Update};
 
+/// Most frames of a control stream between two requests, as over HTTP/2.
+const MAX_FRAMES: u32 = 1000;
 /// Difference between the numbers of two streams of one kind (RFC 9000 §2.1).
 const STEP: u64 = 4;
 
@@ -39,6 +41,8 @@ struct State {
     limit: Option<u64>,
     open: HashMap<StreamId, Open>,
     resets: Resets,
+    /// Frames of the client's control stream since the latest request.
+    frames: u32,
     /// True once the client has asked for some responses before others.
     orders: bool,
     /// True once the client has violated the protocol.
@@ -60,6 +64,7 @@ impl Shared {
             limit: None,
             open: HashMap::new(),
             resets: Resets::default(),
+            frames: 0,
             orders: false,
             violated: false,
         };
@@ -101,6 +106,7 @@ impl Shared {
             true => None,
             false => self.context.config.guess.request(&request_hints(&head.headers, head.uri.path())),
         };
+        state.frames = 0;
         let decision = state.signals.request(id, priorities(&head.headers), guess).ok()?;
         outgoing.set_order(decision.parameters);
         if decision.source.is_of_ordering_client() && !mem::replace(&mut state.orders, true) {
@@ -128,6 +134,18 @@ impl Shared {
                     self.violation(code.number(), &error.to_string());
                 }
             }
+        }
+    }
+
+    /// Counts frames of the client's control stream. Too many of them between two requests are a violation.
+    pub(super) fn frames(&self, count: u32) {
+        let is_spent = {
+            let mut state = self.state();
+            state.frames = state.frames.saturating_add(count);
+            state.frames > MAX_FRAMES
+        };
+        if is_spent {
+            self.violation(super::REFUSED, "too many frames without a request");
         }
     }
 

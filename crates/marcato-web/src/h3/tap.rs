@@ -14,6 +14,8 @@ pub(super) struct Tap {
     state: State,
     /// Bytes of a number that has not arrived as a whole.
     partial: Vec<u8>,
+    /// Frames that have begun and were not counted.
+    frames: u32,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,7 @@ impl Tap {
                 State::Length(kind) => {
                     let kind = *kind;
                     let Some(len) = self.number(&mut bytes) else { return };
+                    self.frames += 1;
                     let is_update = matches!(kind, Update::HTTP3_REQUEST_TYPE | Update::HTTP3_PUSH_TYPE);
                     self.state = match (is_update, len) {
                         (true, 0) => {
@@ -79,6 +82,11 @@ impl Tap {
                 }
             }
         }
+    }
+
+    /// Takes the number of frames that have begun since this was last asked.
+    pub(super) const fn take_frames(&mut self) -> u32 {
+        std::mem::replace(&mut self.frames, 0)
     }
 
     /// Reads a number; `None` if its end has not arrived.
@@ -146,6 +154,9 @@ mod tests {
             frame(Update::HTTP3_REQUEST_TYPE, b"\x00"),
         ]
         .concat();
+        let mut tap = Tap::default();
+        tap.feed(&stream, |_| {});
+        assert_eq!((tap.take_frames(), tap.take_frames()), (6, 0));
         let expected = [Ok(update(4, "u=1, i")), Ok(update(128, "u=5")), Ok(update(0, ""))];
         for cut in 1..stream.len() {
             assert_eq!(read(&stream, cut), expected, "{cut}");

@@ -262,6 +262,7 @@ impl quic::RecvStream for Receiving {
         let read = ready!(self.stream.poll_read_chunk(cx, READ)).map_err(unreadable)?;
         if let (Some((tap, shared)), Some(bytes)) = (&mut self.tap, &read) {
             tap.feed(bytes, |update| shared.update(update));
+            shared.frames(tap.take_frames());
         }
         Poll::Ready(Ok(read))
     }

@@ -999,3 +999,20 @@ fn connections_that_clients_end_in_order_are_not_broken() {
         }
     });
 }
+
+#[test]
+fn a_flood_of_frames_between_requests_ends_the_connection() {
+    run(async {
+        let served = Served::start(Config::default()).await;
+        for flood in [update(0, "u=1"), frame(0x21, b"reserved"), frame(0xd, b"\x00")] {
+            let client = served.quic(1 << 20, 8 << 20).await;
+            let mut control = control(&client).await;
+            control.write_all(&flood.repeat(900)).await.unwrap();
+            // A request in between: so many are fine.
+            assert!(drain(raw_ask(&client, &raw_request("/hello", &[])).await.1).await > 5);
+            let _ = control.write_all(&flood.repeat(1900)).await;
+            assert_eq!(end_code(&client).await, 0x107);
+        }
+        assert_eq!(served.running.server.counters().violations, 3);
+    });
+}
