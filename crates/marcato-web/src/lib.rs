@@ -42,7 +42,7 @@
 //! | signal | reader |
 //! |---|---|
 //! | `priority` field of a request or response (RFC 9218 §5) | [`PriorityField`] |
-//! | PRIORITY_UPDATE of HTTP/2 and HTTP/3 (RFC 9218 §7) | [`Update`] |
+//! | PRIORITY_UPDATE of HTTP/2 and HTTP/3 (RFC 9218 §7) | [`Update`], and [`ControlReader`] for a control stream of HTTP/3 |
 //! | PRIORITY, priorities in HEADERS, SETTINGS_NO_RFC7540_PRIORITIES (RFC 9218 §2.1) | [`FrameReader`] |
 //! | weights and dependencies (RFC 7540 §5.3) | [`Tree`] |
 //! | `Sec-Fetch-Dest`, `Sec-Purpose`, `Save-Data`, content type, extension, length | [`GuessTable`] |
@@ -104,6 +104,7 @@ mod clocks;
 pub mod compression;
 #[cfg(feature = "server")]
 mod config;
+mod control;
 #[cfg(feature = "server")]
 mod counter;
 #[cfg(feature = "server")]
@@ -186,6 +187,7 @@ mod workers;
 pub use body::{Body, BodyError};
 #[cfg(feature = "server")]
 pub use config::{Config, Limits, Log};
+pub use control::ControlReader;
 #[cfg(feature = "server")]
 pub use counters::ServerCounters;
 pub use decision::{Decision, Evidence, Source};

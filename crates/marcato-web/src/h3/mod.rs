@@ -10,7 +10,6 @@
 //! | file | contents |
 //! |---|---|
 //! | `transport` | plain streams as the library wants them |
-//! | `tap` | updates of priorities, which the library skips, read from the client's control stream |
 //! | `shared` | signals and open requests, which the tasks of a connection share |
 //! | `driver` | the task of the connection: it accepts requests, and ends |
 //! | `request` | the task of a request, up to its handler |
@@ -24,7 +23,6 @@ mod driver;
 mod request;
 mod response;
 mod shared;
-mod tap;
 mod transport;
 mod upload;
 

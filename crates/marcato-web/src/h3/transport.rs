@@ -12,7 +12,7 @@ use marcato_net::streams::{
 };
 
 use super::shared::Shared;
-use super::tap::Tap;
+use crate::control::ControlReader;
 
 /// Most bytes that one read returns.
 const READ: usize = 64 << 10;
@@ -122,7 +122,7 @@ impl quic::Connection<Bytes> for Transport {
 
     fn poll_accept_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Receiving, ConnectionErrorIncoming>> {
         let stream = ready!(self.opener.connection.poll_accept_uni(&mut self.one, cx)).map_err(ended)?;
-        let tap = Some((Tap::default(), Arc::clone(&self.shared)));
+        let tap = Some((ControlReader::default(), Arc::clone(&self.shared)));
         Poll::Ready(Ok(Receiving { stream, tap }))
     }
 
@@ -245,7 +245,7 @@ impl quic::SendStream<Bytes> for Sending {
 pub(super) struct Receiving {
     stream: RecvStream,
     /// Reader of updates, of a stream on which only the client sends.
-    tap: Option<(Tap, Arc<Shared>)>,
+    tap: Option<(ControlReader, Arc<Shared>)>,
 }
 
 impl Drop for Receiving {

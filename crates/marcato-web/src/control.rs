@@ -1,4 +1,4 @@
-//! Reader of the updates of priorities on a client's control stream: RFC 9218 §7.2.
+//! Control stream of a client of HTTP/3, for its updates of priorities: RFC 9218 §7.2.
 
 use marcato_wire::VarInt;
 
@@ -7,10 +7,24 @@ use crate::update::{Http3UpdateError, Update};
 /// Type of the control stream (RFC 9114 §6.2.1).
 const CONTROL: u64 = 0x00;
 
-/// Reader of a unidirectional stream of the client. It reads along: its bytes go to the library, too, which knows no
-/// updates and skips them.
+/// Reader of a unidirectional stream of a client of HTTP/3, for [updates](Update) of priorities.
+///
+/// It reads along: the same bytes go to a library of HTTP/3, which may know no updates and skip them. Of a stream of another
+/// type than control it tells nothing.
+///
+/// ```
+/// use marcato_web::ControlReader;
+/// // The type of the stream, empty SETTINGS, and an update of stream 4.
+/// let bytes = b"\x00\x04\x00\x80\x0f\x07\x00\x04\x04u=1";
+/// let mut reader = ControlReader::default();
+/// let mut updates = Vec::new();
+/// reader.feed(bytes, |update| updates.push(update));
+/// let update = updates.pop().ok_or("none")??;
+/// assert_eq!((update.stream.0, update.field.to_string().as_str()), (4, "u=1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
-pub(super) struct Tap {
+pub struct ControlReader {
     state: State,
     /// Bytes of a number that has not arrived as a whole.
     partial: Vec<u8>,
@@ -35,9 +49,9 @@ enum State {
     Other,
 }
 
-impl Tap {
+impl ControlReader {
     /// Reads the next bytes of the stream, and tells of each update in them.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Result<Update, Http3UpdateError>)) {
+    pub fn feed(&mut self, mut bytes: &[u8], mut tell: impl FnMut(Result<Update, Http3UpdateError>)) {
         while !bytes.is_empty() {
             match &mut self.state {
                 State::Other => return,
@@ -85,7 +99,7 @@ impl Tap {
     }
 
     /// Takes the number of frames that have begun since this was last asked.
-    pub(super) const fn take_frames(&mut self) -> u32 {
+    pub const fn take_frames(&mut self) -> u32 {
         std::mem::replace(&mut self.frames, 0)
     }
 
@@ -131,9 +145,9 @@ mod tests {
     }
 
     fn read(stream: &[u8], cut: usize) -> Vec<Result<Update, Http3UpdateError>> {
-        let (mut tap, mut told) = (Tap::default(), Vec::new());
+        let (mut reader, mut told) = (ControlReader::default(), Vec::new());
         for part in stream.chunks(cut.max(1)) {
-            tap.feed(part, |update| told.push(update));
+            reader.feed(part, |update| told.push(update));
         }
         told
     }
@@ -154,9 +168,9 @@ mod tests {
             frame(Update::HTTP3_REQUEST_TYPE, b"\x00"),
         ]
         .concat();
-        let mut tap = Tap::default();
-        tap.feed(&stream, |_| {});
-        assert_eq!((tap.take_frames(), tap.take_frames()), (6, 0));
+        let mut reader = ControlReader::default();
+        reader.feed(&stream, |_| {});
+        assert_eq!((reader.take_frames(), reader.take_frames()), (6, 0));
         let expected = [Ok(update(4, "u=1, i")), Ok(update(128, "u=5")), Ok(update(0, ""))];
         for cut in 1..stream.len() {
             assert_eq!(read(&stream, cut), expected, "{cut}");
