@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use super::documented::{documents, marcato, root, visible};
 
 /// Beginnings of commands that are not run here, each with the reason.
-const LEFT_OUT: [(&str, &str); 20] = [
+const LEFT_OUT: [(&str, &str); 21] = [
     ("marcato papers", "minutes; crates/marcato-papers and `.ci/long` run the experiments"),
     ("marcato validate", "minutes without optimisation; `.ci/long` runs it"),
     ("marcato demo", "a minute of real traffic; tests/demo.rs runs it"),
@@ -17,6 +17,7 @@ const LEFT_OUT: [(&str, &str); 20] = [
     ("marcato run", "needs root; tests/run.rs runs it in namespaces of its own"),
     ("sudo marcato run", "as above"),
     ("marcato serve", "serves until it is stopped; serve.rs runs it"),
+    ("curl ", "asks a proxy that is not there; proxy.rs asks one"),
     ("make ", "builds this program"),
     ("sudo make ", "installs on the machine"),
     ("cargo ", "builds this program"),
