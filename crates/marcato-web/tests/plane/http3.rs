@@ -981,6 +981,8 @@ fn the_end_of_a_server_waits_no_longer_than_the_grace() {
         let server = served.running.server.clone();
         until(|| server.open_requests() == 1).await;
         assert_eq!(served.running.end().await.counters().broken, 1);
+        // It was told so, and not left to find out.
+        assert_eq!(end_code(&client).await, 0x100);
     });
 }
 
