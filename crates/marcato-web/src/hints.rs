@@ -2,9 +2,12 @@
 
 use http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use marcato_sched::order::StreamId;
 use marcato_units::Bytes;
 
-use crate::guess::{RequestHints, ResponseHints};
+use crate::decision::Decision;
+use crate::guess::{GuessTable, RequestHints, ResponseHints};
+use crate::signals::{RequestError, Signals};
 
 static PRIORITY: HeaderName = HeaderName::from_static("priority");
 static SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -16,7 +19,7 @@ fn field<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
 }
 
 /// Returns the lines of the field `priority` (RFC 9218 §5).
-pub(crate) fn priorities(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+fn priorities(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     headers.get_all(&PRIORITY).iter().map(HeaderValue::as_bytes)
 }
 
@@ -34,10 +37,35 @@ pub(crate) fn request_hints<'a>(headers: &'a HeaderMap, path: &'a str) -> Reques
     }
 }
 
-pub(crate) fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
+fn response_hints(headers: &HeaderMap) -> ResponseHints<'_> {
     ResponseHints {
         content_type: field(headers, &CONTENT_TYPE),
         disposition: field(headers, &CONTENT_DISPOSITION),
         length: content_length(headers).map(Bytes::new),
     }
+}
+
+/// Decides about the urgency of a request. Guesses count until the client has shown a signal.
+pub(crate) fn decide_request(
+    signals: &mut Signals,
+    table: &GuessTable,
+    stream: StreamId,
+    headers: &HeaderMap,
+    hints: &RequestHints<'_>,
+) -> Result<Decision, RequestError> {
+    let counts = !signals.ignores_guesses();
+    let guess = counts.then(|| table.request(hints)).flatten();
+    signals.request(stream, priorities(headers), guess)
+}
+
+/// Decides again about a request, by the head of its response; `None` if it is not open.
+pub(crate) fn decide_response(
+    signals: &mut Signals,
+    table: &GuessTable,
+    stream: StreamId,
+    headers: &HeaderMap,
+) -> Option<Decision> {
+    let counts = !signals.ignores_guesses();
+    let guess = counts.then(|| table.response(signals.guess(stream), &response_hints(headers))).flatten();
+    signals.response(stream, priorities(headers), guess).ok()
 }

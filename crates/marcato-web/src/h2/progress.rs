@@ -9,7 +9,7 @@ use super::driver::Driver;
 use super::refill::Pace;
 use crate::decision::Decision;
 use crate::handler::WebService;
-use crate::hints::{content_length, priorities, response_hints};
+use crate::hints::{content_length, decide_response};
 use crate::stage::{End, Head};
 use crate::trace::Outcome;
 
@@ -98,15 +98,8 @@ impl<S: WebService> Driver<S> {
         self.context.advertise(response.headers_mut());
         let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let decision = {
-            let headers = response.headers();
             let mut inner = self.wire.inner();
-            let guess = if inner.signals.ignores_guesses() {
-                None
-            } else {
-                let table = &self.context.config.guess;
-                table.response(inner.signals.guess(id), &response_hints(headers))
-            };
-            inner.signals.response(id, priorities(headers), guess).ok()
+            decide_response(&mut inner.signals, &self.context.config.guess, id, response.headers())
         };
         if let Some(decision) = decision {
             stream.record.decide(decision);

@@ -17,7 +17,7 @@ use super::tunnel::Tunnel;
 use crate::body::Body;
 use crate::early_end::EarlyEnd;
 use crate::handler::{Handling, WebService};
-use crate::hints::{content_length, priorities, request_hints};
+use crate::hints::{content_length, decide_request, request_hints};
 use crate::inbox::Bell;
 use crate::record::Record;
 use crate::stage::Stage;
@@ -45,12 +45,7 @@ impl<S: WebService> Driver<S> {
         let decision = {
             let mut inner = self.wire.inner();
             inner.granted();
-            let counts = !inner.signals.ignores_guesses();
-            inner.signals.request(
-                id,
-                priorities(&head.headers),
-                counts.then(|| config.guess.request(&hints)).flatten(),
-            )
+            decide_request(&mut inner.signals, &config.guess, id, &head.headers, &hints)
         };
         let Ok(decision) = decision else {
             // The library allows no more streams than the signals do, so this is never reached.

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::transport::Outgoing;
 use crate::decision::Decision;
-use crate::hints::{priorities, request_hints, response_hints};
+use crate::hints::{decide_request, decide_response, request_hints};
 use crate::record::Record;
 use crate::resets::Resets;
 use crate::server::Context;
@@ -102,12 +102,10 @@ impl Shared {
     pub(super) fn request(self: &Arc<Self>, head: &Parts, outgoing: &Arc<Outgoing>) -> Option<Entry> {
         let id = StreamId(outgoing.id());
         let mut state = self.state();
-        let guess = match state.signals.ignores_guesses() {
-            true => None,
-            false => self.context.config.guess.request(&request_hints(&head.headers, head.uri.path())),
-        };
         state.frames = 0;
-        let decision = state.signals.request(id, priorities(&head.headers), guess).ok()?;
+        let hints = request_hints(&head.headers, head.uri.path());
+        let decision =
+            decide_request(&mut state.signals, &self.context.config.guess, id, &head.headers, &hints).ok()?;
         outgoing.set_order(decision.parameters);
         if decision.source.is_of_ordering_client() && !mem::replace(&mut state.orders, true) {
             // Urgent data will come: what is in flight before it decides how long that takes.
@@ -196,14 +194,8 @@ impl Entry {
     /// Decides about the urgency of a response by its head.
     pub(super) fn respond(&self, headers: &HeaderMap) {
         let mut state = self.shared.state();
-        let guess = match state.signals.ignores_guesses() {
-            true => None,
-            false => {
-                let table = &self.shared.context.config.guess;
-                table.response(state.signals.guess(self.id), &response_hints(headers))
-            }
-        };
-        let Ok(decision) = state.signals.response(self.id, priorities(headers), guess) else { return };
+        let table = &self.shared.context.config.guess;
+        let Some(decision) = decide_response(&mut state.signals, table, self.id, headers) else { return };
         if let Some(open) = state.open.get_mut(&self.id) {
             open.record.decide(decision);
             open.outgoing.set_order(decision.parameters);

@@ -216,7 +216,7 @@ fn raw_request(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     raw_method(17, path, fields)
 }
 
-/// The same, with the method of this row of the static table.
+/// Bytes of a request as [`raw_request`] has them, with the method of this row of the static table.
 fn raw_method(method: u8, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = vec![0, 0, 0xc0 | method, 0xc0 | 23, 0x50, 9];
     section.extend_from_slice(b"localhost");
