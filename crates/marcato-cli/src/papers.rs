@@ -140,9 +140,19 @@ fn of_directory(asked: &Papers, options: &RunOptions, stdout: &mut dyn Write) ->
         let _ends = EndsOnInterrupt::saying(say).map_err(PapersError::Interrupt)?;
         files.report(options, &mut Bar::new())?
     };
-    let written = asked.out.as_ref().map_or(Ok(()), |out| report.write(out));
+    hand_over(&report, asked.out.as_deref(), asked.runs.format, stdout)
+}
+
+/// Writes a report, and prints it: rows that cannot be written are printed nevertheless.
+pub(crate) fn hand_over(
+    report: &Report,
+    out: Option<&Path>,
+    format: Format,
+    stdout: &mut dyn Write,
+) -> Result<Status, PapersError> {
+    let written = out.map_or(Ok(()), |out| report.write(out));
     let document = report.document();
-    let printed = match asked.runs.format {
+    let printed = match format {
         Format::Text => report.to_text(),
         Format::Json => document.to_json(),
         Format::Csv => document.to_csv(),

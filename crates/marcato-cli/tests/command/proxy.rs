@@ -136,7 +136,7 @@ fn round_trip(stream: &mut TcpStream, bytes: &[u8]) -> Duration {
     begun.elapsed()
 }
 
-/// Whether a connection was reset, and not just ended.
+/// Returns true if a connection was reset, and not just ended.
 fn is_reset(stream: &mut TcpStream) -> bool {
     match stream.read(&mut [0; 16]) {
         Err(error) if error.kind() == ErrorKind::ConnectionReset => true,
