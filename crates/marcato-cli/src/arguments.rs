@@ -90,7 +90,8 @@ pub(crate) enum Command {
     /// with Marcato, 1 when it did not, and 2 when nothing could be run.
     #[command(after_help = "Examples:
   marcato demo --out out/demo
-  marcato demo --loads 10 --queue droptail --loss 0.02")]
+  marcato demo --loads 10 --queue droptail --loss 0.02
+  marcato demo --open")]
     Demo(Demo),
 
     /// Measures message completion times and throughput of each priority between two hosts
@@ -1052,6 +1053,11 @@ pub(crate) struct Sim {
 /// Arguments of `marcato demo`.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
+    /// Serve a page on two ports of this host instead, until Ctrl-C: for your own browser to load it through the
+    /// emulated link, first come first served and with Marcato
+    #[arg(long, conflicts_with_all = ["loads", "queue", "loss", "seed", "out", "format"])]
+    pub(crate) open: bool,
+
     /// Number of page loads with each scheme
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=100))]
     pub(crate) loads: u32,

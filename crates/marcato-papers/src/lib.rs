@@ -44,4 +44,4 @@ pub use registry::{Registry, SelectError, registry};
 pub use repeat::over_seeds;
 pub use validate::Validate;
 #[cfg(target_os = "linux")]
-pub use web::{Emulation, PageLoad, Web, WebDemo, WebDemoError, WebLoads};
+pub use web::{Emulation, OpenPages, PageLoad, Web, WebDemo, WebDemoError, WebLoads};

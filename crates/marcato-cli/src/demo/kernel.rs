@@ -108,7 +108,7 @@ fn rows(loads: &Loads) -> Vec<Row> {
     for (scheme, loads) in Scheme::BOTH.into_iter().zip(loads) {
         for priority in Priority::ALL {
             let group = priority.index();
-            let what = format!("{} there, kernel TCP, {}", NAMES[group], scheme.name());
+            let what = format!("{} complete, kernel TCP, {}", NAMES[group], scheme.name());
             let samples: Vec<f64> = loads.iter().map(|done| done[group]).collect();
             let row = Row::new(format!("demo.tcp.{}.p{group}", scheme.id()), what, Unit::Ms);
             rows.push(row.samples(&samples));
@@ -136,6 +136,7 @@ mod tests {
             for (scheme, loss) in Scheme::BOTH.into_iter().flat_map(|scheme| [(scheme, 0.0), (scheme, 0.01)])
             {
                 let asked = Demo {
+                    open: false,
                     loads: 1,
                     queue,
                     loss,

@@ -129,6 +129,17 @@ pub(super) async fn load(
     delay: Duration,
     signalled: Signalled,
 ) -> Result<Loaded, SimulationError> {
+    load_files(addr, tls, delay, signalled, FILES).await
+}
+
+/// Loads these files once, as [`load`] does. The last of them is late.
+pub(super) async fn load_files(
+    addr: SocketAddr,
+    tls: Arc<ClientConfig>,
+    delay: Duration,
+    signalled: Signalled,
+    files: [Asked; 5],
+) -> Result<Loaded, SimulationError> {
     let weights = Weights::default();
     let stream = Weighted::new(secured(addr, tls).await?, weights.clone());
     let mut builder = h2::client::Builder::new();
@@ -139,7 +150,7 @@ pub(super) async fn load(
 
     let mut reads = JoinSet::new();
     let began = Instant::now();
-    let [early @ .., style] = FILES;
+    let [early @ .., style] = files;
     let ask = async |client: &mut SendRequest<Bytes>, file: Asked, reads: &mut JoinSet<Read>| {
         if signalled.has_weights() {
             weights.push(file.urgency);

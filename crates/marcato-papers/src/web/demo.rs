@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use marcato_lab::{Lab, TcpLink};
-use marcato_net::Trust;
 use marcato_net::rustls::ClientConfig;
+use marcato_net::{Fingerprint, Trust};
 use marcato_report::chart::Jpeg;
 use marcato_units::{Bytes, Duration, Rate};
 use marcato_web::Identity;
@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 use super::browser::Browser;
 use super::client::{self, Signalled};
 use super::page::page;
-use super::server::{Kind, Plan, Running, identity, start, start_here};
+use super::server::{Kind, NAME, Plan, Running, identity, identity_of, start, start_here};
+use super::site::Site;
 use crate::Progress;
 use crate::error::SimulationError;
 use crate::lab::{failed, joined, on_host};
@@ -129,6 +130,19 @@ impl WebDemo {
         Ok((network.emulation(), WebLoads::BuiltIn { late, why }))
     }
 
+    /// Serves the page on the loopback interface behind a link for each server, for any browser of this host.
+    ///
+    /// # Errors
+    ///
+    /// If no server can be started.
+    pub fn open(&self) -> Result<OpenPages, WebDemoError> {
+        let identity = identity_of(&["localhost", "127.0.0.1", NAME])?;
+        let fingerprint = identity.fingerprint().ok_or(SimulationError::Missing("certificate"))?;
+        let site = page();
+        let network = Network::relayed(self, KINDS.map(|kind| plan(kind, 0, &site, &identity)))?;
+        Ok(OpenPages { network, fingerprint })
+    }
+
     /// Loads the page in a browser; `None` if there is none.
     fn in_browser(
         &self,
@@ -176,6 +190,29 @@ impl WebDemo {
     }
 }
 
+/// Plan of a server of a page.
+const fn plan<'a>(kind: Kind, port: u16, site: &'a Site, identity: &'a Identity) -> Plan<'a> {
+    Plan { kind, site, identity, port, congestion: "cubic", http3: false, patience: PATIENCE }
+}
+
+/// Both servers of a page behind links on the loopback interface. They serve until this is dropped.
+pub struct OpenPages {
+    network: Network,
+    fingerprint: Fingerprint,
+}
+
+impl OpenPages {
+    /// Returns the addresses of the links: first come, first served; and the web plane.
+    pub const fn addrs(&self) -> [SocketAddr; 2] {
+        self.network.servers
+    }
+
+    /// Returns the fingerprint of the certificate of both servers.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+}
+
 /// Both servers behind a link of their own, or in one lab.
 struct Network {
     // Servers end before their network does.
@@ -191,16 +228,8 @@ enum Place {
 
 impl Network {
     /// Opens a lab with both servers, or relays where there can be no lab.
-    fn open(demo: &WebDemo, identity: &Identity, site: &super::site::Site) -> Result<Self, SimulationError> {
-        let plan = |kind, port| Plan {
-            kind,
-            site,
-            identity,
-            port,
-            congestion: "cubic",
-            http3: false,
-            patience: PATIENCE,
-        };
+    fn open(demo: &WebDemo, identity: &Identity, site: &Site) -> Result<Self, SimulationError> {
+        let plan = |kind, port| plan(kind, port, site, identity);
         let experiment = crate::lab::experiment(&demo.scenario())?;
         let Ok(lab) = Lab::open(&experiment, &Default::default(), Default::default()) else {
             return Self::relayed(demo, KINDS.map(|kind| plan(kind, 0)));
@@ -277,6 +306,8 @@ impl Network {
 
 #[cfg(test)]
 mod tests {
+    use marcato_testing::{Need, absent};
+
     use super::*;
 
     fn demo() -> WebDemo {
@@ -299,19 +330,69 @@ mod tests {
         }
     }
 
+    /// Loads files of the page that is open, the last one late. Returns the shortest time of the late file in
+    /// three loads from each server.
+    fn late(pages: &OpenPages, files: [client::Asked; 5]) -> [Duration; 2] {
+        let mut tls = Trust::Fingerprint(pages.fingerprint()).client_tls().unwrap();
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = Arc::new(tls);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let load = |addr| {
+            let load = client::load_files(addr, Arc::clone(&tls), LATE, Signalled::Both, files);
+            runtime.block_on(load).unwrap().late
+        };
+        pages.addrs().map(|addr| [(); 3].map(|()| load(addr)).into_iter().min().unwrap())
+    }
+
+    #[test]
+    fn an_open_page_has_its_late_stylesheet_earlier_in_order() {
+        let pages = demo().open().unwrap();
+        let length = |name: &str| {
+            let site = page();
+            site.files().iter().find(|file| file.name == name).unwrap().content.len() as u64
+        };
+        let file = |name, urgency, incremental, destination| client::Asked {
+            name,
+            length: length(name),
+            urgency,
+            incremental,
+            destination,
+        };
+        // As a browser asks: scripts and images before the stylesheet that another imports.
+        let [fifo, ordered] = late(
+            &pages,
+            [
+                file("analytics.js", 5, false, "script"),
+                file("app.js", 3, false, "script"),
+                file("hero.bmp", 2, true, "image"),
+                file("1.bmp", 5, true, "image"),
+                file("late.css", 0, false, "style"),
+            ],
+        );
+        assert!(ordered < fifo, "{ordered:?} against {fifo:?}");
+    }
+
+    #[test]
+    fn a_browser_paints_an_open_page_earlier_in_order() {
+        if absent!(Need::OneOf(&super::super::browser::PROGRAMS)) {
+            return;
+        }
+        let pages = demo().open().unwrap();
+        let spawn = |mut command: std::process::Command| command.spawn().map_err(failed);
+        let mut browser = Browser::start(pages.addrs()[0], spawn).unwrap();
+        // The first page takes longer: the browser loads parts of its own.
+        browser.load(pages.addrs()[1].port(), false).unwrap();
+        let [fifo, ordered] = pages.addrs().map(|addr| {
+            let loads = [(); 3].map(|()| browser.load(addr.port(), false).unwrap().first);
+            loads.into_iter().min().unwrap()
+        });
+        assert!(ordered < fifo, "{ordered:?} against {fifo:?}");
+    }
+
     #[test]
     fn late_stylesheets_overtake_behind_a_relay_too() {
         let (identity, site) = (identity().unwrap(), client::site());
-        let plan = |kind| Plan {
-            kind,
-            site: &site,
-            identity: &identity,
-            port: 0,
-            congestion: "",
-            http3: false,
-            patience: PATIENCE,
-        };
-        let network = Network::relayed(&demo(), KINDS.map(plan)).unwrap();
+        let network = Network::relayed(&demo(), KINDS.map(|kind| plan(kind, 0, &site, &identity))).unwrap();
         let trust = identity.certificate().cloned().unwrap();
         let mut tls = Trust::Certificate(trust).client_tls().unwrap();
         tls.alpn_protocols = vec![b"h2".to_vec()];

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use marcato_report::{Config, Report, World};
 
-pub use demo::{Emulation, PageLoad, WebDemo, WebDemoError, WebLoads};
+pub use demo::{Emulation, OpenPages, PageLoad, WebDemo, WebDemoError, WebLoads};
 
 use crate::{Experiment, Progress, RunError, RunOptions};
 

@@ -16,7 +16,8 @@ use crate::lab::failed;
 use pipe::Pipe;
 
 /// Names under which distributions install it.
-const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
+pub(super) const PROGRAMS: [&str; 4] =
+    ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
 /// Shell command that gives a program descriptors 3 and 4 in the place of standard input and output:
 /// there the browser expects its pipe.
 const WITH_PIPE: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;

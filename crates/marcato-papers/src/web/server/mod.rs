@@ -181,8 +181,14 @@ fn listen(congestion: &str, port: u16) -> io::Result<std::net::TcpListener> {
 
 /// Returns an identity that all servers can read.
 pub(super) fn identity() -> Result<Identity, SimulationError> {
+    identity_of(&[NAME])
+}
+
+/// Returns an identity of these names and addresses that all servers can read.
+pub(super) fn identity_of(names: &[&str]) -> Result<Identity, SimulationError> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
-    let params = rcgen::CertificateParams::new([NAME.to_owned()]).map_err(failed)?;
+    let params = rcgen::CertificateParams::new(names).map_err(failed)?;
     let certificate = params.self_signed(&key).map_err(failed)?;
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
     Ok(Identity::new(vec![certificate.into()], key))
