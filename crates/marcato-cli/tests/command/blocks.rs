@@ -62,9 +62,11 @@ fn of_page(place: &str, text: &str) -> Vec<Shown> {
     found
 }
 
-/// Returns every command of documents and of examples in `--help`.
+/// Returns every command of documents and of examples in `--help`. Those of `docs/start/` belong together: `start.rs`
+/// runs them.
 fn all() -> Vec<Shown> {
-    let pages = documents().into_iter();
+    let pages =
+        documents().into_iter().filter(|(path, _)| !path.parent().is_some_and(|of| of.ends_with("start")));
     let mut found: Vec<Shown> =
         pages.flat_map(|(path, text)| of_page(&path.display().to_string(), &text)).collect();
     let mut open = vec![marcato()];

@@ -59,7 +59,7 @@ pub(super) fn root() -> PathBuf {
 }
 
 /// Directories whose pages people read.
-const DIRECTORIES: [&str; 5] = ["", "docs", "python", "contrib/crq", "contrib/serve"];
+const DIRECTORIES: [&str; 6] = ["", "docs", "docs/start", "python", "contrib/crq", "contrib/serve"];
 
 /// Returns every page that people read.
 fn pages() -> Vec<(PathBuf, String)> {
@@ -72,8 +72,9 @@ fn pages() -> Vec<(PathBuf, String)> {
 /// Returns the pages that tell of commands: the README, CONTRIBUTING.md and those of `docs/`.
 pub(super) fn documents() -> Vec<(PathBuf, String)> {
     let of_root = ["README.md", "CONTRIBUTING.md"].map(|name| root().join(name));
-    let docs = root().join("docs");
-    pages().into_iter().filter(|(path, _)| path.parent() == Some(&docs) || of_root.contains(path)).collect()
+    let docs = ["docs", "docs/start"].map(|name| root().join(name));
+    let is_told = |path: &Path| docs.iter().any(|docs| path.parent() == Some(docs));
+    pages().into_iter().filter(|(path, _)| is_told(path) || of_root.contains(path)).collect()
 }
 
 /// Returns the command lines of a document, with continued lines joined.

@@ -14,6 +14,8 @@ mod process;
 mod proxy;
 mod serve;
 mod sim;
+#[cfg(target_os = "linux")]
+mod start;
 mod validate;
 
 /// Scenario of flows from a client to a server, each with its name, kind and further keys, over one link.
