@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import marcato
+import pymarcato
 
 GRID = {"topology.rate": [f"{rate} Mbit/s" for rate in range(1, 11)]}
 
 
-def scenario(duration: str) -> marcato.Scenario:
+def scenario(duration: str) -> pymarcato.Scenario:
     """A bulk transfer that takes little time to simulate."""
-    return marcato.Scenario.from_dict({
+    return pymarcato.Scenario.from_dict({
         "name": "bulk",
         "duration": duration,
         "topology": {
@@ -37,7 +37,7 @@ def scenario(duration: str) -> marcato.Scenario:
 def engine(name: str, workers: int) -> Iterator[Any]:
     """Starts an engine on this machine."""
     if name == "local":
-        with marcato.LocalPool(workers) as pool:
+        with pymarcato.LocalPool(workers) as pool:
             yield pool
     elif name == "dask":
         from distributed import Client, LocalCluster
@@ -59,7 +59,7 @@ def used() -> tuple[float, float]:
     return own.ru_utime + own.ru_stime, children.ru_utime + children.ru_stime
 
 
-def bare(one: marcato.Scenario, seeds: int) -> float:
+def bare(one: pymarcato.Scenario, seeds: int) -> float:
     """Processor time of a run without a sweep, in s."""
     began = time.process_time()
     for rate in GRID["topology.rate"]:
@@ -77,7 +77,7 @@ def main() -> None:
         before = used()
         with tempfile.TemporaryDirectory() as out, engine(name, workers) as on:
             began = time.perf_counter()
-            dataset = marcato.sweep(one, GRID, range(1, runs // 10 + 1), on=on, out=out)
+            dataset = pymarcato.sweep(one, GRID, range(1, runs // 10 + 1), on=on, out=out)
             seconds = time.perf_counter() - began
             count, files = len(dataset), dataset.files
             size = sum(file.stat().st_size for file in files)

@@ -11,7 +11,7 @@ import asyncio
 import sys
 import time
 
-import marcato
+import pymarcato
 
 #: Bytes of a message.
 SIZE = 100
@@ -32,10 +32,10 @@ def told(what: str, count: int, since: tuple[float, float], began: float) -> Non
 
 
 async def main(engine: str, count: int) -> None:
-    identity = marcato.Identity.self_signed("localhost")
-    listener = await marcato.listen("127.0.0.1:0", engine=engine, identity=identity)
+    identity = pymarcato.Identity.self_signed("localhost")
+    listener = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=identity)
     [address] = listener.local_addresses
-    connecting = marcato.connect(address, engine=engine, name="localhost", trust=identity.trust)
+    connecting = pymarcato.connect(address, engine=engine, name="localhost", trust=identity.trust)
     client, server = await asyncio.gather(connecting, listener.accept())
     data = bytes(SIZE)
 

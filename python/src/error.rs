@@ -10,10 +10,11 @@ use marcato_scenario::ScenarioError;
 use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
-/// Returns an exception that the package defines in `marcato._errors`.
+/// Returns an exception that the package defines in `pymarcato._errors`.
 fn exception<'py>(py: Python<'py>, class: &str, arguments: impl PyCallArgs<'py>) -> PyErr {
-    let made =
-        || -> PyResult<Bound<'py, PyAny>> { py.import("marcato._errors")?.getattr(class)?.call1(arguments) };
+    let made = || -> PyResult<Bound<'py, PyAny>> {
+        py.import("pymarcato._errors")?.getattr(class)?.call1(arguments)
+    };
     made().map_or_else(|error| error, PyErr::from_value)
 }
 

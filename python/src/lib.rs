@@ -1,7 +1,7 @@
-//! Native half of the Python package `marcato`.
+//! Native half of the Python package `pymarcato`.
 //!
 //! It has what Python cannot do itself: reading scenarios, running them, passing results on as Arrow
-//! data, and the live transport. Everything that users see is written in Python around it, in `marcato/`.
+//! data, and the live transport. Everything that users see is written in Python around it, in `pymarcato/`.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -15,7 +15,7 @@ mod statistics;
 mod table;
 mod watch;
 
-/// Native half of the package `marcato`; its classes and functions are internal.
+/// Native half of the package `pymarcato`; its classes and functions are internal.
 #[pyo3::pymodule(name = "_native")]
 mod native {
     #[pymodule_export]

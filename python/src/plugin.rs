@@ -127,7 +127,7 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// Values with which a congestion control begins.
-#[pyclass(frozen, get_all, module = "marcato._native")]
+#[pyclass(frozen, get_all, module = "pymarcato._native")]
 #[derive(Clone, Copy)]
 pub(crate) struct Start {
     /// Payload of a full segment, in bytes.
@@ -141,7 +141,7 @@ pub(crate) struct Start {
 }
 
 /// Effects of an acknowledgement.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Ack(AckEvent);
 
 #[pymethods]
@@ -264,7 +264,7 @@ impl fmt::Debug for Control {
 impl Control {
     fn new(class: &Py<PyAny>, start: Start, given: &Parameters, exceptions: Exceptions) -> Self {
         let made = exceptions.guard(|py| {
-            let base = py.import("marcato._plugin")?.getattr("CongestionControl")?;
+            let base = py.import("pymarcato._plugin")?.getattr("CongestionControl")?;
             let overrides = |name: &str| -> PyResult<bool> {
                 Ok(class.bind(py).hasattr(name)? && !class.bind(py).getattr(name)?.is(base.getattr(name)?))
             };
@@ -387,7 +387,7 @@ impl CongestionControl for Control {
 }
 
 /// Lane of a session, as a lane scheduler sees it.
-#[pyclass(frozen, get_all, module = "marcato._native")]
+#[pyclass(frozen, get_all, module = "pymarcato._native")]
 pub(crate) struct Lane {
     /// Number of the lane.
     id: usize,
@@ -423,7 +423,7 @@ impl Lane {
 }
 
 /// Packet for which a lane is chosen.
-#[pyclass(frozen, get_all, module = "marcato._native")]
+#[pyclass(frozen, get_all, module = "pymarcato._native")]
 pub(crate) struct Packet {
     /// Purpose: `new`, `retransmission` or `duplicate`.
     purpose: &'static str,
@@ -458,7 +458,7 @@ struct Scheduler {
 impl Scheduler {
     fn new(class: &Py<PyAny>, given: &Parameters, exceptions: Exceptions) -> Self {
         let made = exceptions.guard(|py| {
-            let base = py.import("marcato._plugin")?.getattr("LaneScheduler")?;
+            let base = py.import("pymarcato._plugin")?.getattr("LaneScheduler")?;
             let overrides = |name: &str| -> PyResult<bool> {
                 Ok(class.bind(py).hasattr(name)? && !class.bind(py).getattr(name)?.is(base.getattr(name)?))
             };
@@ -548,7 +548,7 @@ impl LaneScheduler for Scheduler {
 }
 
 /// Random numbers of a workload: the same as those of a workload in Rust.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Random(Mutex<Stream>);
 
 impl Random {

@@ -17,7 +17,7 @@ use crate::table::Table;
 use crate::watch::Watch;
 
 /// Results of one run.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Result {
     run: Run,
     outcome: Outcome,

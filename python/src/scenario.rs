@@ -55,7 +55,7 @@ pub(crate) type Said = (String, String, Option<(&'static str, f64)>);
 type Listed = (String, Vec<Said>, u64, String);
 
 /// Scenario that was read and checked.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Scenario {
     source: Source,
     /// Experiment without the settings of the grid.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import marcato
+import pymarcato
 
 #: The file that lists skipped tests of all languages (tools/skips/run).
 SKIPS = os.environ.get("MARCATO_SKIPS")
@@ -63,8 +63,8 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 @pytest.fixture
-def small() -> marcato.Scenario:
-    return marcato.Scenario.from_dict(SMALL)
+def small() -> pymarcato.Scenario:
+    return pymarcato.Scenario.from_dict(SMALL)
 
 
 @pytest.fixture(scope="session")

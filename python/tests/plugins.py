@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Optional
 
-import marcato
+import pymarcato
 
 
-class Aimd(marcato.CongestionControl):
+class Aimd(pymarcato.CongestionControl):
     """Additive increase by a segment per round trip, multiplicative decrease."""
 
     name = "aimd"
     parameters = ("decrease",)
 
-    def __init__(self, start: marcato.Start, decrease: float = 0.5) -> None:
+    def __init__(self, start: pymarcato.Start, decrease: float = 0.5) -> None:
         super().__init__(start)
         self.mss, self.acked, self.decrease = start.mss, 0, decrease
 
-    def on_ack(self, ack: marcato.Ack) -> None:
+    def on_ack(self, ack: pymarcato.Ack) -> None:
         # The sender repairs losses by itself, and an unused window gives no information.
         if ack.state in ("recovery", "reduction") or ack.used + self.mss < self.cwnd:
             return
@@ -43,27 +43,27 @@ class Aimd(marcato.CongestionControl):
         self.cwnd = self.mss
 
 
-class Cheapest(marcato.LaneScheduler):
+class Cheapest(pymarcato.LaneScheduler):
     """Takes the lane of the cheapest path, and waits while it is full."""
 
     name = "cheapest"
 
-    def choose(self, now_ns: int, lanes: list[marcato.Lane], packet: marcato.Packet) -> Optional[int]:
+    def choose(self, now_ns: int, lanes: list[pymarcato.Lane], packet: pymarcato.Packet) -> Optional[int]:
         return min(lanes, key=lambda lane: lane.path).id
 
 
-class Pages(marcato.Workload):
+class Pages(pymarcato.Workload):
     """Page loads: each an urgent document and images in the background."""
 
     name = "pages"
     parameters = ("images", "pause")
 
     def __init__(self, images: float = 4, pause: str = "1 s") -> None:
-        self.images, self.pause_ns, self.left = int(images), marcato.span_ns(pause), 0
+        self.images, self.pause_ns, self.left = int(images), pymarcato.span_ns(pause), 0
 
-    def next(self, now_ns: int, random: marcato.Random) -> marcato.Release:
+    def next(self, now_ns: int, random: pymarcato.Random) -> pymarcato.Release:
         if self.left > 0:
             self.left -= 1
-            return marcato.Release(5_000_000, 20_000 + random.below(180_001), priority=3)
+            return pymarcato.Release(5_000_000, 20_000 + random.below(180_001), priority=3)
         self.left = self.images
-        return marcato.Release(random.exponential_ns(self.pause_ns), 30_000, priority=0, lifetime_ns=8_000_000_000)
+        return pymarcato.Release(random.exponential_ns(self.pause_ns), 30_000, priority=0, lifetime_ns=8_000_000_000)

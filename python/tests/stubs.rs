@@ -25,7 +25,7 @@ fn exported() -> BTreeSet<String> {
 
 /// Returns the names at the top level of the stubs.
 fn declared() -> BTreeSet<String> {
-    let stubs = text("marcato/_native.pyi");
+    let stubs = text("pymarcato/_native.pyi");
     let name = |line: &str| {
         let rest = line.strip_prefix("class ").or_else(|| line.strip_prefix("def ")).unwrap_or(line);
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import marcato
+import pymarcato
 from conftest import SMALL
-from marcato import _handover, _toml
-from marcato._engine import environment
+from pymarcato import _handover, _toml
+from pymarcato._engine import environment
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def test_another_version_is_refused(grid: Path, tmp_path: Path) -> None:
         "version": "0.0.1", "commit": "none", "file": str(grid), "set": [], "seed": None, "on": "local", "runs": [],
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "marcato._handover"],
+        [sys.executable, "-m", "pymarcato._handover"],
         input=json.dumps(order), capture_output=True, text=True, env=environment(),
     )  # fmt: skip
-    assert f"the package is version {marcato.__version__}" in json.loads(done.stdout)["error"]
+    assert f"the package is version {pymarcato.__version__}" in json.loads(done.stdout)["error"]
     assert "install the package of the same commit" in json.loads(done.stdout)["error"]
 
 

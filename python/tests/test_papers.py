@@ -7,21 +7,21 @@ import subprocess
 
 import pytest
 
-import marcato
+import pymarcato
 
 
 def test_names_that_are_no_paper_and_wrong_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match="there is no experiment `dogs`"):
-        marcato.papers("dogs")
+        pymarcato.papers("dogs")
     with pytest.raises(ValueError, match="the seed 3 is given twice"):
-        marcato.papers("cats", seeds=[3, 3])
+        pymarcato.papers("cats", seeds=[3, 3])
     with pytest.raises(ValueError, match="one report"):
-        marcato.papers("all")
+        pymarcato.papers("all")
 
 
 @pytest.mark.slow
 def test_rows_are_those_of_the_command(command: str) -> None:
-    report = marcato.papers("cats", quick=True, seeds=[2])
+    report = pymarcato.papers("cats", quick=True, seeds=[2])
     run = [command, "papers", "cats", "--quick", "--seed", "2", "--format", "json"]
     printed = subprocess.run(run, capture_output=True, text=True).stdout
     assert report.to_json() == printed
@@ -34,6 +34,6 @@ def test_rows_are_those_of_the_command(command: str) -> None:
 
 @pytest.mark.slow
 def test_the_simulator_is_compared_with_theory(command: str) -> None:
-    report = marcato.validate(quick=True)
+    report = pymarcato.validate(quick=True)
     run = [command, "validate", "--quick", "--format", "json"]
     assert report.to_json() == subprocess.run(run, capture_output=True, text=True).stdout

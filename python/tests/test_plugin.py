@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import pytest
 
-import marcato
+import pymarcato
 from conftest import ROOT
 from plugins import Aimd, Cheapest, Pages
 
@@ -28,8 +28,8 @@ def rust() -> dict[str, Any]:
     return parsed
 
 
-def own() -> marcato.Scenario:
-    return marcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Aimd])
+def own() -> pymarcato.Scenario:
+    return pymarcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Aimd])
 
 
 def test_a_congestion_control_gives_the_bytes_of_the_same_one_in_rust(rust: dict[str, Any]) -> None:
@@ -42,16 +42,16 @@ def test_a_congestion_control_gives_the_bytes_of_the_same_one_in_rust(rust: dict
 def test_a_lane_scheduler_gives_the_bytes_of_the_same_one_in_rust(rust: dict[str, Any]) -> None:
     source = (EXAMPLES / "own_lane_scheduler.rs").read_text()
     text = source.split('r#"', 1)[1].split('"#', 1)[0]
-    read = marcato.Scenario.from_str(text, plugins=[Cheapest])
+    read = pymarcato.Scenario.from_str(text, plugins=[Cheapest])
     ours = {run.id: run.json for run in (read._native.run(number, False) for number in range(read.num_runs))}
     theirs = {name: document for name, document in rust.items() if "scheduler=" in name}
     assert len(ours) == 2 and ours == theirs
 
 
-def pages(*plugins: Any) -> marcato.Scenario:
+def pages(*plugins: Any) -> pymarcato.Scenario:
     source = (EXAMPLES / "own_workload.rs").read_text()
     text = source.split('r#"', 1)[1].split('"#', 1)[0]
-    return marcato.Scenario.from_str(text, plugins=[Pages, *plugins])
+    return pymarcato.Scenario.from_str(text, plugins=[Pages, *plugins])
 
 
 def test_a_workload_gives_the_bytes_of_the_same_one_in_rust(rust: dict[str, Any]) -> None:
@@ -61,46 +61,46 @@ def test_a_workload_gives_the_bytes_of_the_same_one_in_rust(rust: dict[str, Any]
     assert len(ours) == 2 and ours == theirs
 
 
-class Forever(marcato.Workload):
+class Forever(pymarcato.Workload):
     name = "forever"
 
-    def next(self, now_ns: int, random: marcato.Random) -> Any:
+    def next(self, now_ns: int, random: pymarcato.Random) -> Any:
         return (0, 100, 0, None)
 
 
-class Short(marcato.Workload):
+class Short(pymarcato.Workload):
     name = "short"
 
-    def next(self, now_ns: int, random: marcato.Random) -> Any:
-        return marcato.Release(1, 15)
+    def next(self, now_ns: int, random: pymarcato.Random) -> Any:
+        return pymarcato.Release(1, 15)
 
 
-class Late(marcato.Workload):
+class Late(pymarcato.Workload):
     name = "late"
 
-    def next(self, now_ns: int, random: marcato.Random) -> Any:
-        return marcato.Release(1, 16, priority=5)
+    def next(self, now_ns: int, random: pymarcato.Random) -> Any:
+        return pymarcato.Release(1, 16, priority=5)
 
 
-class Wordy(marcato.Workload):
+class Wordy(pymarcato.Workload):
     name = "wordy"
 
-    def next(self, now_ns: int, random: marcato.Random) -> Any:
+    def next(self, now_ns: int, random: pymarcato.Random) -> Any:
         return "soon"
 
 
-class Lost(marcato.Workload):
+class Lost(pymarcato.Workload):
     name = "lost"
 
-    def next(self, now_ns: int, random: marcato.Random) -> Any:
+    def next(self, now_ns: int, random: pymarcato.Random) -> Any:
         raise ArithmeticError("lost count")
 
 
 @pytest.mark.parametrize(
     ("plugin", "error", "text"),
     [
-        (Forever, marcato.RunError, "more than 1000000 messages: let it release fewer"),
-        (Short, marcato.RunError, "at least 16 B, not 15 B"),
+        (Forever, pymarcato.RunError, "more than 1000000 messages: let it release fewer"),
+        (Short, pymarcato.RunError, "at least 16 B, not 15 B"),
         (Late, ValueError, "0 .most urgent. to 4, not 5"),
         (Wordy, TypeError, "a Release of whole numbers, or None, not soon"),
         (Lost, ArithmeticError, "lost count"),
@@ -114,12 +114,12 @@ def test_a_workload_that_cannot_be_sent_ends_the_run(plugin: Any, error: type[Ex
 def test_random_numbers_of_a_workload_follow_the_seed() -> None:
     drawn: list[tuple[int, int, float]] = []
 
-    class Draws(marcato.Workload):
+    class Draws(pymarcato.Workload):
         name = "draws"
 
-        def next(self, now_ns: int, random: marcato.Random) -> Optional[marcato.Release]:
+        def next(self, now_ns: int, random: pymarcato.Random) -> Optional[pymarcato.Release]:
             drawn.append((random.bits(), random.below(10), random.unit()))
-            return None if len(drawn) % 2 == 0 else marcato.Release(1, 100)
+            return None if len(drawn) % 2 == 0 else pymarcato.Release(1, 100)
 
     scenario = pages(Draws).set("flow.web.workload", "draws").set("flow.web.feeder", "fifo").set("duration", "1 s")
     for seed in (1, 1, 2):
@@ -133,7 +133,7 @@ def test_parameters_are_keywords() -> None:
     gentle = own().set("flow.bulk.congestion", {"kind": "aimd", "decrease": 0.8})
     hard = own().set("flow.bulk.congestion", {"kind": "aimd", "decrease": 0.2})
     assert gentle.run()["flow.bulk.goodput_mbit_per_s"] > hard.run()["flow.bulk.goodput_mbit_per_s"]  # type: ignore[operator]
-    with pytest.raises(marcato.ScenarioError, match="`decrease`"):
+    with pytest.raises(pymarcato.ScenarioError, match="`decrease`"):
         own().set("flow.bulk.congestion", {"kind": "aimd", "increase": 0.8})
 
 
@@ -154,7 +154,7 @@ class Wrong(Aimd):
 class Unmade(Aimd):
     name = "unmade"
 
-    def __init__(self, start: marcato.Start) -> None:
+    def __init__(self, start: pymarcato.Start) -> None:
         raise LookupError("no such thing")
 
 
@@ -163,22 +163,22 @@ class Unmade(Aimd):
     [(Broken, ArithmeticError, "lost at"), (Wrong, TypeError, "whole number of bytes"), (Unmade, LookupError, "no such")],
 )
 def test_an_exception_of_a_plug_in_ends_the_run(plugin: Any, error: type[Exception], text: str) -> None:
-    read = marcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Aimd, plugin])
+    read = pymarcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Aimd, plugin])
     with pytest.raises(error, match=text):
         read.set("flow.bulk.congestion", plugin.name).run()
 
 
-class Nowhere(marcato.LaneScheduler):
+class Nowhere(pymarcato.LaneScheduler):
     name = "nowhere"
 
-    def choose(self, now_ns: int, lanes: list[marcato.Lane], packet: marcato.Packet) -> int:
+    def choose(self, now_ns: int, lanes: list[pymarcato.Lane], packet: pymarcato.Packet) -> int:
         return 7
 
 
 def test_a_lane_that_does_not_exist_ends_the_run() -> None:
     source = (EXAMPLES / "own_lane_scheduler.rs").read_text()
     text = source.split('r#"', 1)[1].split('"#', 1)[0]
-    read = marcato.Scenario.from_str(text, plugins=[Cheapest, Nowhere]).set("flow.session.scheduler", "nowhere")
+    read = pymarcato.Scenario.from_str(text, plugins=[Cheapest, Nowhere]).set("flow.session.scheduler", "nowhere")
     with pytest.raises(ValueError, match="there is no lane 7"):
         read.run()
 
@@ -188,15 +188,15 @@ def test_names_that_are_taken_and_classes_of_other_kinds_are_refused() -> None:
         name = "reno"
 
     with pytest.raises(ValueError, match="built in"):
-        marcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Reno])
+        pymarcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Reno])
     with pytest.raises(TypeError, match="a plug-in is"):
-        marcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[int])  # type: ignore[list-item]
+        pymarcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[int])  # type: ignore[list-item]
 
 
 def test_a_sweep_takes_plug_ins_along(tmp_path: Path) -> None:
     brief = own().set("duration", "12 s")
     assert pickle.loads(pickle.dumps(brief)) == brief
-    dataset = marcato.sweep(brief, seeds=[1], out=tmp_path)
+    dataset = pymarcato.sweep(brief, seeds=[1], out=tmp_path)
     assert dataset.failures == [] and len(dataset) == 2
     again = [brief._native.run(number, False) for number in range(2)]
     assert dataset.table["flow.bulk.goodput_mbit_per_s"] == [
@@ -206,15 +206,15 @@ def test_a_sweep_takes_plug_ins_along(tmp_path: Path) -> None:
 
 def test_changed_code_is_computed_anew(tmp_path: Path) -> None:
     brief = own().set("duration", "11 s").set("flow.bulk.congestion", "aimd")
-    assert marcato.sweep(brief, seeds=[1], out=tmp_path).computed == 1
+    assert pymarcato.sweep(brief, seeds=[1], out=tmp_path).computed == 1
 
     class Changed(Aimd):
         def on_recovered(self, now_ns: int) -> None:
             self.cwnd = self.ssthresh + 1
 
-    other = marcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Changed])
+    other = pymarcato.Scenario.from_file(EXAMPLES / "own_congestion_control.toml", plugins=[Changed])
     other = other.set("duration", "11 s").set("flow.bulk.congestion", "aimd")
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as executor:
-        assert marcato.sweep(other, seeds=[1], on=executor, out=tmp_path).computed == 1
+        assert pymarcato.sweep(other, seeds=[1], on=executor, out=tmp_path).computed == 1

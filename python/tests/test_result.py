@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-import marcato
+import pymarcato
 
 TABLES = ["flows", "times", "groups", "lanes", "links", "series", "messages", "summary"]
 
 
 @pytest.fixture(scope="module")
-def result() -> marcato.Result:
+def result() -> pymarcato.Result:
     from conftest import SMALL
 
-    return marcato.Scenario.from_dict(SMALL).run(seed=7)
+    return pymarcato.Scenario.from_dict(SMALL).run(seed=7)
 
 
-def test_tables_have_the_rows_of_the_document(result: marcato.Result) -> None:
+def test_tables_have_the_rows_of_the_document(result: pymarcato.Result) -> None:
     document = result.document()
     assert result.flows["flow"] == [flow["flow"] for flow in document["flows"]] == ["bulk", "asks"]
     assert result.flows["goodput_mbit_per_s"] == [flow["goodput_mbit_per_s"] for flow in document["flows"]]
@@ -33,7 +33,7 @@ def test_tables_have_the_rows_of_the_document(result: marcato.Result) -> None:
         result["flow.bulk.none"]
 
 
-def test_a_missing_value_is_null(result: marcato.Result) -> None:
+def test_a_missing_value_is_null(result: pymarcato.Result) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     flows = pyarrow.table(result.flows)
     assert flows["low_packets"].null_count == 2
@@ -41,7 +41,7 @@ def test_a_missing_value_is_null(result: marcato.Result) -> None:
     assert str(flows.schema.field("sent_packets").type) == "int64"
 
 
-def test_data_frame_libraries_take_every_table(result: marcato.Result) -> None:
+def test_data_frame_libraries_take_every_table(result: pymarcato.Result) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     polars = pytest.importorskip("polars")
     for name in TABLES:
@@ -51,26 +51,26 @@ def test_data_frame_libraries_take_every_table(result: marcato.Result) -> None:
         assert polars.DataFrame(table).to_dict(as_series=False) == table.to_pydict()
 
 
-def test_duckdb_reads_a_table(result: marcato.Result) -> None:
+def test_duckdb_reads_a_table(result: pymarcato.Result) -> None:
     duckdb = pytest.importorskip("duckdb")
     flows = result.flows
     [(count,)] = duckdb.sql("select count(*) from flows where goodput_mbit_per_s > 0").fetchall()
     assert count == len(flows) == 2
 
 
-def test_pandas_has_the_numbers(result: marcato.Result) -> None:
+def test_pandas_has_the_numbers(result: pymarcato.Result) -> None:
     pytest.importorskip("pandas")
     frame = result.flows.to_pandas()
     assert frame["goodput_mbit_per_s"].tolist() == result.flows["goodput_mbit_per_s"]
 
 
-def test_a_table_outlives_its_result(small: marcato.Scenario) -> None:
+def test_a_table_outlives_its_result(small: pymarcato.Scenario) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     flows = pyarrow.table(small.run().flows)
     assert flows["flow"].to_pylist() == ["bulk", "asks"]
 
 
-def test_parquet_files_have_the_tables(result: marcato.Result, tmp_path: Path) -> None:
+def test_parquet_files_have_the_tables(result: pymarcato.Result, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     files = {path.stem: path for path in result.to_parquet(tmp_path / "new")}
     assert set(files) == {"flows", "times", "links", "series", "completions"}
@@ -78,19 +78,19 @@ def test_parquet_files_have_the_tables(result: marcato.Result, tmp_path: Path) -
     assert parquet.read_table(files["completions"]).to_pydict() == result.messages.to_pydict()
 
 
-def test_captures_are_copied(result: marcato.Result, tmp_path: Path) -> None:
+def test_captures_are_copied(result: pymarcato.Result, tmp_path: Path) -> None:
     files = result.pcap(tmp_path)
     assert [path.name for path in files] == ["bottleneck.back.pcap", "bottleneck.there.pcap"]
     assert files[0].read_bytes()[:4] in (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1")
 
 
-def test_a_scenario_without_captures_has_none(small: marcato.Scenario, tmp_path: Path) -> None:
+def test_a_scenario_without_captures_has_none(small: pymarcato.Scenario, tmp_path: Path) -> None:
     assert small.set("record.pcap", []).run().pcap(tmp_path / "none") == []
 
 
-def test_the_command_gives_the_same_bytes(result: marcato.Result, tmp_path: Path, command: str) -> None:
+def test_the_command_gives_the_same_bytes(result: pymarcato.Result, tmp_path: Path, command: str) -> None:
     from conftest import SMALL
-    from marcato import _toml
+    from pymarcato import _toml
 
     file = tmp_path / "small.toml"
     file.write_text(_toml.document(SMALL))
@@ -104,7 +104,7 @@ def test_the_command_gives_the_same_bytes(result: marcato.Result, tmp_path: Path
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
 
-def test_a_notebook_shows_tables_and_pictures(result: marcato.Result, small: marcato.Scenario) -> None:
+def test_a_notebook_shows_tables_and_pictures(result: pymarcato.Result, small: pymarcato.Scenario) -> None:
     shown = result._repr_html_()
     assert "data:image/svg+xml" in shown and "<th>goodput_mbit_per_s</th>" in shown
     assert "low_packets" not in shown
@@ -114,12 +114,12 @@ def test_a_notebook_shows_tables_and_pictures(result: marcato.Result, small: mar
 
 
 def test_names_are_escaped_in_pages() -> None:
-    from marcato._table import table_html
+    from pymarcato._table import table_html
 
     assert "<script>" not in table_html({"a<script>": ["<script>"]}, 1)
 
 
-def test_a_report_is_a_page(result: marcato.Result, tmp_path: Path) -> None:
+def test_a_report_is_a_page(result: pymarcato.Result, tmp_path: Path) -> None:
     page = result.report(tmp_path / "report.html")
     assert page.startswith("<!DOCTYPE html>") or page.startswith("<!doctype html>")
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page

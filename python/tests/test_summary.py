@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import marcato
-from marcato import _native, _summary
+import pymarcato
+from pymarcato import _native, _summary
 
 
-def table(rows: list[dict[str, Any]]) -> marcato.Table:
+def table(rows: list[dict[str, Any]]) -> pymarcato.Table:
     kinds = {"run": "text", "experiment": "text", "queue": "text", "seed": "count", "error": "text"}
     made = [(name, kinds.get(name, "number"), [row[name] for row in rows]) for name in rows[0]]
-    return marcato.Table(_native.make_table(made))
+    return pymarcato.Table(_native.make_table(made))
 
 
 def row(queue: str, seed: int, goodput: Any, error: str = "") -> dict[str, Any]:
@@ -29,29 +29,29 @@ ROWS = table(
 
 
 def test_means_have_intervals_of_student() -> None:
-    codel, fifo = marcato.summarise(ROWS).rows()
+    codel, fifo = pymarcato.summarise(ROWS).rows()
     assert (codel["queue"], codel["metric"], codel["mean"], codel["n"]) == ("codel", "flow.bulk.goodput_mbit_per_s", 6.0, 3)
     assert codel["ci95"] == pytest.approx(4.302652729 * 2 / math.sqrt(3))
     assert fifo["n"] == 4
 
 
 def test_pairs_have_the_same_seed() -> None:
-    [fifo] = marcato.summarise(ROWS, paired=("queue", "codel"), metrics=["goodput"]).rows()
+    [fifo] = pymarcato.summarise(ROWS, paired=("queue", "codel"), metrics=["goodput"]).rows()
     # Seed 4 failed with codel, and seed 5 has no partner.
     assert (fifo["queue"], fifo["against"], fifo["n"]) == ("fifo", "codel", 3)
     assert fifo["mean"] == pytest.approx((1.0 + 1.5 + 1.0) / 3)
-    assert fifo["ci95"] < marcato.summarise(ROWS)["ci95"][0]
+    assert fifo["ci95"] < pymarcato.summarise(ROWS)["ci95"][0]
 
 
 def test_a_bootstrapped_interval_repeats_and_covers_the_mean() -> None:
-    codel, _ = marcato.summarise(ROWS, bootstrap=2000).rows()
-    again, _ = marcato.summarise(ROWS, bootstrap=2000).rows()
+    codel, _ = pymarcato.summarise(ROWS, bootstrap=2000).rows()
+    again, _ = pymarcato.summarise(ROWS, bootstrap=2000).rows()
     assert codel == again
     assert 4.0 <= codel["lo"] < codel["mean"] < codel["hi"] <= 8.0
 
 
 def test_seeds_that_an_interval_needs_give_it() -> None:
-    codel, _ = marcato.summarise(ROWS, width="10%").rows()
+    codel, _ = pymarcato.summarise(ROWS, width="10%").rows()
     seeds = codel["seeds_needed"]
     deviation = 2.0
     assert _native.student_t(seeds - 1) is not None
@@ -72,11 +72,11 @@ def test_a_metric_is_named_by_its_end() -> None:
     "named", [{"by": ["none"]}, {"metrics": ["none"]}, {"paired": ("none", "a")}, {"paired": ("queue", "red")}]
 )
 def test_a_name_that_is_none_is_refused(named: dict[str, Any]) -> None:
-    with pytest.raises(marcato.GridError):
-        marcato.summarise(ROWS, **named)
+    with pytest.raises(pymarcato.GridError):
+        pymarcato.summarise(ROWS, **named)
 
 
 def test_a_width_that_is_none_is_refused() -> None:
     for width in ("wide", "-1", "nan%"):
         with pytest.raises(ValueError, match="a width is"):
-            marcato.summarise(ROWS, width=width)
+            pymarcato.summarise(ROWS, width=width)

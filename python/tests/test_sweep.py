@@ -13,27 +13,27 @@ from typing import Any
 
 import pytest
 
-import marcato
+import pymarcato
 from conftest import SMALL
-from marcato import _dataset, _engine, _sweep, _toml
+from pymarcato import _dataset, _engine, _sweep, _toml
 
 GRID: dict[str, list[Any]] = {"topology.rate": ["5 Mbit/s", "10 Mbit/s"], "flow.bulk.congestion": ["reno", "cubic"]}
 SEEDS = range(1, 4)
 
 
 @pytest.fixture
-def brief() -> marcato.Scenario:
-    return marcato.Scenario.from_dict({**SMALL, "duration": "1500 ms", "record": {}})
+def brief() -> pymarcato.Scenario:
+    return pymarcato.Scenario.from_dict({**SMALL, "duration": "1500 ms", "record": {}})
 
 
-def values(dataset: marcato.Dataset) -> list[dict[str, Any]]:
+def values(dataset: pymarcato.Dataset) -> list[dict[str, Any]]:
     return list(dataset.rows())
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    brief = marcato.Scenario.from_dict({**SMALL, "duration": "1500 ms", "record": {}})
-    return values(marcato.sweep(brief, GRID, SEEDS, out=tmp_path_factory.mktemp("local")))
+    brief = pymarcato.Scenario.from_dict({**SMALL, "duration": "1500 ms", "record": {}})
+    return values(pymarcato.sweep(brief, GRID, SEEDS, out=tmp_path_factory.mktemp("local")))
 
 
 def test_rows_are_in_the_order_of_settings_and_seeds(expected: list[dict[str, Any]]) -> None:
@@ -45,7 +45,7 @@ def test_rows_are_in_the_order_of_settings_and_seeds(expected: list[dict[str, An
     assert len({row["experiment"] for row in expected}) == 4
 
 
-def test_a_row_has_the_numbers_of_its_run(expected: list[dict[str, Any]], brief: marcato.Scenario) -> None:
+def test_a_row_has_the_numbers_of_its_run(expected: list[dict[str, Any]], brief: pymarcato.Scenario) -> None:
     row = expected[4]
     scenario = brief.set("topology.rate", row["topology.rate"]).set("flow.bulk.congestion", row["flow.bulk.congestion"])
     result = scenario.run(seed=row["seed"])
@@ -55,26 +55,26 @@ def test_a_row_has_the_numbers_of_its_run(expected: list[dict[str, Any]], brief:
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_executors_give_the_same_bits(
-    kind: str, expected: list[dict[str, Any]], brief: marcato.Scenario, tmp_path: Path
+    kind: str, expected: list[dict[str, Any]], brief: pymarcato.Scenario, tmp_path: Path
 ) -> None:
     made: Any = ThreadPoolExecutor(2) if kind == "threads" else ProcessPoolExecutor(2, get_context("spawn"))
     with made as executor:
-        assert values(marcato.sweep(brief, GRID, SEEDS, on=executor, out=tmp_path)) == expected
+        assert values(pymarcato.sweep(brief, GRID, SEEDS, on=executor, out=tmp_path)) == expected
 
 
-def test_dask_gives_the_same_bits(expected: list[dict[str, Any]], brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_dask_gives_the_same_bits(expected: list[dict[str, Any]], brief: pymarcato.Scenario, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         with distributed.Client(cluster) as client:
-            assert values(marcato.sweep(brief, GRID, SEEDS, on=client, out=tmp_path)) == expected
+            assert values(pymarcato.sweep(brief, GRID, SEEDS, on=client, out=tmp_path)) == expected
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_ray_gives_the_same_bits(expected: list[dict[str, Any]], brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_ray_gives_the_same_bits(expected: list[dict[str, Any]], brief: pymarcato.Scenario, tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        assert values(marcato.sweep(brief, GRID, SEEDS, on=ray, out=tmp_path)) == expected
+        assert values(pymarcato.sweep(brief, GRID, SEEDS, on=ray, out=tmp_path)) == expected
     finally:
         ray.shutdown()
 
@@ -102,10 +102,10 @@ def test_the_command_prints_the_same_means(expected: list[dict[str, Any]], tmp_p
     printed = subprocess.run([command, "sim", str(file), "--format", "json"], check=True, capture_output=True)
     columns = {name: [row[name] for row in expected] for name in expected[0]}
     made = [(name, "text" if isinstance(cells[0], str) else "number", cells) for name, cells in columns.items()]
-    table = marcato.Table(_dataset._native.make_table(made))
+    table = pymarcato.Table(_dataset._native.make_table(made))
     ours = {
         (row["topology.rate"], row["flow.bulk.congestion"], row["metric"]): (row["mean"], row["ci95"], row["n"])
-        for row in marcato.summarise(table, by=list(GRID)).rows()
+        for row in pymarcato.summarise(table, by=list(GRID)).rows()
     }
     theirs = {
         (row["topology.rate"], row["flow.bulk.congestion"], row["metric"]): (row["mean"], row["ci95"], row["n"])
@@ -115,24 +115,24 @@ def test_the_command_prints_the_same_means(expected: list[dict[str, Any]], tmp_p
     assert theirs == ours and len(ours) > 100
 
 
-def test_only_missing_runs_are_computed(brief: marcato.Scenario, tmp_path: Path) -> None:
-    first = marcato.sweep(brief, {"topology.rate": ["5 Mbit/s"]}, [1, 2], out=tmp_path)
+def test_only_missing_runs_are_computed(brief: pymarcato.Scenario, tmp_path: Path) -> None:
+    first = pymarcato.sweep(brief, {"topology.rate": ["5 Mbit/s"]}, [1, 2], out=tmp_path)
     assert first.computed == 2
-    more = marcato.sweep(brief, {"topology.rate": ["5 Mbit/s", "8 Mbit/s"]}, [2, 3], out=tmp_path)
+    more = pymarcato.sweep(brief, {"topology.rate": ["5 Mbit/s", "8 Mbit/s"]}, [2, 3], out=tmp_path)
     assert (more.computed, len(more)) == (3, 4)
     with ThreadPoolExecutor(1) as other:
-        again = marcato.sweep(brief, {"topology.rate": ["8 Mbit/s"]}, [3], on=other, out=tmp_path)
+        again = pymarcato.sweep(brief, {"topology.rate": ["8 Mbit/s"]}, [3], on=other, out=tmp_path)
     assert again.computed == 0
     assert values(again) == values(more)[-1:]
 
 
-def test_another_scenario_is_computed_anew(brief: marcato.Scenario, tmp_path: Path) -> None:
-    marcato.sweep(brief, seeds=[1], out=tmp_path)
-    assert marcato.sweep(brief.set("duration", "1 s"), seeds=[1], out=tmp_path).computed == 1
+def test_another_scenario_is_computed_anew(brief: pymarcato.Scenario, tmp_path: Path) -> None:
+    pymarcato.sweep(brief, seeds=[1], out=tmp_path)
+    assert pymarcato.sweep(brief.set("duration", "1 s"), seeds=[1], out=tmp_path).computed == 1
     assert len(list(tmp_path.glob("scenario=*/version=*"))) == 2
 
 
-def test_an_interrupted_sweep_goes_on_where_it_was(brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_goes_on_where_it_was(brief: pymarcato.Scenario, tmp_path: Path) -> None:
     class Interrupted(ThreadPoolExecutor):
         left = 3
 
@@ -143,10 +143,10 @@ def test_an_interrupted_sweep_goes_on_where_it_was(brief: marcato.Scenario, tmp_
             return super().submit(*arguments, **named)
 
     with Interrupted(1) as executor, pytest.raises(KeyboardInterrupt):
-        marcato.sweep(brief, GRID, SEEDS, on=executor, out=tmp_path)
+        pymarcato.sweep(brief, GRID, SEEDS, on=executor, out=tmp_path)
     kept = sum(1 for _ in tmp_path.rglob("part-*.parquet"))
     assert 0 < kept < 12
-    assert marcato.sweep(brief, GRID, SEEDS, out=tmp_path).computed == 12 - kept
+    assert pymarcato.sweep(brief, GRID, SEEDS, out=tmp_path).computed == 12 - kept
 
 
 def test_a_failing_run_is_a_row(tmp_path: Path) -> None:
@@ -157,17 +157,17 @@ def test_a_failing_run_is_a_row(tmp_path: Path) -> None:
         marked = [(([], "out of luck") if seed == 2 else row) for row, (_, seed) in zip(rows, task[1])]
         return marked, seconds
 
-    brief = marcato.Scenario.from_dict({**SMALL, "duration": "1 s", "record": {}})
+    brief = pymarcato.Scenario.from_dict({**SMALL, "duration": "1 s", "record": {}})
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as executor:
         patch.setattr(_sweep, "work", fail)
-        dataset = marcato.sweep(brief, seeds=SEEDS, on=executor, out=tmp_path)
+        dataset = pymarcato.sweep(brief, seeds=SEEDS, on=executor, out=tmp_path)
     assert [row["error"] for row in dataset.rows()] == ["", "out of luck", ""]
     assert [failure["seed"] for failure in dataset.failures] == [2]
     assert dataset.table["flow.bulk.goodput_mbit_per_s"][1] is None
-    assert marcato.sweep(brief, seeds=SEEDS, out=tmp_path).computed == 0
-    again = marcato.sweep(brief, seeds=SEEDS, out=tmp_path, retry_failed=True)
+    assert pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path).computed == 0
+    again = pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path, retry_failed=True)
     assert (again.computed, again.failures) == (1, [])
-    assert [row["n"] for row in marcato.summarise(dataset, metrics=["bulk.goodput"]).rows()] == [2]
+    assert [row["n"] for row in pymarcato.summarise(dataset, metrics=["bulk.goodput"]).rows()] == [2]
 
 
 def test_a_worker_reports_its_error() -> None:
@@ -176,9 +176,9 @@ def test_a_worker_reports_its_error() -> None:
     assert numbers == [] and "`name`" in error
 
 
-def test_a_combination_that_is_no_scenario_is_refused_before_any_run(brief: marcato.Scenario, tmp_path: Path) -> None:
-    with pytest.raises(marcato.ScenarioError, match="5 Mbit"):
-        marcato.sweep(brief, {"topology.rate": ["5 Mbit/s", "5 Mbits"]}, [1], out=tmp_path)
+def test_a_combination_that_is_no_scenario_is_refused_before_any_run(brief: pymarcato.Scenario, tmp_path: Path) -> None:
+    with pytest.raises(pymarcato.ScenarioError, match="5 Mbit"):
+        pymarcato.sweep(brief, {"topology.rate": ["5 Mbit/s", "5 Mbits"]}, [1], out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -186,25 +186,25 @@ def test_a_combination_that_is_no_scenario_is_refused_before_any_run(brief: marc
     ("grid", "seeds"), [({"topology.rate": []}, [1]), ({}, []), ({}, [1, 1]), ({"topology.rate": ["1 Mbit/s"] * 2}, [1])]
 )
 def test_a_grid_that_is_none_is_refused(
-    grid: dict[str, Any], seeds: list[int], brief: marcato.Scenario, tmp_path: Path
+    grid: dict[str, Any], seeds: list[int], brief: pymarcato.Scenario, tmp_path: Path
 ) -> None:
-    with pytest.raises(marcato.GridError):
-        marcato.sweep(brief, grid, seeds, out=tmp_path)
+    with pytest.raises(pymarcato.GridError):
+        pymarcato.sweep(brief, grid, seeds, out=tmp_path)
 
 
-def test_an_engine_that_runs_no_tasks_is_refused(brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_an_engine_that_runs_no_tasks_is_refused(brief: pymarcato.Scenario, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="dask"):
-        marcato.sweep(brief, seeds=[1], on=3, out=tmp_path)
+        pymarcato.sweep(brief, seeds=[1], on=3, out=tmp_path)
 
 
 def test_the_scenarios_own_grid_is_swept(tmp_path: Path) -> None:
     grid = {"vary": {"flow.bulk.congestion": ["reno", "cubic"]}, "seeds": 2}
-    own = marcato.Scenario.from_dict({**SMALL, "duration": "1 s", "record": {}, "grid": grid})
-    dataset = marcato.sweep(own, out=tmp_path)
+    own = pymarcato.Scenario.from_dict({**SMALL, "duration": "1 s", "record": {}, "grid": grid})
+    dataset = pymarcato.sweep(own, out=tmp_path)
     assert [(row["flow.bulk.congestion"], row["seed"]) for row in dataset.rows()] == [
         ("reno", 1), ("reno", 2), ("cubic", 1), ("cubic", 2),
     ]  # fmt: skip
-    assert marcato.sweep(own, {"flow.bulk.congestion": ["reno"]}, out=tmp_path).computed == 0
+    assert pymarcato.sweep(own, {"flow.bulk.congestion": ["reno"]}, out=tmp_path).computed == 0
 
 
 def die_once(path: str) -> int:
@@ -243,51 +243,51 @@ def dies_always(task: _sweep.Task) -> _sweep.Answer:
 
 
 def test_tasks_of_a_lost_worker_run_again(
-    brief: marcato.Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brief: pymarcato.Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIED", str(tmp_path / "died"))
-    clean = values(marcato.sweep(brief, seeds=SEEDS, out=tmp_path / "clean"))
+    clean = values(pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path / "clean"))
     run = _sweep.work
     monkeypatch.setattr(_sweep, "work", dies_at_first)
-    dataset = marcato.sweep(brief, seeds=SEEDS, out=tmp_path / "lost")
+    dataset = pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path / "lost")
     assert (tmp_path / "died").exists() and values(dataset) == clean
     monkeypatch.setattr(_sweep, "work", dies_always)
-    dataset = marcato.sweep(brief, seeds=SEEDS, out=tmp_path / "gone")
+    dataset = pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path / "gone")
     assert [failure["seed"] for failure in dataset.failures] == [3]
     assert "lost it 3 times" in dataset.failures[0]["error"]
     monkeypatch.setattr(_sweep, "work", run)
 
 
-def test_files_of_a_data_set_are_read_by_others(brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_files_of_a_data_set_are_read_by_others(brief: pymarcato.Scenario, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
-    marcato.sweep(brief, {"topology.rate": ["5 Mbit/s", "10 Mbit/s"]}, [1, 2], out=tmp_path)
+    pymarcato.sweep(brief, {"topology.rate": ["5 Mbit/s", "10 Mbit/s"]}, [1, 2], out=tmp_path)
     rows = duckdb.sql(
         f"select \"topology.rate_mbit_per_s\", count(*), any_value(version) from read_parquet('{tmp_path}/**/*.parquet', "
         "union_by_name = true, hive_partitioning = true) group by 1 order by 1"
     ).fetchall()
     assert [(rate, count) for rate, count, _ in rows] == [(5.0, 2), (10.0, 2)]
-    assert rows[0][2].startswith(marcato.__version__)
+    assert rows[0][2].startswith(pymarcato.__version__)
 
 
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        "import json, marcato\n"
-        f"scenario = marcato.Scenario.from_dict(json.loads({json.dumps(json.dumps({**SMALL, 'duration': '1 s'}))}))\n"
-        f"print(marcato.sweep(scenario, seeds=[1, 2], out={str(tmp_path / 'out')!r}).computed)\n"
+        "import json, pymarcato\n"
+        f"scenario = pymarcato.Scenario.from_dict(json.loads({json.dumps(json.dumps({**SMALL, 'duration': '1 s'}))}))\n"
+        f"print(pymarcato.sweep(scenario, seeds=[1, 2], out={str(tmp_path / 'out')!r}).computed)\n"
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=_engine.environment())
     assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr
 
 
-def test_seeds_are_added_until_the_interval_is_narrow(brief: marcato.Scenario, tmp_path: Path) -> None:
-    dataset = marcato.sweep(brief, seeds=range(1, 41), until="ci(bulk.goodput) < 8%", out=tmp_path)
-    [row] = marcato.summarise(dataset, metrics=["bulk.goodput"], width="8%").rows()
+def test_seeds_are_added_until_the_interval_is_narrow(brief: pymarcato.Scenario, tmp_path: Path) -> None:
+    dataset = pymarcato.sweep(brief, seeds=range(1, 41), until="ci(bulk.goodput) < 8%", out=tmp_path)
+    [row] = pymarcato.summarise(dataset, metrics=["bulk.goodput"], width="8%").rows()
     assert _sweep.FIRST_SEEDS <= row["n"] < 40 and row["ci95"] < 0.08 * row["mean"]
     assert len(dataset) == row["n"] == row["seeds_needed"] or row["seeds_needed"] <= row["n"]
-    wide = marcato.sweep(brief, seeds=range(1, 41), until="ci(bulk.goodput) < 100 ", out=tmp_path)
+    wide = pymarcato.sweep(brief, seeds=range(1, 41), until="ci(bulk.goodput) < 100 ", out=tmp_path)
     assert (wide.computed, len(wide)) == (0, _sweep.FIRST_SEEDS)
-    few = marcato.sweep(brief, seeds=[1, 2], until="ci(bulk.goodput) < 0.0001%", out=tmp_path)
+    few = pymarcato.sweep(brief, seeds=[1, 2], until="ci(bulk.goodput) < 0.0001%", out=tmp_path)
     assert len(few) == 2
 
 
@@ -297,6 +297,6 @@ def test_a_rule_that_is_none_is_refused(rule: str) -> None:
         _sweep.Rule.parse(rule)
 
 
-def test_a_metric_that_is_none_is_refused(brief: marcato.Scenario, tmp_path: Path) -> None:
+def test_a_metric_that_is_none_is_refused(brief: pymarcato.Scenario, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no metric"):
-        marcato.sweep(brief, seeds=[1, 2], until="ci(goodputs) < 2%", out=tmp_path)
+        pymarcato.sweep(brief, seeds=[1, 2], until="ci(goodputs) < 2%", out=tmp_path)

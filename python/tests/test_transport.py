@@ -19,15 +19,15 @@ from typing import Any, Callable, TypeVar
 
 import pytest
 
-import marcato
+import pymarcato
 from conftest import ROOT
-from marcato import _native, _transport, _waiting
-from marcato._engine import environment
+from pymarcato import _native, _transport, _waiting
+from pymarcato._engine import environment
 
 T = TypeVar("T")
 
-IDENTITY = marcato.Identity.self_signed("localhost")
-OTHER = marcato.Identity.self_signed("localhost")
+IDENTITY = pymarcato.Identity.self_signed("localhost")
+OTHER = pymarcato.Identity.self_signed("localhost")
 
 #: Bounds with which little of what a peer does not take leaves its sender.
 TIGHT = {"unread": "64 kB", "surplus": "256 kB"}
@@ -43,18 +43,18 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(main, 60))
 
 
-def connect(listener: marcato.Listener, engine: str, **settings: Any) -> Awaitable[marcato.Connection]:
+def connect(listener: pymarcato.Listener, engine: str, **settings: Any) -> Awaitable[pymarcato.Connection]:
     [address] = listener.local_addresses
     settings = {"trust": IDENTITY.trust, "name": "localhost", **settings}
-    return marcato.connect(address, engine=engine, **settings)
+    return pymarcato.connect(address, engine=engine, **settings)
 
 
 @contextlib.asynccontextmanager
 async def pair(
     engine: str, client: Any = None, server: Any = None
-) -> AsyncIterator[tuple[marcato.Connection, marcato.Connection]]:
+) -> AsyncIterator[tuple[pymarcato.Connection, pymarcato.Connection]]:
     """Connects a client and a server in this loop."""
-    listener = await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY, **(server or {}))
+    listener = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY, **(server or {}))
     near, far = await asyncio.gather(connect(listener, engine, **(client or {})), listener.accept())
     try:
         yield near, far
@@ -117,7 +117,7 @@ def test_content_is_anything_with_bytes(engine: str, data: Any) -> None:
             message = await server.receive()
             assert (type(message.data), message.data, bytes(message)) == (bytes, bytes(data), bytes(data))
             assert (len(message), message.priority) == (len(data), "P2")
-            assert repr(message) == f"<marcato.Message: {len(data)} bytes of P2>"
+            assert repr(message) == f"<pymarcato.Message: {len(data)} bytes of P2>"
 
     run(main())
 
@@ -152,7 +152,7 @@ def test_both_ends_send_receive_and_finish(engine: str) -> None:
             await finished
             await server.send(bytes([total]), receipt=True)
             assert (await client.receive()).data == bytes([55])
-            with pytest.raises(marcato.SendError, match="finished") as caught:
+            with pytest.raises(pymarcato.SendError, match="finished") as caught:
                 await client.send(b"more")
             assert caught.value.kind == "finished"
 
@@ -196,7 +196,7 @@ def test_several_tasks_wait_for_one_handle(engine: str) -> None:
 @pytest.mark.parametrize("is_woken", [False, True])
 def test_a_message_that_arrives_at_a_cancellation_is_received_next(engine: str, is_woken: bool) -> None:
     async def serve(at: Any) -> None:
-        at["listener"] = await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
+        at["listener"] = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
 
     async def accept(at: Any) -> None:
         at["server"] = await at["listener"].accept()
@@ -271,7 +271,7 @@ def test_a_cancelled_request_is_withdrawn(engine: str) -> None:
             second = asyncio.create_task(client.request(b"second"))
             await (await server.accept_request()).reply(b"answer")
             assert (await second).data == b"answer"
-            with pytest.raises(marcato.SendError, match="withdrawn") as caught:
+            with pytest.raises(pymarcato.SendError, match="withdrawn") as caught:
                 await request.reply(b"late")
             assert caught.value.kind == "withdrawn"
 
@@ -282,8 +282,8 @@ def test_a_cancelled_request_is_withdrawn(engine: str) -> None:
 def test_a_cancelled_connect_leaves_no_task_of_the_runtime(engine: str) -> None:
     # In a process of its own, whose runtime has no other tasks.
     code = (
-        "import asyncio, socket, sys, marcato\n"
-        "from marcato._native import live_tasks\n"
+        "import asyncio, socket, sys, pymarcato\n"
+        "from pymarcato._native import live_tasks\n"
         "async def until(condition):\n"
         "    while not condition():\n"
         "        await asyncio.sleep(0)\n"
@@ -293,8 +293,8 @@ def test_a_cancelled_connect_leaves_no_task_of_the_runtime(engine: str) -> None:
         "        if engine == 'tcp':\n"
         "            silent.listen()\n"
         "        address = '127.0.0.1:%d' % silent.getsockname()[1]\n"
-        "        trust = marcato.Identity.self_signed('localhost').trust\n"
-        "        connecting = asyncio.create_task(marcato.connect(address, engine=engine, trust=trust))\n"
+        "        trust = pymarcato.Identity.self_signed('localhost').trust\n"
+        "        connecting = asyncio.create_task(pymarcato.connect(address, engine=engine, trust=trust))\n"
         "        await until(lambda: live_tasks() > 0)\n"
         "        connecting.cancel()\n"
         "        await asyncio.wait([connecting])\n"
@@ -363,23 +363,23 @@ def test_a_queued_message_is_moved_and_cancelled(engine: str) -> None:
             last = await client.send(b"last", priority="P4")
             moved = await client.send(b"moved", priority="P4")
             last.cancel()
-            with pytest.raises(marcato.DeliveryError, match="cancelled") as caught:
+            with pytest.raises(pymarcato.DeliveryError, match="cancelled") as caught:
                 await last.acknowledged()
             assert caught.value.kind == "cancelled"
             # Its level is held, as the server takes nothing of it.
             moved.reprioritise("P0")
             await moved.acknowledged()
             late = await client.send(b"late", priority="P4", lifetime="1 ms")
-            with pytest.raises(marcato.DeliveryError, match="longer one") as caught:
+            with pytest.raises(pymarcato.DeliveryError, match="longer one") as caught:
                 await late.acknowledged()
             assert caught.value.kind == "expired"
-            with pytest.raises(marcato.ChangeError, match="sooner"):
+            with pytest.raises(pymarcato.ChangeError, match="sooner"):
                 moved.cancel()
             client.discard_less_urgent_than("P3")
-            with pytest.raises(marcato.SendError, match="accept its level again") as refused:
+            with pytest.raises(pymarcato.SendError, match="accept its level again") as refused:
                 await client.send(b"more", priority="P4")
             assert refused.value.kind == "discarding"
-            with pytest.raises(marcato.DeliveryError) as caught:
+            with pytest.raises(pymarcato.DeliveryError) as caught:
                 await first[-1].acknowledged()
             assert caught.value.kind == "discarded"
 
@@ -396,7 +396,7 @@ def test_unreliable_messages_arrive_on_a_good_path(engine: str) -> None:
             message = await server.receive()
             assert message.data == b"sample"
             assert (message.number is None) == (engine == "quic")
-            with pytest.raises(marcato.SendError, match="send it reliably") as caught:
+            with pytest.raises(pymarcato.SendError, match="send it reliably") as caught:
                 await client.send(b"x", unreliable=True, receipt=True)
             assert caught.value.kind == "needs-reliable"
 
@@ -416,7 +416,7 @@ def test_a_long_message_is_written_and_read_piece_by_piece(engine: str) -> None:
                         await writer.write(piece)
                 await writer.acknowledged()
                 await writer.received()
-                with pytest.raises(marcato.SendError, match="begin another"):
+                with pytest.raises(pymarcato.SendError, match="begin another"):
                     await writer.write(b"more")
 
             writing = asyncio.create_task(write())
@@ -438,12 +438,12 @@ def test_a_writer_that_fails_cancels_its_message(engine: str) -> None:
                     await writer.write(bytes(1_000_000))
                     reader = await server.accept_stream()
                     raise ArithmeticError
-            with pytest.raises(marcato.MissedError, match="cancelled") as caught:
+            with pytest.raises(pymarcato.MissedError, match="cancelled") as caught:
                 async for _ in reader:
                     pass
             assert caught.value.received_bytes > 100_000
             assert (await server.missed()).number == caught.value.number
-            with pytest.raises(marcato.DeliveryError, match="cancelled"):
+            with pytest.raises(pymarcato.DeliveryError, match="cancelled"):
                 await writer.acknowledged()
 
     run(main())
@@ -458,11 +458,11 @@ def test_an_end_tells_its_code_and_reason(engine: str) -> None:
             assert (end.kind, end.code, end.reason, end.is_orderly) == ("by-peer", 7, "back at noon", True)
             # What had arrived before is still received.
             assert [message.data async for message in client] == [b"last"]
-            with pytest.raises(marcato.ConnectionClosed, match="code 7: back at noon.: connect again"):
+            with pytest.raises(pymarcato.ConnectionClosed, match="code 7: back at noon.: connect again"):
                 await client.receive()
-            with pytest.raises(marcato.ConnectionClosed) as caught:
+            with pytest.raises(pymarcato.ConnectionClosed) as caught:
                 await client.send(b"late")
-            assert isinstance(caught.value, ConnectionError) and isinstance(caught.value, marcato.TransportError)
+            assert isinstance(caught.value, ConnectionError) and isinstance(caught.value, pymarcato.TransportError)
             assert (await server.closed()).kind == "local"
 
     run(main())
@@ -478,17 +478,17 @@ def test_an_aborted_connection_ends_iterations_with_an_error(engine: str) -> Non
             request = await server.accept_request()
             server.abort(9, "out of memory")
             for task in (reading, serving):
-                with pytest.raises(marcato.ConnectionClosed) as caught:
+                with pytest.raises(pymarcato.ConnectionClosed) as caught:
                     await task
                 assert (caught.value.kind, caught.value.code) == ("aborted", 9)
-            with pytest.raises(marcato.RequestError) as failed:
+            with pytest.raises(pymarcato.RequestError) as failed:
                 await asking
             assert failed.value.kind == "closed"
-            assert isinstance(failed.value.__cause__, marcato.ConnectionClosed)
-            with pytest.raises(marcato.ConnectionClosed, match="out of memory"):
+            assert isinstance(failed.value.__cause__, pymarcato.ConnectionClosed)
+            with pytest.raises(pymarcato.ConnectionClosed, match="out of memory"):
                 async for _ in client:
                     pass
-            with pytest.raises(marcato.ConnectionClosed):
+            with pytest.raises(pymarcato.ConnectionClosed):
                 await request.reply(b"late")
 
     run(main())
@@ -497,7 +497,7 @@ def test_an_aborted_connection_ends_iterations_with_an_error(engine: str) -> Non
 @engines
 def test_a_context_closes_a_connection_or_aborts_it_on_exception(engine: str) -> None:
     async def main() -> None:
-        async with await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY) as listener:
+        async with await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY) as listener:
             client, server = await asyncio.gather(connect(listener, engine), listener.accept())
             async with client:
                 await client.send(bytes(2_000_000))
@@ -526,18 +526,18 @@ def test_a_dropped_connection_and_request_are_ended(engine: str) -> None:
             request = await server.accept_request()
             del request
             gc.collect()
-            with pytest.raises(marcato.RequestError, match="answer each request") as caught:
+            with pytest.raises(pymarcato.RequestError, match="answer each request") as caught:
                 await asking
             assert caught.value.kind == "unanswered"
             asking = asyncio.create_task(client.request(b"declined"))
             request = await server.accept_request()
             request.decline()
-            with pytest.raises(marcato.RequestError):
+            with pytest.raises(pymarcato.RequestError):
                 await asking
-            with pytest.raises(marcato.SendError, match="answer each request once"):
+            with pytest.raises(pymarcato.SendError, match="answer each request once"):
                 await request.reply(b"late")
 
-        listener = await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
+        listener = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
         client, server = await asyncio.gather(connect(listener, engine), listener.accept())
         del client
         gc.collect()
@@ -550,7 +550,7 @@ def test_a_dropped_connection_and_request_are_ended(engine: str) -> None:
 @engines
 def test_a_listener_iterates_over_its_peers_until_it_is_closed(engine: str) -> None:
     async def main() -> None:
-        listener = await marcato.listen(["127.0.0.1:0"], engine=engine, identity=IDENTITY)
+        listener = await pymarcato.listen(["127.0.0.1:0"], engine=engine, identity=IDENTITY)
         served = 0
 
         async def serve() -> None:
@@ -569,7 +569,7 @@ def test_a_listener_iterates_over_its_peers_until_it_is_closed(engine: str) -> N
         await serving
         await listener.wait_closed()
         assert served == 3
-        with pytest.raises(marcato.ConnectionClosed, match="listen again"):
+        with pytest.raises(pymarcato.ConnectionClosed, match="listen again"):
             await listener.accept()
 
     run(main())
@@ -578,16 +578,16 @@ def test_a_listener_iterates_over_its_peers_until_it_is_closed(engine: str) -> N
 @engines
 def test_a_certificate_that_is_not_pinned_is_refused(engine: str) -> None:
     async def main() -> None:
-        listener = await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
-        for trust in (OTHER.trust, marcato.Trust.fingerprint(OTHER.fingerprint)):
-            with pytest.raises(marcato.ConnectError, match="was expected") as caught:
+        listener = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
+        for trust in (OTHER.trust, pymarcato.Trust.fingerprint(OTHER.fingerprint)):
+            with pytest.raises(pymarcato.ConnectError, match="was expected") as caught:
                 await connect(listener, engine, trust=trust)
             assert caught.value.kind == "tls"
-        for trust in (IDENTITY.trust, marcato.Trust.fingerprint(IDENTITY.fingerprint)):
+        for trust in (IDENTITY.trust, pymarcato.Trust.fingerprint(IDENTITY.fingerprint)):
             client = await connect(listener, engine, trust=trust)
             assert client.peer_fingerprint == IDENTITY.fingerprint
             client.abort()
-        with pytest.raises(marcato.ConnectError):
+        with pytest.raises(pymarcato.ConnectError):
             await connect(listener, engine, name="elsewhere.example")
         listener.abort()
 
@@ -597,7 +597,7 @@ def test_a_certificate_that_is_not_pinned_is_refused(engine: str) -> None:
 @engines
 def test_a_server_asks_for_certificates_of_its_clients(engine: str) -> None:
     async def main() -> None:
-        settings = {"clients": [marcato.Trust.fingerprint(OTHER.fingerprint)]}
+        settings = {"clients": [pymarcato.Trust.fingerprint(OTHER.fingerprint)]}
         async with pair(engine, client={"identity": OTHER}, server=settings) as (_, server):
             assert server.peer_fingerprint == OTHER.fingerprint
 
@@ -608,38 +608,38 @@ def test_identities_are_read_from_pem(tmp_path: Path) -> None:
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     chain.write_text(IDENTITY.chain_pem)
     key.write_text(IDENTITY.key_pem)
-    assert marcato.Identity.from_pem_files(chain, key).fingerprint == IDENTITY.fingerprint
-    again = marcato.Identity.from_pem(IDENTITY.chain_pem.encode(), IDENTITY.key_pem.encode())
-    assert (again.fingerprint, repr(again)) == (IDENTITY.fingerprint, f"<marcato.Identity: {IDENTITY.fingerprint}>")
-    assert isinstance(marcato.Trust.from_pem_file(chain), marcato.Trust)
-    assert isinstance(marcato.Trust.from_pem(IDENTITY.chain_pem.encode()), marcato.Trust)
-    with pytest.raises(marcato.IdentityError, match="no private key: give PEM"):
-        marcato.Identity.from_pem_files(chain, chain)
-    with pytest.raises(marcato.IdentityError, match="does not fit"):
-        marcato.Identity.from_pem(OTHER.chain_pem.encode(), IDENTITY.key_pem.encode())
-    with pytest.raises(marcato.IdentityError, match="64 hexadecimal digits"):
-        marcato.Trust.fingerprint("ab:cd")
-    with pytest.raises(marcato.IdentityError, match="cannot read"):
-        marcato.Trust.from_pem_file(tmp_path / "none.pem")
+    assert pymarcato.Identity.from_pem_files(chain, key).fingerprint == IDENTITY.fingerprint
+    again = pymarcato.Identity.from_pem(IDENTITY.chain_pem.encode(), IDENTITY.key_pem.encode())
+    assert (again.fingerprint, repr(again)) == (IDENTITY.fingerprint, f"<pymarcato.Identity: {IDENTITY.fingerprint}>")
+    assert isinstance(pymarcato.Trust.from_pem_file(chain), pymarcato.Trust)
+    assert isinstance(pymarcato.Trust.from_pem(IDENTITY.chain_pem.encode()), pymarcato.Trust)
+    with pytest.raises(pymarcato.IdentityError, match="no private key: give PEM"):
+        pymarcato.Identity.from_pem_files(chain, chain)
+    with pytest.raises(pymarcato.IdentityError, match="does not fit"):
+        pymarcato.Identity.from_pem(OTHER.chain_pem.encode(), IDENTITY.key_pem.encode())
+    with pytest.raises(pymarcato.IdentityError, match="64 hexadecimal digits"):
+        pymarcato.Trust.fingerprint("ab:cd")
+    with pytest.raises(pymarcato.IdentityError, match="cannot read"):
+        pymarcato.Trust.from_pem_file(tmp_path / "none.pem")
 
 
 def test_plaintext_is_for_tcp_only() -> None:
     async def main() -> None:
-        listener = await marcato.listen("127.0.0.1:0", engine="tcp", plaintext=True)
+        listener = await pymarcato.listen("127.0.0.1:0", engine="tcp", plaintext=True)
         [address] = listener.local_addresses
         client, server = await asyncio.gather(
-            marcato.connect(address, engine="tcp", plaintext=True), listener.accept()
+            pymarcato.connect(address, engine="tcp", plaintext=True), listener.accept()
         )
         await client.send(b"in the clear")
         assert ((await server.receive()).data, client.peer_fingerprint, client.alpn) == (b"in the clear", None, None)
-        with pytest.raises(marcato.ConnectError, match="connect in plaintext") as caught:
-            await marcato.connect(address, engine="tcp", trust=IDENTITY.trust)
+        with pytest.raises(pymarcato.ConnectError, match="connect in plaintext") as caught:
+            await pymarcato.connect(address, engine="tcp", trust=IDENTITY.trust)
         assert caught.value.kind == "not-tls"
         listener.abort()
-        with pytest.raises(marcato.ListenError, match="quic is always encrypted"):
-            await marcato.listen("127.0.0.1:0", plaintext=True)
-        with pytest.raises(marcato.ConnectError, match="quic is always encrypted") as caught:
-            await marcato.connect(address, plaintext=True)
+        with pytest.raises(pymarcato.ListenError, match="quic is always encrypted"):
+            await pymarcato.listen("127.0.0.1:0", plaintext=True)
+        with pytest.raises(pymarcato.ConnectError, match="quic is always encrypted") as caught:
+            await pymarcato.connect(address, plaintext=True)
         assert caught.value.kind == "config"
 
     run(main())
@@ -679,10 +679,10 @@ def test_statistics_have_their_units_in_their_names(engine: str) -> None:
 
 def test_lanes_are_added_and_removed() -> None:
     async def main() -> None:
-        listener = await marcato.listen(["127.0.0.1:0", "127.0.0.1:0"], identity=IDENTITY)
+        listener = await pymarcato.listen(["127.0.0.1:0", "127.0.0.1:0"], identity=IDENTITY)
         first, second = listener.local_addresses
         client, server = await asyncio.gather(
-            marcato.connect(first, trust=IDENTITY.trust, name="localhost"), listener.accept()
+            pymarcato.connect(first, trust=IDENTITY.trust, name="localhost"), listener.accept()
         )
         client.add_lane(second, local="127.0.0.1:0")
         await until(lambda: [lane.is_usable for lane in client.stats().lanes] == [True, True])
@@ -690,13 +690,13 @@ def test_lanes_are_added_and_removed() -> None:
         await until(lambda: [lane.id for lane in client.stats().lanes if lane.is_usable] == [1])
         await client.send(b"by the second")
         assert (await server.receive()).data == b"by the second"
-        with pytest.raises(marcato.LaneError):
+        with pytest.raises(pymarcato.LaneError):
             client.remove_lane(1)
         with pytest.raises(ValueError, match="192.0.2.1:4433"):
             client.add_lane("somewhere")
         with pytest.raises(ValueError, match="`layer`"):
             client.add_lane(second, layer="middle")
-        with pytest.raises(marcato.LaneError):
+        with pytest.raises(pymarcato.LaneError):
             server.add_lane(second)
         listener.abort()
 
@@ -705,8 +705,8 @@ def test_lanes_are_added_and_removed() -> None:
 
 @engines
 def test_loops_of_two_threads_use_one_connection(engine: str) -> None:
-    async def serve() -> marcato.Listener:
-        listener = await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
+    async def serve() -> pymarcato.Listener:
+        listener = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
 
         async def answer() -> None:
             async for connection in listener:
@@ -717,7 +717,7 @@ def test_loops_of_two_threads_use_one_connection(engine: str) -> None:
         tasks.append(asyncio.get_running_loop().create_task(answer()))
         return listener
 
-    async def ask(client: marcato.Connection, text: str) -> None:
+    async def ask(client: pymarcato.Connection, text: str) -> None:
         for number in range(100):
             assert (await client.request(f"{text} {number}".encode())).data == f"{text} {number}".upper().encode()
 
@@ -742,7 +742,7 @@ def test_a_loop_may_end_before_its_connections(engine: str) -> None:
     at: dict[str, Any] = {}
 
     async def begin() -> None:
-        at["listener"] = await marcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
+        at["listener"] = await pymarcato.listen("127.0.0.1:0", engine=engine, identity=IDENTITY)
         at["client"], at["server"] = await asyncio.gather(connect(at["listener"], engine), at["listener"].accept())
         # The end of the loop cancels this task.
         at["task"] = asyncio.create_task(at["client"].receive())
@@ -786,12 +786,12 @@ def executed(code: str) -> subprocess.CompletedProcess[str]:
 
 
 OPENED = """
-import asyncio, os, sys, threading, marcato
+import asyncio, os, sys, threading, pymarcato
 async def open_():
-    identity = marcato.Identity.self_signed("localhost")
-    listener = await marcato.listen("127.0.0.1:0", engine={engine!r}, identity=identity)
+    identity = pymarcato.Identity.self_signed("localhost")
+    listener = await pymarcato.listen("127.0.0.1:0", engine={engine!r}, identity=identity)
     [address] = listener.local_addresses
-    connecting = marcato.connect(address, engine={engine!r}, trust=identity.trust, name="localhost")
+    connecting = pymarcato.connect(address, engine={engine!r}, trust=identity.trust, name="localhost")
     client, server = await asyncio.gather(connecting, listener.accept())
     return listener, client, server
 async def flood(client, server):
@@ -856,21 +856,21 @@ def test_a_forked_child_connects_anew(engine: str) -> None:
 @pytest.mark.parametrize(
     ("begin", "error", "text"),
     [
-        (lambda: marcato.listen("127.0.0.1:0"), ValueError, "give `identity`"),
-        (lambda: marcato.listen("127.0.0.1:0", identity=IDENTITY, plaintext=True), ValueError, "leave out"),
-        (lambda: marcato.listen("here", identity=IDENTITY), ValueError, "127.0.0.1:4433"),
-        (lambda: marcato.listen("192.0.2.1:0", identity=IDENTITY), marcato.ListenError, "192.0.2.1:0"),
-        (lambda: marcato.listen([], identity=IDENTITY), marcato.ListenError, "at least one address"),
-        (lambda: marcato.listen("127.0.0.1:0", identity=IDENTITY, drivers=0), marcato.ListenError, "1 to 64"),
-        (lambda: marcato.connect("example.com"), marcato.ConnectError, "example.com:4433"),
-        (lambda: marcato.connect("here:1", name="there"), ValueError, "192.0.2.1:4433"),
-        (lambda: marcato.connect("127.0.0.1:1", engine="sctp"), ValueError, '"quic" or "tcp"'),
-        (lambda: marcato.connect("127.0.0.1:1", coupled="maybe"), ValueError, '"auto" or "on" or "off"'),
-        (lambda: marcato.connect("127.0.0.1:1", long_messages="cut"), ValueError, '"refuse" or "stream"'),
-        (lambda: marcato.connect("127.0.0.1:1", limits={"queue": 1}), ValueError, "queued, unfinished"),
-        (lambda: marcato.connect("127.0.0.1:1", limits={"queued": "many"}), ValueError, "many"),
-        (lambda: marcato.connect("127.0.0.1:1", limits={"queued": 0}, trust=IDENTITY.trust), marcato.ConnectError, "zero"),
-        (lambda: marcato.connect("127.0.0.1:1", engine="tcp", trust=IDENTITY.trust), marcato.ConnectError, "check the address"),
+        (lambda: pymarcato.listen("127.0.0.1:0"), ValueError, "give `identity`"),
+        (lambda: pymarcato.listen("127.0.0.1:0", identity=IDENTITY, plaintext=True), ValueError, "leave out"),
+        (lambda: pymarcato.listen("here", identity=IDENTITY), ValueError, "127.0.0.1:4433"),
+        (lambda: pymarcato.listen("192.0.2.1:0", identity=IDENTITY), pymarcato.ListenError, "192.0.2.1:0"),
+        (lambda: pymarcato.listen([], identity=IDENTITY), pymarcato.ListenError, "at least one address"),
+        (lambda: pymarcato.listen("127.0.0.1:0", identity=IDENTITY, drivers=0), pymarcato.ListenError, "1 to 64"),
+        (lambda: pymarcato.connect("example.com"), pymarcato.ConnectError, "example.com:4433"),
+        (lambda: pymarcato.connect("here:1", name="there"), ValueError, "192.0.2.1:4433"),
+        (lambda: pymarcato.connect("127.0.0.1:1", engine="sctp"), ValueError, '"quic" or "tcp"'),
+        (lambda: pymarcato.connect("127.0.0.1:1", coupled="maybe"), ValueError, '"auto" or "on" or "off"'),
+        (lambda: pymarcato.connect("127.0.0.1:1", long_messages="cut"), ValueError, '"refuse" or "stream"'),
+        (lambda: pymarcato.connect("127.0.0.1:1", limits={"queue": 1}), ValueError, "queued, unfinished"),
+        (lambda: pymarcato.connect("127.0.0.1:1", limits={"queued": "many"}), ValueError, "many"),
+        (lambda: pymarcato.connect("127.0.0.1:1", limits={"queued": 0}, trust=IDENTITY.trust), pymarcato.ConnectError, "zero"),
+        (lambda: pymarcato.connect("127.0.0.1:1", engine="tcp", trust=IDENTITY.trust), pymarcato.ConnectError, "check the address"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_with_a_remedy(begin: Any, error: type[Exception], text: str) -> None:
@@ -891,15 +891,15 @@ def test_messages_that_do_not_fit_are_refused_with_a_remedy() -> None:
                 (client.send(b"", lifetime="50"), ValueError, "unit"),
                 (client.send(b"", lifetime=0.05), TypeError, 'write "50 ms"'),  # type: ignore[arg-type]
                 (client.send(b"", lifetime=timedelta(-1)), ValueError, "above 0"),
-                (client.send(bytes(2_000_000)), marcato.SendError, "send it with `stream`"),
-                (client.send(bytes(100_000), unreliable=True), marcato.SendError, "send it reliably, or split it"),
+                (client.send(bytes(2_000_000)), pymarcato.SendError, "send it with `stream`"),
+                (client.send(bytes(100_000), unreliable=True), pymarcato.SendError, "send it reliably, or split it"),
                 (client.send(b"", priority=5), ValueError, "`P5` is no priority"),
             ):
                 with pytest.raises(error, match=re.escape(text)) as caught:
                     await send
                 assert not RUST.search(str(caught.value))
             sent = await client.send(b"")
-            with pytest.raises(marcato.DeliveryError, match="`receipt=True`") as delivery:
+            with pytest.raises(pymarcato.DeliveryError, match="`receipt=True`") as delivery:
                 await sent.received()
             assert delivery.value.kind == "no-receipt"
             assert await server.receive() is not None
@@ -910,9 +910,9 @@ def test_messages_that_do_not_fit_are_refused_with_a_remedy() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        marcato.ConnectionClosed("text", "by-peer", 7, "noon"),
-        marcato.ConnectError("text", "tls"),
-        marcato.MissedError("text", 3, 4),
+        pymarcato.ConnectionClosed("text", "by-peer", 7, "noon"),
+        pymarcato.ConnectError("text", "tls"),
+        pymarcato.MissedError("text", 3, 4),
     ],
 )
 def test_errors_survive_pickling(error: Exception) -> None:

@@ -20,7 +20,7 @@ use super::waiting::{Many, Operation, Own, runtime};
 use crate::error;
 
 /// Connection to a peer.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Connection(Own<Net>);
 
 impl Connection {
@@ -189,7 +189,7 @@ impl Connection {
 }
 
 /// Handle of a message that was accepted for sending.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Sent(Own<Arc<Many<MessageHandle>>>);
 
 impl Sent {
@@ -228,7 +228,7 @@ impl Sent {
 }
 
 /// Request of the peer, until it is answered.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Request {
     message: Py<Message>,
     open: Own<Open>,
@@ -263,7 +263,7 @@ impl Request {
 }
 
 /// Message that is sent piece by piece, until it is cancelled.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Writer(Own<Arc<Many<Option<LongSender>>>>);
 
 impl Writer {
@@ -339,7 +339,7 @@ impl Writer {
 }
 
 /// Long message that is read while it arrives.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Pieces {
     long: Own<Arc<Many<LongMessage>>>,
     priority: &'static str,

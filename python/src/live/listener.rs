@@ -92,7 +92,7 @@ fn local(text: &str) -> PyResult<Vec<LocalAddress>> {
 }
 
 /// Endpoint to which peers connect.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Listener(Own<Arc<Endpoint>>);
 
 #[pymethods]

@@ -1,6 +1,6 @@
 //! Live transport: messages over real sockets, for event loops of Python.
 //!
-//! Classes of this module are internal. `marcato/_transport.py` has what users see.
+//! Classes of this module are internal. `pymarcato/_transport.py` has what users see.
 
 pub(crate) mod connection;
 pub(crate) mod listener;

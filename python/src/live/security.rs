@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::error;
 
 /// Certificate and key of an end.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Identity(pub(super) Own);
 
 #[pymethods]
@@ -61,7 +61,7 @@ impl Identity {
 }
 
 /// Certificates that an end accepts.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Trust(pub(super) Accepted);
 
 #[pymethods]

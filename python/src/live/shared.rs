@@ -64,7 +64,7 @@ pub(crate) fn size_bytes(text: &str) -> PyResult<u64> {
 ///     Level given by the sender, ``"P0"`` to ``"P4"``.
 /// number : int or None
 ///     Number of the sender: 0 for its first message. ``None`` for an unreliable message.
-#[pyclass(frozen, module = "marcato")]
+#[pyclass(frozen, module = "pymarcato")]
 pub(crate) struct Message {
     data: Py<PyBytes>,
     priority: Priority,
@@ -116,7 +116,7 @@ impl Message {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        format!("<marcato.Message: {} bytes of {}>", self.__len__(py), self.priority())
+        format!("<pymarcato.Message: {} bytes of {}>", self.__len__(py), self.priority())
     }
 }
 

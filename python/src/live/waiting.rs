@@ -107,7 +107,7 @@ impl<T> Drop for Own<T> {
 }
 
 /// Numbers of the operations of one event loop that can go on.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Wakeups(Arc<Rung>);
 
 /// Part of [`Wakeups`] that other threads use.
@@ -182,7 +182,7 @@ impl Wake for Alarm {
 }
 
 /// Future that an event loop polls.
-#[pyclass(frozen, module = "marcato._native")]
+#[pyclass(frozen, module = "pymarcato._native")]
 pub(crate) struct Operation {
     pending: Own<Mutex<Option<Pending>>>,
     runtime: Handle,

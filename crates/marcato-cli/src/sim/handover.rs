@@ -34,7 +34,7 @@ pub(crate) enum HandoverError {
     )]
     Python { python: OsString, source: std::io::Error },
     #[error(
-        "`{}` cannot import the package `marcato`: install it (`pip install maturin && maturin develop --release -m \
+        "`{}` cannot import the package `pymarcato`: install it (`pip install maturin && maturin develop --release -m \
          python/Cargo.toml`), or name an interpreter that has it in the variable {VARIABLE}",
         .0.display()
     )]
@@ -45,7 +45,7 @@ pub(crate) enum HandoverError {
     NoAnswer(std::process::ExitStatus),
 }
 
-/// Runs to execute, for `marcato._handover`.
+/// Runs to execute, for `pymarcato._handover`.
 #[derive(Serialize)]
 struct Order<'a> {
     version: &'a str,
@@ -58,7 +58,7 @@ struct Order<'a> {
     runs: Vec<(usize, String)>,
 }
 
-/// Answer of `marcato._handover`.
+/// Answer of `pymarcato._handover`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
@@ -89,7 +89,7 @@ pub(super) fn fill(
     let python = std::env::var_os(VARIABLE).unwrap_or_else(|| "python3".into());
     let started = |source| HandoverError::Python { python: python.clone(), source };
     let imported = Command::new(&python)
-        .args(["-c", "import marcato"])
+        .args(["-c", "import pymarcato"])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .status()
@@ -107,7 +107,7 @@ pub(super) fn fill(
         runs,
     };
     let mut child = Command::new(&python)
-        .args(["-m", "marcato._handover"])
+        .args(["-m", "pymarcato._handover"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

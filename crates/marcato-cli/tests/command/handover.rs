@@ -42,7 +42,10 @@ fn a_missing_package_is_told_with_its_installation() {
     // `false` imports nothing, whatever Python there is.
     let interpreter = ["/bin/false", "/usr/bin/false"].into_iter().find(|path| Path::new(path).exists());
     let said = refused(interpreter.unwrap(), &["two.toml", "--runs-on", "ray"]);
-    assert!(said.contains("cannot import the package `marcato`: install it (`pip install maturin"), "{said}");
+    assert!(
+        said.contains("cannot import the package `pymarcato`: install it (`pip install maturin"),
+        "{said}"
+    );
 }
 
 #[test]

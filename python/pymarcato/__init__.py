@@ -2,8 +2,8 @@
 
 Examples
 --------
->>> import marcato
->>> scenario = marcato.Scenario.from_file("examples/codel-cubic.toml")   # doctest: +SKIP
+>>> import pymarcato
+>>> scenario = pymarcato.Scenario.from_file("examples/codel-cubic.toml")   # doctest: +SKIP
 >>> result = scenario.run(seed=3)                                        # doctest: +SKIP
 >>> result.flows.to_pandas()                                             # doctest: +SKIP
 """

@@ -161,7 +161,7 @@ class Result:
         return {name: svg for name, svg, _ in self._native.figures()}
 
     def __repr__(self) -> str:
-        return f"<marcato.Result: {self.scenario}, seed {self.seed}, {len(self.flows)} flows>"
+        return f"<pymarcato.Result: {self.scenario}, seed {self.seed}, {len(self.flows)} flows>"
 
     def _repr_html_(self) -> str:
         parts = [f"<h4>{html.escape(self.scenario)}</h4><p>{html.escape(self._native.about)} Seed {self.seed}.</p>"]

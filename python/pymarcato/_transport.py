@@ -70,8 +70,8 @@ class Identity:
 
     Examples
     --------
-    >>> import marcato
-    >>> identity = marcato.Identity.self_signed("chat.example")
+    >>> import pymarcato
+    >>> identity = pymarcato.Identity.self_signed("chat.example")
     >>> len(identity.fingerprint)
     64
     """
@@ -136,7 +136,7 @@ class Identity:
         return self._native.key_pem
 
     def __repr__(self) -> str:
-        return f"<marcato.Identity: {self.fingerprint}>"
+        return f"<pymarcato.Identity: {self.fingerprint}>"
 
 
 class Trust:
@@ -420,7 +420,7 @@ class Request:
         self._native.decline()
 
     def __repr__(self) -> str:
-        return f"<marcato.Request: {len(self.message)} bytes of {self.priority}>"
+        return f"<pymarcato.Request: {len(self.message)} bytes of {self.priority}>"
 
 
 class MessageWriter:
@@ -809,7 +809,7 @@ class Connection:
             raise
 
     def __repr__(self) -> str:
-        return f"<marcato.Connection: {self.remote_address}>"
+        return f"<pymarcato.Connection: {self.remote_address}>"
 
 
 class Listener:
@@ -904,7 +904,7 @@ class Listener:
             raise
 
     def __repr__(self) -> str:
-        return f"<marcato.Listener: {', '.join(self.local_addresses)}>"
+        return f"<pymarcato.Listener: {', '.join(self.local_addresses)}>"
 
 
 def _settings(
@@ -988,17 +988,17 @@ async def connect(
 
     Examples
     --------
-    >>> import asyncio, marcato
+    >>> import asyncio, pymarcato
     >>> async def shout(text: str) -> str:
-    ...     identity = marcato.Identity.self_signed("localhost")
-    ...     listener = await marcato.listen("127.0.0.1:0", identity=identity)
+    ...     identity = pymarcato.Identity.self_signed("localhost")
+    ...     listener = await pymarcato.listen("127.0.0.1:0", identity=identity)
     ...     async def serve() -> None:
     ...         async for connection in listener:
     ...             async for request in connection.requests():
     ...                 await request.reply(request.data.upper())
     ...     server = asyncio.create_task(serve())
     ...     [address] = listener.local_addresses
-    ...     async with await marcato.connect(address, name="localhost", trust=identity.trust) as connection:
+    ...     async with await pymarcato.connect(address, name="localhost", trust=identity.trust) as connection:
     ...         reply = await connection.request(text.encode(), priority="P0")
     ...     listener.close()
     ...     await server

@@ -23,8 +23,8 @@ class Scenario:
 
     Examples
     --------
-    >>> import marcato
-    >>> scenario = marcato.Scenario.from_dict({
+    >>> import pymarcato
+    >>> scenario = pymarcato.Scenario.from_dict({
     ...     "name": "one-flow",
     ...     "duration": "5 s",
     ...     "topology": {"kind": "dumbbell", "rate": "10 Mbit/s", "delay": "20 ms"},
@@ -186,14 +186,14 @@ class Scenario:
         Raises
         ------
         GridError
-            If the scenario has several runs: use `marcato.sweep`.
+            If the scenario has several runs: use `pymarcato.sweep`.
         RunError
             If the run fails.
         """
         native = self._native if seed is None else self._native.with_settings([], seed)
         if native.count != 1:
             raise GridError(
-                f"the scenario `{self.name}` is a grid of {native.count} runs: run it with marcato.sweep, "
+                f"the scenario `{self.name}` is a grid of {native.count} runs: run it with pymarcato.sweep, "
                 "or set the keys that vary"
             )
         return Result(native.run(0, True))
@@ -213,7 +213,7 @@ class Scenario:
 
     def __repr__(self) -> str:
         runs = "" if self.num_runs == 1 else f", {self.num_runs} runs"
-        return f"<marcato.Scenario: {self.name}, {self.duration_s:g} s{runs}>"
+        return f"<pymarcato.Scenario: {self.name}, {self.duration_s:g} s{runs}>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.explain())}</pre>"

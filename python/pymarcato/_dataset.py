@@ -189,7 +189,7 @@ class Dataset:
         return len(self._points)
 
     def __repr__(self) -> str:
-        return f"<marcato.Dataset: {len(self)} runs over {', '.join(self.settings) or 'seeds'} in {self.path}>"
+        return f"<pymarcato.Dataset: {len(self)} runs over {', '.join(self.settings) or 'seeds'} in {self.path}>"
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()

@@ -50,7 +50,7 @@ def run(order: dict[str, Any]) -> list[tuple[int, str]]:
     parts = scenario.parts()
     failed: list[tuple[int, str]] = []
     # Run by `-m`, this module is `__main__`. Workers have another one, so they are told the module's name.
-    from marcato import _handover
+    from pymarcato import _handover
 
     engine = engine_of(order["on"], _handover.documents)
 

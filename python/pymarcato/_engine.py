@@ -66,7 +66,7 @@ def _dask_client(address: str) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise EngineError("Dask is not installed: pip install 'marcato[dask]'") from error
+        raise EngineError("Dask is not installed: pip install 'pymarcato[dask]'") from error
     return Client(address)
 
 
@@ -142,7 +142,7 @@ class _Ray:
         try:
             import ray
         except ImportError as error:
-            raise EngineError("Ray is not installed: pip install 'marcato[ray]'") from error
+            raise EngineError("Ray is not installed: pip install 'pymarcato[ray]'") from error
         self._ray = ray
         if not ray.is_initialized():
             ray.init(log_to_driver=False)
@@ -248,7 +248,7 @@ class LocalPool(futures.Executor):
                 raise RuntimeError("the pool is closed")
             # A session of its own: Ctrl-C reaches the parent only, which ends the workers.
             process = subprocess.Popen(
-                [sys.executable, "-m", "marcato._worker"],
+                [sys.executable, "-m", "pymarcato._worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 start_new_session=True,

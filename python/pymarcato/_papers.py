@@ -75,7 +75,7 @@ class Report:
     def __repr__(self) -> str:
         rows = self.document()["rows"]
         outside = sum(row["ok"] is False for row in rows)
-        return f"<marcato.Report: {self.name}, {len(rows)} rows, {outside} outside their bands>"
+        return f"<pymarcato.Report: {self.name}, {len(rows)} rows, {outside} outside their bands>"
 
     def _repr_html_(self) -> str:
         figures = "".join(
@@ -130,7 +130,7 @@ def validate(quick: bool = False, seeds: Iterable[int] = (1,)) -> Report:
 def _isolated(paper: str, quick: bool, seeds: list[int]) -> Report:
     if paper == "all":
         raise ValueError("one report is of one paper: give its name")
-    command = [sys.executable, "-m", "marcato._papers"]
+    command = [sys.executable, "-m", "pymarcato._papers"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as child:
         try:
             out, _ = child.communicate(pickle.dumps((paper, quick, seeds)))

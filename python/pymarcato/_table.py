@@ -85,7 +85,7 @@ class Table:
         return self._native.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<marcato.Table: {self.num_rows} rows of {', '.join(self.column_names)}>"
+        return f"<pymarcato.Table: {self.num_rows} rows of {', '.join(self.column_names)}>"
 
     def _repr_html_(self) -> str:
         return table_html(self.to_pydict(), self.num_rows)

@@ -133,11 +133,11 @@ class Workload:
 
     Examples
     --------
-    >>> import marcato
-    >>> class Chat(marcato.Workload):
+    >>> import pymarcato
+    >>> class Chat(pymarcato.Workload):
     ...     name = "chat"
     ...     def next(self, now_ns, random):
-    ...         return marcato.Release(random.exponential_ns(60_000_000_000), 20 + random.below(200), priority=0)
+    ...         return pymarcato.Release(random.exponential_ns(60_000_000_000), 20 + random.below(200), priority=0)
     """
 
     name: ClassVar[str] = ""
