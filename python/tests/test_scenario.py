@@ -166,6 +166,6 @@ def test_the_ten_lines_of_the_manual_run() -> None:
     code = section.split("```python\n")[1].split("```")[0]
     names: dict[str, Any] = {}
     exec(code, names)
-    bulk = [names[name].flows.rows()[0] for name in ("result", "codel")]
+    bulk = [next(iter(names[name].flows.rows())) for name in ("result", "codel")]
     assert [row["flow"] for row in bulk] == ["bulk", "bulk"]
     assert bulk[0] != bulk[1]
