@@ -11,15 +11,18 @@
 
 mod access;
 mod acme;
+mod admission;
 mod certificates;
 pub mod config;
 mod covered;
 mod diagnostics;
 mod error;
+mod error_pages;
 mod listeners;
 mod monitor;
 mod opened;
 mod options;
+mod passwords;
 mod router;
 mod run;
 mod supervisor;

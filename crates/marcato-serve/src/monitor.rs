@@ -78,6 +78,11 @@ impl Monitor {
         let Some((metrics, _)) = &self.metrics else { return };
         metrics.forget_sites();
         metrics.watch_compression(&opened.compression);
+        let passwords = opened.sites.passwords();
+        metrics.watch_counter("passwords", "Passwords that were checked", "result", move || {
+            let (right, wrong, busy) = passwords.counts();
+            vec![("right", right), ("wrong", wrong), ("busy", busy)]
+        });
         for (directory, files) in opened.files() {
             metrics.watch_files(&directory.display().to_string(), files);
         }

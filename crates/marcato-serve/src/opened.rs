@@ -15,8 +15,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::acme;
+use crate::admission::Admission;
 use crate::certificates::{Names, Presentable, self_signed};
-use crate::config::{CertificateSource, Config, ConfigError, Content, Located, OriginConfig, Site};
+use crate::config::{self, CertificateSource, Config, ConfigError, Content, Located, OriginConfig, Site};
+use crate::error_pages::ErrorPages;
 use crate::router;
 
 /// Name in a self-signed certificate of a site without names. Browsers warn of it under any other.
@@ -62,9 +64,15 @@ impl Opened {
         for origin in &config.origins {
             opened.origins.extend(open_origin(config, origin, before, &faults));
         }
-        let mut sites = router::Sites::default();
+        let mut sites = router::Sites::new(config.trusted_proxies.clone(), before.sites.passwords());
+        let mut contents: Vec<Content> = Vec::new();
         let has_tls = config.listen.iter().any(|listen| !listen.plaintext);
         for site in &config.sites {
+            let admission = |rule: &Option<config::Admission>| {
+                let rule = Admission::new(rule.as_ref()?);
+                rule.is_strict().then(|| Arc::new(rule))
+            };
+            let own = admission(&site.handling.access);
             let routes = site.routes.iter().filter_map(|route| {
                 let content = match &route.content {
                     Content::Redirect(redirect) => Some(router::Content::Redirect(redirect.clone())),
@@ -73,29 +81,51 @@ impl Opened {
                     }
                     Content::Files(files) => open_files(config, files, &mut opened.files, before, &faults),
                 };
-                let mut fields = site.fields.clone();
-                for (name, value) in &route.fields {
-                    fields.retain(|(other, _)| other != name);
-                    fields.push((name.clone(), value.clone()));
+                let is_same = |other: &Content| match (other, &route.content) {
+                    (Content::Files(one), Content::Files(other)) => one.value.root == other.value.root,
+                    (one, other) => one == other,
+                };
+                let content_number = contents.iter().position(is_same).unwrap_or(contents.len());
+                if content_number == contents.len() {
+                    contents.push(route.content.clone());
                 }
+                let handling = route.handling.within(&site.handling);
                 let of_kind = match &route.content {
                     Content::Files(_) => config.compression.directories,
                     Content::Origin(_) => config.compression.origins,
                     Content::Redirect(_) => false,
                 };
                 let compression = route.compress.unwrap_or(of_kind).then(|| opened.compression.clone());
+                // Routes without a rule of their own share that of the site.
+                let admission = match &route.handling.access {
+                    Some(_) => admission(&route.handling.access),
+                    None => own.clone(),
+                };
                 Some(router::Route {
                     path: route.path.clone(),
+                    plain: router::plain(&route.path),
                     is_exact: route.is_exact,
-                    strips_prefix: route.strips_prefix,
+                    rewrite: route.rewrite.clone().or_else(|| route.strips_prefix.then(String::new)),
                     content: content?,
+                    content_number,
+                    try_files: route.try_files.clone(),
                     compression,
-                    fields,
+                    request_fields: handling.request,
+                    fields: handling.response,
+                    body_limit: handling.body_limit.map(marcato_units::Bytes::get),
+                    admission,
                 })
             });
             let routes = routes.collect();
             let name = site.hosts.iter().find(|host| !host.is_wildcard()).map(|host| host.name().to_owned());
-            let open = router::Site { routes, fields: site.fields.clone(), hsts: site.hsts.clone(), name };
+            let open = router::Site {
+                routes,
+                fields: site.handling.response.clone(),
+                hsts: site.hsts.clone(),
+                name,
+                admission: own,
+                error_pages: ErrorPages::read(config, site, &faults),
+            };
             sites.add(&site.hosts, site.is_default, Arc::new(open));
         }
         opened.sites = Arc::new(sites);

@@ -8,7 +8,8 @@ use marcato_web::files::FilesConfig;
 use marcato_web::proxy::ProxyConfig;
 
 use crate::config::{
-    AccessLog, CertificateSource, Config, Listen, ListenAt, Located, OriginConfig, Route, Site, Watch,
+    AccessLog, CertificateSource, Config, Handling, Listen, ListenAt, Located, OriginConfig, Route, Site,
+    Watch,
 };
 
 /// Options of a server with one site, as a command line gives them.
@@ -86,9 +87,11 @@ impl From<&Options> for Config {
             path: String::new(),
             is_exact: false,
             strips_prefix: false,
+            rewrite: None,
             content,
+            try_files: Vec::new(),
             compress: None,
-            fields: Vec::new(),
+            handling: Handling::default(),
         };
         let site = Site {
             hosts: Vec::new(),
@@ -96,7 +99,9 @@ impl From<&Options> for Config {
             certificate: certificate.into(),
             routes: vec![route],
             hsts: None,
-            fields: Vec::new(),
+            error_pages: Vec::new(),
+            intercepts_errors: false,
+            handling: Handling::default(),
         };
         let listen = |addr: &SocketAddr| Listen {
             at: ListenAt::Address(*addr).into(),

@@ -65,8 +65,13 @@ fn the_example_of_the_manual_is_read() {
     let example = MANUAL.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let config = Config::parse("serve.toml", example).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((config.listen.len(), config.sites[0].routes.len()), (2, 2));
-    // The one of compression needs a listener.
+    // That of access needs a site, and the one of compression a listener.
     let example = MANUAL.split("```toml\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
+    let config = Config::parse("serve.toml", &format!("{SITE}directory = 'a'\n{example}"))
+        .unwrap_or_else(|error| panic!("{error}"));
+    let access = config.sites[0].routes[0].handling.access.as_ref().unwrap();
+    assert_eq!((access.allow.len(), bcrypt::verify("secret", &access.users[0].hash).unwrap()), (2, true));
+    let example = MANUAL.split("```toml\n").nth(3).and_then(|rest| rest.split("```").next()).unwrap();
     let text = format!("{example}\n[[listen]]\naddress = '[::]:80'\nplaintext = true\n");
     let config = Config::parse("serve.toml", &text).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.sites[0].routes[0].compress, Some(false));
@@ -453,4 +458,66 @@ fn one_site_answers_for_all_hosts() {
     let site = "directory = '/srv'\ndefault = true";
     let problem = of_site(&format!("{site}\n[[site]]\ncertificate = 'self-signed'\n{site}\n"));
     assert_eq!(problem, "10:11: there are two default sites: remove `default` from one");
+}
+
+#[test]
+fn faults_of_handling_name_the_place() {
+    let route = |lines: &str| {
+        let found = problems(&format!("{SITE}directory = 'a'\n[[site.route]]\npath = '/x'\n{lines}"));
+        assert_eq!(found.len(), 1, "{lines}: {found:#?}");
+        found[0].clone()
+    };
+    for (lines, expected) in [
+        ("directory = 'a'\ntry-files = ['index.html']", "6:14: \"index.html\" is no path to try: "),
+        ("directory = 'a'\ntry-files = ['/a', '/../b']", "6:20: \"/../b\" is no path to try: "),
+        ("directory = 'a'\ntry-files = '/x{path}'", "6:13: \"/x{path}\" is no path to try: "),
+        ("origin = 'http://a'\ntry-files = '/x'", "6:13: `try-files` needs a `directory`"),
+        ("directory = 'a'\nerror-pages = { 200 = 'a' }", "6:17: `200` is no status of an error: "),
+        ("directory = 'a'\nerror-pages = { 404 = 1 }", "6:23: the page of `404` is a file, as \"404.html\""),
+        ("directory = 'a'\nremove-headers = ['a b']", "6:19: `a b` is no name of a header field"),
+        ("directory = 'a'\nremove-headers = 'Content-Encoding'", "6:18: `content-encoding` says how to read"),
+        ("directory = 'a'\nremove-headers = 'transfer-encoding'", "6:18: `transfer-encoding` is written by"),
+        ("directory = 'a'\nheaders = { Keep-Alive = 'x' }", "6:13: `keep-alive` is written by the server"),
+        ("directory = 'a'\nheaders = { x = \"a\\r\\nb: c\" }", "6:17: the value of `x` cannot be sent: "),
+        ("directory = 'a'\nrequest-headers = { Host = 'x' }", "6:21: `host` chooses the site"),
+        (
+            "directory = 'a'\nrequest-headers = { x-forwarded-for = 'x' }",
+            "6:21: `x-forwarded-for` is written by",
+        ),
+        ("directory = 'a'\nrequest-headers = { x = \"a\\nb\" }", "6:25: the value of `x` cannot be sent: "),
+        ("directory = 'a'\nbody-limit = '1025 GiB'", "6:14: `body-limit` is "),
+        ("directory = 'a'\naccess = { allow = 'all' }", "6:20: \"all\" is no network: "),
+        ("directory = 'a'\naccess = { allow = [] }", "6:20: `allow` has no network, so nobody is served"),
+        ("directory = 'a'\naccess = { users = {} }", "6:20: `users` has no user, so nobody is served"),
+        (
+            "directory = 'a'\naccess = { users = { ann = 'x' } }",
+            "6:28: the password of `ann` is no hash by bcrypt",
+        ),
+        ("directory = 'a'\naccess = { realm = 'a\"b' }", "6:20: \"a\\\"b\" is no realm: "),
+    ] {
+        let found = of_site(lines);
+        assert!(found.starts_with(expected), "{lines}: {found}");
+    }
+    let hash = "$2y$31$abcdefghijklmnopqrstuu5sQ3rW5bhqBZ0ZzqOtoKJwgC3Hsd8vK";
+    let found = of_site(&format!("directory = 'a'\naccess = {{ users = {{ ann = '{hash}' }} }}"));
+    assert!(found.starts_with("6:28: the hash of `ann` has the cost 31: use 4 to 14"), "{found}");
+    let found = of_site(
+        "directory = 'a'\naccess = { users = { 'a:b' = '$2y$04$abcdefghijklmnopqrstuu5sQ3rW5bhqBZ0ZzqOtoKJwgC3Hsd8vK' } }",
+    );
+    assert!(found.starts_with("6:22: \"a:b\" is no name of a user: "), "{found}");
+    for (lines, expected) in [
+        ("directory = 'a'\nrewrite = 'v2'", "9:11: \"v2\" is no path: begin with a slash"),
+        ("directory = 'a'\nrewrite = '/a/../b'", "9:11: \"/a/../b\" is no path: "),
+        ("directory = 'a'\nrewrite = '/b?c'", "9:11: \"/b?c\" is no path: "),
+        (
+            "directory = 'a'\nrewrite = '/b'\nstrip-prefix = true",
+            "9:11: `rewrite` stands beside `strip-prefix`",
+        ),
+        ("redirect = '/a'\nrewrite = '/b'", "9:11: a redirect passes no request on"),
+    ] {
+        let found = route(lines);
+        assert!(found.starts_with(expected), "{lines}: {found}");
+    }
+    let found = problems(&format!("trusted-proxies = ['x']\n{SITE}directory = 'a'"));
+    assert!(found[0].starts_with("1:20: \"x\" is no network: "), "{found:?}");
 }

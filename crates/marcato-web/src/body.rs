@@ -29,6 +29,12 @@ pub enum BodyError {
     /// The connection of HTTP/1.1 is broken, or the body is malformed.
     #[error("the client did not send the whole body: {0}")]
     Http1(#[from] hyper::Error),
+    /// The body is longer than it may be.
+    #[error("the body is longer than {most} bytes: answer with 413")]
+    TooLong {
+        /// Most bytes, as [`Body::limit`] has set them.
+        most: u64,
+    },
 }
 
 /// Body of a request, of any version of HTTP.
@@ -39,6 +45,8 @@ pub struct Body {
     kind: Kind,
     /// Wait of its reader, if that has a bound.
     wait: Option<Arc<Wait>>,
+    /// Bound of its length, and the bytes that are left of it.
+    bound: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -112,13 +120,48 @@ impl SharedUpload {
 }
 
 impl Body {
+    const fn of(kind: Kind) -> Self {
+        Self { kind, wait: None, bound: None }
+    }
+
+    /// Bounds the length: more bytes are an error for the reader. A tunnel has no bound.
+    ///
+    /// A body that announces its length says so by its size hint, before it is read.
+    pub const fn limit(&mut self, most: u64) {
+        if !matches!(self.kind, Kind::Shared(_)) {
+            self.bound = Some((most, most));
+        }
+    }
+
+    /// Counts the bytes of a frame, and replaces those beyond the bound by an error.
+    fn bounded(
+        &mut self,
+        polled: Poll<Option<Result<Frame<Bytes>, BodyError>>>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some((most, left)) = &mut self.bound else { return polled };
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            match left.checked_sub(data.len() as u64) {
+                Some(rest) => *left = rest,
+                None => {
+                    let most = *most;
+                    // The rest is not read: the client is told to stop.
+                    self.kind = Kind::Empty;
+                    return Poll::Ready(Some(Err(BodyError::TooLong { most })));
+                }
+            }
+        }
+        polled
+    }
+
     /// Creates a body without data.
     pub const fn empty() -> Self {
-        Self { kind: Kind::Empty, wait: None }
+        Self::of(Kind::Empty)
     }
 
     pub(crate) const fn http1(incoming: Incoming) -> Self {
-        Self { kind: Kind::Http1(incoming), wait: None }
+        Self::of(Kind::Http1(incoming))
     }
 
     /// Creates the body of a stream. `announced` is its length by the head.
@@ -126,19 +169,19 @@ impl Body {
         if stream.is_end_stream() {
             return Self::empty();
         }
-        Self { kind: Kind::Http2(Upload { stream, announced, data_is_over: false }), wait: None }
+        Self::of(Kind::Http2(Upload { stream, announced, data_is_over: false }))
     }
 
     #[cfg(feature = "http3")]
     pub(crate) fn http3(upload: crate::h3::Upload) -> Self {
-        Self { kind: Kind::Http3(Box::new(upload)), wait: None }
+        Self::of(Kind::Http3(Box::new(upload)))
     }
 
     /// Creates the body of a stream that may become a tunnel.
     pub(crate) fn shared(stream: RecvStream) -> (Self, SharedUpload) {
         let upload = Upload { stream, announced: None, data_is_over: false };
         let upload = SharedUpload(Arc::new(Mutex::new(upload)));
-        (Self { kind: Kind::Shared(upload.clone()), wait: None }, upload)
+        (Self::of(Kind::Shared(upload.clone())), upload)
     }
 
     /// Lets the server know how long the reader waits; `None` if there is nothing to wait for. A tunnel may be
@@ -193,15 +236,16 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self { kind, wait } = &mut *self;
-        match wait {
+        let Self { kind, wait, .. } = &mut *self;
+        let polled = match wait {
             None => kind.poll_frame(cx),
             Some(wait) => wait.watch(cx, |cx| {
                 let polled = kind.poll_frame(cx);
                 let is_progress = is_progress(&polled);
                 (polled, is_progress)
             }),
-        }
+        };
+        self.bounded(polled)
     }
 
     fn is_end_stream(&self) -> bool {

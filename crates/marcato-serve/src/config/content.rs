@@ -39,6 +39,7 @@ pub(super) enum Named {
 pub(super) struct ContentKeys {
     directory: Option<Located<String>>,
     files: Option<FilesConfig>,
+    pub(super) try_files: Vec<String>,
     origin: Option<Located<String>>,
     redirect: Option<Redirect>,
 }
@@ -49,6 +50,8 @@ keyed! {
     "directory" => directory: Placed(SomeText), optional("one content is required");
     /// settings of the [files](#keys-of-files) of the directory
     "files" => files: section::<FilesConfig>(), optional("the defaults");
+    /// paths that are tried in their order where the directory has no file: `"/index.html"` for an application of one page; `{path}` is the path of the request
+    "try-files" => try_files: By(try_files), own("none");
     /// name of an [origin](#keys-of-an-origin), or a URL
     "origin" => origin: Placed(SomeText), optional("one content is required");
     /// target, or a table: a [redirect](#keys-of-a-redirect)
@@ -75,7 +78,10 @@ impl ContentKeys {
         if keys.has("files") && !keys.has("directory") {
             keys.fault("files", "`files` needs a `directory`: add it, or remove `files`");
         }
-        let Self { directory, files, origin, redirect } = self;
+        if keys.has("try-files") && !keys.has("directory") {
+            keys.fault("try-files", "`try-files` needs a `directory`: add it, or remove `try-files`");
+        }
+        let Self { directory, files, origin, redirect, .. } = self;
         if let Some(Located { value, place }) = directory {
             let files = files.unwrap_or_else(|| FilesConfig::new(""));
             let files = FilesConfig { root: value.into(), ..files };
@@ -109,6 +115,27 @@ keyed! {
     "revalidate" => revalidate: SpanWithin(Duration::ZERO..=DAY), own();
     /// value of `Cache-Control` for all responses with content
     "cache-control" => cache_control: By(cache_control), optional("none");
+}
+
+/// Place in a path to try where that of the request stands.
+pub(crate) const PATH: &str = "{path}";
+
+fn try_files(keys: &Keys<'_>, key: &'static str) -> Option<Vec<String>> {
+    Some(each(keys, key, 16, |text, _| {
+        let example = text.replacen(PATH, "/x", 1);
+        let is_fine = example.starts_with('/')
+            && (text.starts_with(PATH) || !text.contains(PATH))
+            && !example.contains(['?', '#', '{', '}', '\\', '%'])
+            && !example.split('/').any(|part| matches!(part, "." | ".."))
+            && http::uri::PathAndQuery::try_from(&*example).is_ok_and(|it| it.as_str() == example);
+        match is_fine {
+            true => Ok(text.to_owned()),
+            false => Err(format!(
+                "{} is no path to try: write \"/index.html\", or \"{PATH}.html\" for names without their extension",
+                quote(text)
+            )),
+        }
+    }))
 }
 
 fn index(keys: &Keys<'_>, key: &'static str) -> Option<Vec<String>> {

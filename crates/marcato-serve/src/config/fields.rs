@@ -1,40 +1,78 @@
-//! Response fields that a site or a route adds.
+//! Fields that a site or a route sets or removes.
 
 use std::time::Duration;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, EXPECT, FORWARDED, HOST, MAX_FORWARDS,
+    STRICT_TRANSPORT_SECURITY, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{HeaderName, HeaderValue};
 use marcato_document::form::{Flag, SpanWithin};
 use marcato_document::{Keys, keyed};
 
-use super::form::{FlagOr, Serve};
+use super::form::{FlagOr, Serve, each};
 
-/// Most fields of a site or a route.
+/// Most fields of a table, and most names of a list.
 const MAX_FIELDS: usize = 64;
 
-/// Fields that the server itself writes.
-const OWN: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE];
+/// Fields that the server itself writes: those of one connection (RFC 9110 §7.6.1), and those that frame a message.
+const OWN: [HeaderName; 10] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    DATE,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
+];
 
-/// Reads the table `headers`: fields and their values.
-pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+/// Direction of the messages whose fields are changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Requests,
+    Responses,
+}
+
+/// Change of a field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Set,
+    Remove,
+}
+
+/// Reads the table `headers`: fields of responses and their values.
+pub(super) fn of_responses(keys: &Keys<'_>, key: &'static str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    set(keys, key, Of::Responses)
+}
+
+/// Reads the table `request-headers`: fields of requests and their values.
+pub(super) fn of_requests(keys: &Keys<'_>, key: &'static str) -> Option<Vec<(HeaderName, HeaderValue)>> {
+    set(keys, key, Of::Requests)
+}
+
+/// Reads the list `remove-headers`.
+pub(super) fn removed_from_responses(keys: &Keys<'_>, key: &'static str) -> Option<Vec<HeaderName>> {
+    Some(each(keys, key, MAX_FIELDS, |name, _| named(name, Of::Responses, Change::Remove)))
+}
+
+/// Reads the list `remove-request-headers`.
+pub(super) fn removed_from_requests(keys: &Keys<'_>, key: &'static str) -> Option<Vec<HeaderName>> {
+    Some(each(keys, key, MAX_FIELDS, |name, _| named(name, Of::Requests, Change::Remove)))
+}
+
+fn set(keys: &Keys<'_>, key: &'static str, of: Of) -> Option<Vec<(HeaderName, HeaderValue)>> {
     let table = keys.table(key)?;
     let mut fields = Vec::new();
     if table.entries.len() > MAX_FIELDS {
         keys.fault(key, format!("`{key}` has {} fields: give at most {MAX_FIELDS}", table.entries.len()));
     }
     for (key, item) in table.entries.iter().take(MAX_FIELDS) {
-        let name = HeaderName::try_from(key.name.as_str());
-        match &name {
-            Err(_) => {
-                keys.faults.add(key.place, format!("`{}` is no name of a header field", key.name));
-            }
-            Ok(name) if OWN.contains(name) => {
-                keys.faults.add(key.place, format!("`{name}` is written by the server itself: remove it"));
-            }
-            Ok(name) if *name == http::header::STRICT_TRANSPORT_SECURITY => {
-                keys.faults.add(key.place, format!("`{name}` has a key of its own: write `hsts = true`"));
-            }
-            Ok(_) => {}
+        let name = named(&key.name, of, Change::Set);
+        if let Err(problem) = &name {
+            keys.faults.add(key.place, problem);
         }
         let value = item.as_str().and_then(|text| HeaderValue::from_str(text).ok());
         match (name, value) {
@@ -47,6 +85,37 @@ pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<Vec<(HeaderName
         }
     }
     Some(fields)
+}
+
+/// Returns the name of a field that may be changed, or what is wrong with it.
+fn named(text: &str, of: Of, change: Change) -> Result<HeaderName, String> {
+    let Ok(name) = HeaderName::try_from(text) else {
+        return Err(format!("`{text}` is no name of a header field"));
+    };
+    if OWN.contains(&name) || name.as_str().starts_with("sec-websocket-") {
+        return Err(format!("`{name}` is written by the server itself: remove it"));
+    }
+    let is_claim =
+        name == FORWARDED || name.as_str() == "x-real-ip" || name.as_str().starts_with("x-forwarded-");
+    match of {
+        Of::Responses if name == STRICT_TRANSPORT_SECURITY => {
+            Err(format!("`{name}` has a key of its own: write `hsts = true`"))
+        }
+        // The content could no longer be read without them.
+        Of::Responses if change == Change::Remove && [CONTENT_ENCODING, CONTENT_RANGE].contains(&name) => {
+            Err(format!("`{name}` says how to read the content: do not remove it"))
+        }
+        Of::Requests if name == HOST => {
+            Err("`host` chooses the site: see `preserve-host` of an origin for another one".to_owned())
+        }
+        Of::Requests if name == EXPECT || name == MAX_FORWARDS => {
+            Err(format!("`{name}` is for the server itself: remove it"))
+        }
+        Of::Requests if is_claim => {
+            Err(format!("`{name}` is written by the proxy: see `trusted-forwarders` of an origin"))
+        }
+        _ => Ok(name),
+    }
 }
 
 /// A year, which lists of browsers ask for.

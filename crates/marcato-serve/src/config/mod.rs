@@ -4,13 +4,16 @@
 
 mod access;
 mod acme;
+mod admission;
 mod certificate;
 mod compression;
 mod content;
 mod error;
+mod error_pages;
 mod fields;
 mod form;
 mod guess;
+mod handling;
 mod host;
 mod limits;
 mod listen;
@@ -39,10 +42,13 @@ use marcato_web::{GuessTable, Limits};
 
 pub use access::AccessLog;
 pub use acme::Acme;
+pub use admission::{Admission, User};
 pub use certificate::CertificateSource;
 pub use compression::Compress;
 pub use content::Content;
 pub use error::ConfigError;
+pub use error_pages::ErrorPage;
+pub use handling::{FieldChanges, Handling};
 pub use host::{HostError, HostPattern};
 pub use listen::{Listen, ListenAt};
 pub use located::Located;
@@ -52,6 +58,7 @@ pub use site::{Route, Site};
 pub use watch::Watch;
 
 use content::Named;
+pub(crate) use content::PATH;
 use form::{By, FORMAT, Serve, section};
 use listen::MAX_LISTENERS;
 use rates::Rates;
@@ -103,6 +110,8 @@ pub struct Config {
     pub limits: Limits,
     /// Networks whose addresses have no rates.
     pub trusted: Vec<IpNet>,
+    /// Networks of proxies in front, whose `X-Forwarded-For` tells the client for [access](Admission).
+    pub trusted_proxies: Vec<IpNet>,
     /// Guesses for clients that signal nothing.
     pub guess: GuessTable,
     /// Coupled mode.
@@ -137,6 +146,7 @@ impl Default for Config {
             acme: None,
             limits: Limits::default(),
             trusted: Vec::new(),
+            trusted_proxies: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
             http3: true,
@@ -309,6 +319,8 @@ keyed! {
     "limits" => config.limits: section::<Limits>(), own("the defaults");
     /// [rates](#keys-of-rates) of client addresses
     "rates" => rates: section::<Rates>(), own("no limit");
+    /// networks of proxies in front of this server: [`access`](#keys-of-access) then knows a client by their `X-Forwarded-For`
+    "trusted-proxies" => config.trusted_proxies: By(rates::networks), own("none");
     /// [guesses](#keys-of-guess) for clients that signal nothing
     "guess" => config.guess: By(guess::read), own("the defaults");
     /// [coupled mode](coupled.md): `"auto"`, `"on"`, `"off"`
@@ -368,6 +380,8 @@ pub fn reference() -> impl Iterator<Item = Schema> {
         site::SiteKeys::SCHEMA,
         site::RouteKeys::SCHEMA,
         content::ContentKeys::SCHEMA,
+        Handling::SCHEMA,
+        Admission::SCHEMA,
         FilesConfig::SCHEMA,
         redirect::RedirectKeys::SCHEMA,
         certificate::CertificateFiles::SCHEMA,

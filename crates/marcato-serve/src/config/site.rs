@@ -1,13 +1,15 @@
 //! Sites and their routes.
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use marcato_document::form::Flag;
 use marcato_document::{Faults, Keyed as _, Keys, Place, Table, Value, keyed};
 
 use super::certificate::CertificateSource;
 use super::content::{self, Content, ContentKeys, Named};
-use super::fields::{self, HSTS};
+use super::error_pages::{self, ErrorPage};
+use super::fields::HSTS;
 use super::form::{By, Serve};
+use super::handling::Handling;
 use super::host::HostPattern;
 use super::located::Located;
 
@@ -29,8 +31,12 @@ pub struct Site {
     pub routes: Vec<Route>,
     /// Value of `Strict-Transport-Security` over TLS.
     pub hsts: Option<HeaderValue>,
-    /// Fields of all responses.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// Pages for errors, those of one status first.
+    pub error_pages: Vec<ErrorPage>,
+    /// True if the pages replace errors of origins as well as the server's own.
+    pub intercepts_errors: bool,
+    /// Handling of requests and responses.
+    pub handling: Handling,
 }
 
 /// Route: a content below a path.
@@ -42,12 +48,16 @@ pub struct Route {
     pub is_exact: bool,
     /// True to remove the path from requests.
     pub strips_prefix: bool,
+    /// Path that replaces that of the route in requests, without a slash at its end.
+    pub rewrite: Option<String>,
     /// Content.
     pub content: Content,
+    /// Paths that are tried where a directory has no file.
+    pub try_files: Vec<String>,
     /// True to compress responses, false to leave them; `None` for what holds for all contents of the kind.
     pub compress: Option<bool>,
-    /// Fields of all responses, which replace those of the site.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
+    /// Handling of requests and responses, without what the route has from its site.
+    pub handling: Handling,
 }
 
 /// Site as it is read: names of origins are not resolved.
@@ -64,16 +74,20 @@ pub(super) struct Draft {
     pub(super) certificate: Option<Located<CertificateSource>>,
     routes: Vec<RouteDraft>,
     hsts: Option<HeaderValue>,
+    error_pages: Vec<ErrorPage>,
+    intercepts_errors: bool,
     compress: Option<bool>,
-    fields: Vec<(HeaderName, HeaderValue)>,
+    handling: Handling,
 }
 
 struct RouteDraft {
     path: String,
     is_exact: bool,
     strips_prefix: bool,
+    rewrite: Option<String>,
     compress: Option<bool>,
-    fields: Vec<(HeaderName, HeaderValue)>,
+    handling: Handling,
+    try_files: Vec<String>,
     content: Named,
 }
 
@@ -84,14 +98,16 @@ pub(super) struct SiteKeys {
     default: bool,
     certificate: Option<Located<CertificateSource>>,
     content: ContentKeys,
+    handling: Handling,
     hsts: Option<HeaderValue>,
-    fields: Vec<(HeaderName, HeaderValue)>,
+    error_pages: Vec<ErrorPage>,
+    intercept_errors: bool,
     compress: Option<bool>,
     routes: Vec<RouteDraft>,
 }
 
 keyed! {
-    SiteKeys, "a site", |of: Serve|, onto Self::default(), flatten content: ContentKeys;
+    SiteKeys, "a site", |of: Serve|, onto Self::default(), flatten content: ContentKeys, flatten handling: Handling;
     /// names of the site, as `"example.org"`, or `"*.example.org"` for all directly below it
     "hosts" => hosts: By(hosts), own("none");
     /// answers requests for hosts that no other site has
@@ -100,8 +116,10 @@ keyed! {
     "certificate" => certificate: By(CertificateSource::read), optional("required with TLS");
     /// `Strict-Transport-Security`: true, false or a [table](#keys-of-hsts)
     "hsts" => hsts: HSTS, own("`false`");
-    /// fields of all responses
-    "headers" => fields: By(fields::read), own("none");
+    /// files for responses with an error, by their status: `{ 404 = "404.html", 5xx = "error.html" }`
+    "error-pages" => error_pages: By(error_pages::read), own("none");
+    /// uses `error-pages` for errors of origins too
+    "intercept-errors" => intercept_errors: Flag, own();
     /// [compresses](#compression) responses
     "compress" => compress: Flag, optional("as `compression` says");
     /// [routes](#keys-of-a-route), each under `[[site.route]]`
@@ -114,21 +132,22 @@ pub(super) struct RouteKeys {
     path: String,
     exact: bool,
     strip_prefix: bool,
+    rewrite: Option<String>,
     content: ContentKeys,
-    fields: Vec<(HeaderName, HeaderValue)>,
+    handling: Handling,
     compress: Option<bool>,
 }
 
 keyed! {
-    RouteKeys, "a route", |of: Serve|, onto Self::default(), flatten content: ContentKeys;
+    RouteKeys, "a route", |of: Serve|, onto Self::default(), flatten content: ContentKeys, flatten handling: Handling;
     /// path with which its requests begin, as `"/api"`
     "path" => path: By(path), need("give the path with which its requests begin, as \"/api\"");
     /// requests of exactly this path
     "exact" => exact: Flag, own();
     /// removes the path from requests
     "strip-prefix" => strip_prefix: Flag, own();
-    /// fields of all responses; they replace those of the site
-    "headers" => fields: By(fields::read), own("none");
+    /// path that replaces the route's own in requests, as `"/v2"`
+    "rewrite" => rewrite: By(path), optional("none");
     /// [compresses](#compression) responses
     "compress" => compress: Flag, optional("as the site");
 }
@@ -137,7 +156,8 @@ impl Draft {
     pub(super) fn read(table: &Table, faults: &Faults) -> Option<Self> {
         let keys = Keys::open(table, &SiteKeys::SCHEMA, faults);
         let of = SiteKeys::read(&keys, &Serve)?;
-        let SiteKeys { hosts, certificate, content, hsts, fields, compress, mut routes, .. } = of;
+        let SiteKeys { hosts, certificate, mut content, handling, hsts, compress, mut routes, .. } = of;
+        let try_files = std::mem::take(&mut content.try_files);
         if let Some(content) = content.named(&keys) {
             if routes.iter().any(|route| route.path.is_empty() && !route.is_exact) {
                 faults.add(table.place, "the site has a route of `/` beside its own content: remove one");
@@ -146,8 +166,10 @@ impl Draft {
                 path: String::new(),
                 is_exact: false,
                 strips_prefix: false,
+                rewrite: None,
                 compress: None,
-                fields: Vec::new(),
+                handling: Handling::default(),
+                try_files,
                 content,
             });
         } else if !content::is_given(&keys) && !keys.has("route") {
@@ -170,8 +192,10 @@ impl Draft {
             certificate,
             routes,
             hsts,
+            error_pages: of.error_pages,
+            intercepts_errors: of.intercept_errors,
             compress,
-            fields,
+            handling,
         })
     }
 
@@ -184,14 +208,33 @@ impl Draft {
     ) -> Site {
         let mut routes = Vec::with_capacity(self.routes.len());
         for route in self.routes {
-            let RouteDraft { path, is_exact, strips_prefix, compress, fields, content } = route;
+            let RouteDraft { path, is_exact, strips_prefix, rewrite, compress, handling, try_files, content } =
+                route;
             let compress = compress.or(self.compress);
             if let Some(content) = resolve(content) {
-                routes.push(Route { path, is_exact, strips_prefix, content, compress, fields });
+                routes.push(Route {
+                    path,
+                    is_exact,
+                    strips_prefix,
+                    rewrite,
+                    content,
+                    try_files,
+                    compress,
+                    handling,
+                });
             }
         }
         let hosts = self.hosts.into_iter().map(|(host, _)| host).collect();
-        Site { hosts, is_default, certificate, routes, hsts: self.hsts, fields: self.fields }
+        Site {
+            hosts,
+            is_default,
+            certificate,
+            routes,
+            hsts: self.hsts,
+            error_pages: self.error_pages,
+            intercepts_errors: self.intercepts_errors,
+            handling: self.handling,
+        }
     }
 }
 
@@ -203,8 +246,23 @@ impl RouteDraft {
             faults
                 .add(table.place, "the route has no content: add a `directory`, an `origin` or a `redirect`");
         }
-        let RouteKeys { path, exact: is_exact, strip_prefix: strips_prefix, content, fields, compress } = of;
-        Some(Self { path, is_exact, strips_prefix, compress, fields, content: content.named(&keys)? })
+        let RouteKeys { path, exact, strip_prefix, rewrite, mut content, handling, compress } = of;
+        if strip_prefix && rewrite.is_some() {
+            keys.fault("rewrite", "`rewrite` stands beside `strip-prefix`: remove one");
+        }
+        if rewrite.is_some() && keys.has("redirect") {
+            keys.fault("rewrite", "a redirect passes no request on: write the path into its target");
+        }
+        Some(Self {
+            path,
+            is_exact: exact,
+            strips_prefix: strip_prefix,
+            rewrite,
+            compress,
+            handling,
+            try_files: std::mem::take(&mut content.try_files),
+            content: content.named(&keys)?,
+        })
     }
 }
 
@@ -240,7 +298,8 @@ fn path(keys: &Keys<'_>, key: &'static str) -> Option<String> {
     let path = keys.some_string(key)?;
     if !is_path(path) {
         let remedy = "begin with a slash, and write neither a query nor empty or dot segments";
-        keys.fault(key, format!("{path:?} is no path of a route: {remedy}"));
+        let of = if key == "path" { " of a route" } else { "" };
+        keys.fault(key, format!("{path:?} is no path{of}: {remedy}"));
     }
     Some(path.trim_end_matches('/').to_owned())
 }

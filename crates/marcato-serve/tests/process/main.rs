@@ -4,8 +4,10 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod handling;
 mod log;
 mod names;
+mod versions;
 
 use std::io::{BufRead as _, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

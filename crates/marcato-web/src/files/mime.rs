@@ -8,7 +8,7 @@ const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream"
 /// Returns the value of `Content-Type` for a path, by its extension.
 ///
 /// Text has the parameter `charset=utf-8`. Other types have a charset of their own, or none.
-pub(super) fn content_type(path: &str) -> HeaderValue {
+pub fn content_type(path: &str) -> HeaderValue {
     match mime_guess::from_path(path).first_raw() {
         None => UNKNOWN,
         // RFC 9239 §3: the other types of scripts are obsolete.

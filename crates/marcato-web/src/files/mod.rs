@@ -76,6 +76,7 @@ pub use body::FileBody;
 pub use config::{FilesConfig, FilesError};
 pub use counters::FilesCounters;
 pub use handler::{Files, FilesFuture};
+pub use mime::content_type;
 
 /// Reads these bytes as each field of a request that the service knows.
 #[cfg(test)]

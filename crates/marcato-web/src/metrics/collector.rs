@@ -137,6 +137,11 @@ impl Collector for Collected {
             ));
             all.extend(upstreams);
         }
+        all.extend(watched.others.iter().map(|other| {
+            let values = (other.read)().into_iter().map(|(name, value)| (vec![(other.label, name)], value));
+            let (name, help) = (other.name, other.help);
+            Family { name, help, kind: Kind::Counter, is_bytes: false, values: values.collect() }
+        }));
         all.into_iter().try_for_each(|family| family.encode(&mut encoder))
     }
 }

@@ -67,6 +67,15 @@ struct Watched {
     proxies: BTreeMap<String, crate::proxy::Proxy>,
     #[cfg(feature = "compression")]
     compression: Option<crate::compression::Compression>,
+    others: Vec<Other>,
+}
+
+/// Counter of a program, with a value for each of the names of a label.
+struct Other {
+    name: &'static str,
+    help: &'static str,
+    label: &'static str,
+    read: Box<dyn Fn() -> Vec<(&'static str, u64)> + Send>,
 }
 
 impl Default for Metrics {
@@ -111,6 +120,20 @@ impl Metrics {
     #[cfg(feature = "compression")]
     pub fn watch_compression(&self, compression: &crate::compression::Compression) {
         self.watched().compression = Some(compression.clone());
+    }
+
+    /// Adds a counter of the program, in place of an earlier one of that name: `read` returns its value for each of
+    /// the names of a label, which must always be the same.
+    pub fn watch_counter(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        read: impl Fn() -> Vec<(&'static str, u64)> + Send + 'static,
+    ) {
+        let mut watched = self.watched();
+        watched.others.retain(|other| other.name != name);
+        watched.others.push(Other { name, help, label, read: Box::new(read) });
     }
 
     /// Removes all file services, proxies and the compression, before those of another configuration are added.

@@ -37,6 +37,11 @@ impl ProxyBody {
         Self(Kind::Text(Bytes::from_static(text.as_bytes())))
     }
 
+    /// Returns true for a text of the proxy itself, which no upstream has sent.
+    pub const fn is_of_proxy(&self) -> bool {
+        matches!(self.0, Kind::Text(_))
+    }
+
     pub(super) fn relay(incoming: Incoming, ends: Ends, timer: IdleTimer, idle: Duration) -> Self {
         let mut relay = Relay { incoming, ends: Some(ends), timer, idle };
         if relay.incoming.is_end_stream() {

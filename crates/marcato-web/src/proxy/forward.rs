@@ -195,6 +195,7 @@ async fn pass(
             return text(match fault {
                 UploadFault::Idle => StatusCode::REQUEST_TIMEOUT,
                 UploadFault::Broken => StatusCode::BAD_REQUEST,
+                UploadFault::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             });
         }
         if fault.blames_upstream() {
@@ -358,6 +359,7 @@ fn text(status: StatusCode) -> Response<ProxyBody> {
         StatusCode::BAD_REQUEST => "bad request\n",
         StatusCode::METHOD_NOT_ALLOWED => "method not allowed\n",
         StatusCode::REQUEST_TIMEOUT => "request timeout\n",
+        StatusCode::PAYLOAD_TOO_LARGE => "request body too long\n",
         StatusCode::NOT_IMPLEMENTED => "not implemented\n",
         StatusCode::SERVICE_UNAVAILABLE => "service unavailable\n",
         StatusCode::GATEWAY_TIMEOUT => "gateway timeout\n",

@@ -38,7 +38,7 @@
 //! | no usable response | 502 |
 //! | no connection or no head in time | 504, without a retry for a late head |
 //! | all healthy upstreams full | 503 |
-//! | client's body broken or silent | 400 or 408 |
+//! | client's body broken, silent or longer than its limit | 400, 408 or 413 |
 //! | response broken after its head | the body ends with [`ProxyBodyError`] |
 //!
 //! # Tunnels

@@ -85,6 +85,8 @@ pub(super) enum UploadFault {
     Idle,
     /// The body broke.
     Broken,
+    /// The body is longer than it may be.
+    TooLong,
 }
 
 impl Upload {
@@ -225,7 +227,10 @@ impl Body for Outbound {
                     }
                     Some(Err(error)) => {
                         state.body = None;
-                        state.fault = Some(UploadFault::Broken);
+                        let is_too_long =
+                            matches!(error.downcast_ref(), Some(crate::BodyError::TooLong { .. }));
+                        let fault = if is_too_long { UploadFault::TooLong } else { UploadFault::Broken };
+                        state.fault = Some(fault);
                         Poll::Ready(Some(Err(UploadError::Client(error))))
                     }
                     None => {
