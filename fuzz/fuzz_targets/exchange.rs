@@ -42,7 +42,7 @@ impl Input<'_> {
         let level = self.level();
         let group = GroupId(u64::from(self.byte() % 6));
         let order = self.byte();
-        let incremental = order % 2 == 0;
+        let incremental = order.is_multiple_of(2);
         let order = i64::from_le_bytes([order; 8]);
         Parameters { urgency: Urgency::exact(urgency), incremental, level, group, order }
     }
@@ -131,7 +131,7 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
             11 => {
-                now = now + Duration::from_micros(u64::from(input.byte()) << (input.byte() % 32));
+                now += Duration::from_micros(u64::from(input.byte()) << (input.byte() % 32));
                 let rate = Rate::from_kbps(u64::from(input.byte()) << (input.byte() % 16));
                 let delay = Duration::from_millis(u64::from(input.byte()));
                 let (mut late, mut expired) = (0, 0);

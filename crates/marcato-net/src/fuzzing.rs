@@ -1,4 +1,4 @@
-//! Access of the fuzz targets in `fuzz/` to private code. Only built with `--cfg fuzzing`.
+//! Access of the fuzz targets in `fuzz/` to private code. Only built with the feature `fuzzing`.
 
 use std::sync::{Arc, OnceLock};
 

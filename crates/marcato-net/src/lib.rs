@@ -215,7 +215,7 @@ mod engine;
 mod error;
 mod event;
 mod flows;
-#[cfg(all(fuzzing, feature = "tcp"))]
+#[cfg(all(feature = "fuzzing", feature = "tcp"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod long;

@@ -436,7 +436,7 @@ fn of_tls(error: &io::Error) -> Option<&TlsError> {
 }
 
 /// Access for the fuzz targets.
-#[cfg(fuzzing)]
+#[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing {
     pub(crate) use super::pipe::Pipe;
 }
