@@ -1,0 +1,3 @@
+module marcato.example/urgent
+
+go 1.19
