@@ -10,7 +10,7 @@ CARGO ?= cargo
 SKIPS ?= $(abspath target/skips)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo papers papers-cats test test-long test-kernel bench lint doc bpf man install picture clean prepare
+.PHONY: help demo papers papers-cats test test-long test-kernel bench lint doc bpf man install install-c picture clean prepare
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,6 +61,16 @@ install: man ## Install the command and its manual pages below PREFIX (/usr/loca
 	install -D -m 755 target/release/marcato $(DESTDIR)$(PREFIX)/bin/marcato
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+
+install-c: prepare ## Install the C library, its header and its pkg-config file below PREFIX (/usr/local)
+	$(CARGO) build --release --locked -p marcato-ffi
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 644 crates/marcato-ffi/include/marcato.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 target/release/libmarcato.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 target/release/libmarcato.so $(DESTDIR)$(PREFIX)/lib/libmarcato.so.1
+	ln -sf libmarcato.so.1 $(DESTDIR)$(PREFIX)/lib/libmarcato.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)|' \
+		crates/marcato-ffi/marcato.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/marcato.pc
 
 picture: papers demo ## Redraw the pictures in README.md and docs/ from real runs
 	cp $(OUT)/cats/completion.svg docs/cats.svg

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use super::documented::{documents, marcato, root, visible};
 
 /// Beginnings of commands that are not run here, each with the reason.
-const LEFT_OUT: [(&str, &str); 21] = [
+const LEFT_OUT: [(&str, &str); 23] = [
     ("marcato papers", "minutes; crates/marcato-papers and `.ci/long` run the experiments"),
     ("marcato validate", "minutes without optimisation; `.ci/long` runs it"),
     ("marcato demo", "a minute of real traffic; tests/demo.rs runs it"),
@@ -28,6 +28,8 @@ const LEFT_OUT: [(&str, &str); 21] = [
     ("ip ", "changes the machine's devices"),
     ("tc ", "changes the machine's queues"),
     ("install ", "installs on the machine"),
+    ("cc ", "compiles a program in C; marcato-ffi's tests/programs.rs does so"),
+    ("LD_LIBRARY_PATH=", "runs that program; the same tests do"),
     ("systemctl ", "starts services of the machine"),
 ];
 
