@@ -58,7 +58,9 @@ impl World {
             for id in ids {
                 if let Some(session) = self.ends[from].session(id) {
                     while session.read(self.now).is_some() {}
-                    assert!(session.load().notes <= marcato_quic::MAX_NOTES && session.load().in_flight < 10_000);
+                    assert!(
+                        session.load().notes <= marcato_quic::MAX_NOTES && session.load().in_flight < 10_000
+                    );
                 }
             }
         }
@@ -79,7 +81,8 @@ fuzz_target!(|script: &[u8]| {
         config.max_sessions = MAX_SESSIONS;
         Endpoint::new(config, epoch).expect("a socket")
     });
-    let mut world = World { now: Time::ZERO, ends, addrs, wire: Vec::new(), latest: [Vec::new(), Vec::new()] };
+    let mut world =
+        World { now: Time::ZERO, ends, addrs, wire: Vec::new(), latest: [Vec::new(), Vec::new()] };
     world.ends[1].listen(identity, SessionConfig::default()).expect("an identity");
     let client = world.ends[0]
         .connect(world.now, SocketId(0), addrs[1], "server", trust, SessionConfig::default())
@@ -143,7 +146,8 @@ fuzz_target!(|script: &[u8]| {
                 let id = if end == 0 { Some(client) } else { world.ends[1].sessions().next() };
                 let (now, priority) = (world.now, Priority::ALL[usize::from(detail) % 5]);
                 if let Some(session) = id.and_then(|id| world.ends[end].session(id)) {
-                    let message = Message::new(vec![detail; usize::from(detail) * 20 + 1]).with_priority(priority);
+                    let message =
+                        Message::new(vec![detail; usize::from(detail) * 20 + 1]).with_priority(priority);
                     let _ = session.send(now, message);
                 }
             }

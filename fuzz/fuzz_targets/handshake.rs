@@ -51,7 +51,8 @@ fn quic(script: &[u8]) {
             0 | 1 if clients.len() < 6 => {
                 let addr = SocketAddr::from(([10, 0, 1, clients.len() as u8], 1000));
                 let mut client = endpoint(addr, 2 + clients.len() as u64, |_| {});
-                let _ = client.connect(now, SocketId(0), server_addr, "server", trust, SessionConfig::default());
+                let _ =
+                    client.connect(now, SocketId(0), server_addr, "server", trust, SessionConfig::default());
                 clients.push((addr, client));
             }
             // A client's latest datagram arrives changed.
@@ -95,7 +96,9 @@ fn quic(script: &[u8]) {
         let mut out = Vec::new();
         let mut polls = 0;
         while let Some(transmit) = server.poll_transmit(now, NonZeroUsize::MIN, &mut out) {
-            if let Some((_, client)) = clients.iter_mut().find(|(addr, _)| *addr == transmit.to && what & 16 == 0) {
+            if let Some((_, client)) =
+                clients.iter_mut().find(|(addr, _)| *addr == transmit.to && what & 16 == 0)
+            {
                 client.handle_datagram(now, SocketId(0), server_addr, Ecn::NotEct, BytesMut::from(&out[..]));
             }
             out.clear();

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use marcato_quic::inbox::{Inbox, InboxError, InboxLimits, Side};
 use marcato_units::{Bytes as ByteCount, Priority};
-use marcato_wire::{EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber, Duplicate};
+use marcato_wire::{
+    Duplicate, EndReason, Exchange, Fate, Frame, MAX_FRAME_HEADER, MessageFrame, MessageNumber,
+};
 
 const LIMITS: InboxLimits = InboxLimits {
     unread: ByteCount::new(500),

@@ -9,7 +9,9 @@ use marcato_units::{Bytes, Duration, Rate, Seed, Time};
 fuzz_target!(|text: &str| {
     let Ok(trace) = text.parse::<Trace>() else { return };
     let millis = trace.millis();
-    assert!(millis.is_sorted() && millis.len() <= Trace::MAX_OPPORTUNITIES && trace.period() > Duration::ZERO);
+    assert!(
+        millis.is_sorted() && millis.len() <= Trace::MAX_OPPORTUNITIES && trace.period() > Duration::ZERO
+    );
     let written: String = millis.iter().map(|ms| format!("{ms}\n")).collect();
     assert_eq!(written.parse().as_ref(), Ok(&trace));
 

@@ -1,5 +1,4 @@
 //! Tests that the header says what the code does.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use std::path::Path;
 
