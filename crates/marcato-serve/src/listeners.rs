@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ipnet::IpNet;
 use marcato_document::nearest::hint;
 use marcato_web::{Server, Watched};
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ struct Active {
     /// Sockets, which are kept to be handed to another task.
     sockets: Vec<TcpListener>,
     plaintext: bool,
+    balancers: Vec<IpNet>,
     state: Arc<ListenerState>,
     /// Ends the tasks when it is dropped or set.
     end: watch::Sender<bool>,
@@ -84,19 +86,24 @@ impl Listeners {
     ) -> io::Result<()> {
         let stays = |at: &ListenAt| config.listen.iter().find(|listen| listen.at.value == *at);
         self.active.retain(|at, _| stays(at).is_some());
-        for Listen { at, plaintext, redirect_to_https } in &config.listen {
+        for Listen { at, plaintext, redirect_to_https, balancers } in &config.listen {
             let redirect = redirect_to_https.map_or(0, u32::from);
-            if let Some(active) = self.active.get(&at.value).filter(|it| it.plaintext == *plaintext) {
+            if let Some(active) = self
+                .active
+                .get(&at.value)
+                .filter(|it| (it.plaintext, &it.balancers) == (*plaintext, balancers))
+            {
                 active.state.redirect.store(redirect, Relaxed);
                 continue;
             }
-            // A listener that changes between TLS and cleartext keeps its sockets.
+            // A listener that changes between TLS and cleartext, or its balancers, keeps its sockets.
             let before = self.active.remove(&at.value).map(|active| active.sockets);
             let sockets = bound.0.remove(&at.value).or(before).unwrap_or_default();
             let state = Arc::new(ListenerState::default());
             state.redirect.store(redirect, Relaxed);
             let (end, _) = watch::channel(false);
             let (server, router) = serve(*plaintext);
+            let server = server.balancers(balancers.clone());
             for socket in &sockets {
                 let listener = socket.try_clone()?;
                 listener.set_nonblocking(true)?;
@@ -109,7 +116,7 @@ impl Listeners {
                     server.serve_until(listener, router, end).await;
                 });
             }
-            let active = Active { sockets, plaintext: *plaintext, state, end };
+            let active = Active { sockets, plaintext: *plaintext, balancers: balancers.clone(), state, end };
             self.active.insert(at.value.clone(), active);
         }
         Ok(())

@@ -107,6 +107,7 @@ impl From<&Options> for Config {
             at: ListenAt::Address(*addr).into(),
             plaintext: options.tls == Tls::Cleartext,
             redirect_to_https: None,
+            balancers: Vec::new(),
         };
         Self {
             listen: options.listen.iter().map(listen).collect(),

@@ -158,6 +158,8 @@ mod priority;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(feature = "server")]
+mod proxy_header;
+#[cfg(feature = "server")]
 mod quic_listener;
 #[cfg(feature = "server")]
 mod rates;
@@ -209,6 +211,8 @@ pub use metrics::Metrics;
 #[cfg(feature = "server")]
 pub use peer_addr::PeerAddr;
 pub use priority::{FieldError, PriorityField};
+#[cfg(feature = "server")]
+pub use proxy_header::{ProxyHeader, ProxyHeaderError, ProxyVersion};
 #[cfg(feature = "server")]
 pub use rates::RateLimit;
 #[cfg(feature = "server")]

@@ -70,6 +70,19 @@ pub(crate) enum Transport {
     Other(Box<dyn Stream>),
 }
 
+impl AsyncRead for Transport {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Other(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
 impl Transport {
     /// Recognises a socket of the kernel's TCP.
     pub(crate) fn new<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(io: T) -> Self {

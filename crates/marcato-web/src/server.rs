@@ -10,6 +10,7 @@ use http::header::{ALT_SVC, CACHE_CONTROL, RETRY_AFTER};
 use http::request::Parts;
 use http::uri::Scheme;
 use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use ipnet::IpNet;
 use marcato_identity::{IdentityError, ServerIdentity};
 use marcato_net::{LeanSocket, rustls};
 use rustls::ServerConfig;
@@ -37,6 +38,7 @@ use crate::handler::WebService;
 use crate::listener::{Begun, Listener, Stream, Transport};
 use crate::patience::Patience;
 use crate::peer_addr::PeerAddr;
+use crate::proxy_header::ProxyHeader;
 use crate::quic_listener::QuicListener;
 use crate::rates::{Gate, Guest};
 use crate::record::Record;
@@ -219,6 +221,8 @@ pub struct Server {
     most_connections: usize,
     workers: Option<Workers>,
     gate: Arc<RwLock<Option<Arc<Gate>>>>,
+    /// Networks whose connections begin with a header of the PROXY protocol.
+    balancers: Arc<[IpNet]>,
 }
 
 impl Default for Server {
@@ -246,6 +250,7 @@ impl Server {
             connections: Arc::new(Semaphore::new(connections)),
             most_connections: connections,
             workers: None,
+            balancers: Arc::default(),
         }
     }
 
@@ -271,6 +276,14 @@ impl Server {
     #[must_use]
     pub fn workers(mut self, workers: Workers) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// Expects a header of the [PROXY protocol](crate::ProxyHeader) on each connection from these networks, and takes
+    /// the client's address from it. A connection without one is closed. HTTP/3 is then not answered.
+    #[must_use]
+    pub fn balancers(mut self, networks: impl Into<Arc<[IpNet]>>) -> Self {
+        self.balancers = networks.into();
         self
     }
 
@@ -366,7 +379,9 @@ impl Server {
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let mut end = std::pin::pin!(end);
-        let quic = QuicListener::bind(self, listener.local_addr()).await;
+        // The header is one of TCP: a balancer says nothing of clients over UDP.
+        let beside = listener.local_addr().filter(|_| self.balancers.is_empty());
+        let quic = QuicListener::bind(self, beside).await;
         let alt_svc = quic.alt_svc();
         loop {
             let accepted = tokio::select! {
@@ -493,13 +508,21 @@ impl Server {
             self.counters.crowded.one();
             return None;
         };
-        match self.gate().map_or(Ok(None), |gate| gate.enter(peer.ip())) {
-            Ok(guest) => Some(Entrance { peer: PeerAddr(peer), guest, _permit: permit }),
-            Err(refusal) => {
-                self.counters.refuse(refusal);
-                None
-            }
-        }
+        // The client of a balancer is known later.
+        let is_balancer = self.is_balancer(peer);
+        let guest = if is_balancer { None } else { self.invite(peer)? };
+        Some(Entrance { peer: PeerAddr(peer), guest, is_balancer, _permit: permit })
+    }
+
+    /// Counts a connection of an address; `None` if there are too many.
+    fn invite(&self, peer: SocketAddr) -> Option<Option<Guest>> {
+        let entered = self.gate().map_or(Ok(None), |gate| gate.enter(peer.ip()));
+        entered.inspect_err(|refusal| self.counters.refuse(*refusal)).ok()
+    }
+
+    fn is_balancer(&self, peer: SocketAddr) -> bool {
+        let address = peer.ip().to_canonical();
+        self.balancers.iter().any(|network| network.contains(&address))
     }
 
     async fn connection<S>(
@@ -512,7 +535,8 @@ impl Server {
     ) where
         S: WebService,
     {
-        let Entrance { peer, guest, _permit } = entrance;
+        let Entrance { mut peer, mut guest, is_balancer, _permit } = entrance;
+        let mut transport = transport;
         let config = self.config();
         if let Transport::Tcp(stream) = &transport
             && let Err(error) = prepare(stream, &config.limits)
@@ -525,6 +549,25 @@ impl Server {
         let mut ended = ending.clone();
         let shutdown: Shutdown = Box::pin(async move { ended.begun().await });
         let (chunk, coupled) = (config.chunk, config.coupled);
+        let began = Instant::now();
+        if is_balancer {
+            let header = tokio::time::timeout(limit, ProxyHeader::read(&mut transport)).await;
+            match header.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(ProxyHeader::Own) => {}
+                Ok(ProxyHeader::Client(client)) => peer = PeerAddr(client),
+                Err(error) => {
+                    tracing::debug!(%error, peer = %peer.0, "a balancer told of no client");
+                    self.counters.failed_handshakes.one();
+                    return;
+                }
+            }
+            match self.invite(peer.0) {
+                Some(invited) => guest = invited,
+                None => return,
+            }
+        }
+        // The time for the header is part of that for the handshake.
+        let limit = limit.saturating_sub(began.elapsed());
         let shaken = tokio::time::timeout(limit, self.shake_hands(transport)).await;
         let (shaken, is_http2, server_name) = match shaken {
             Ok(Ok(shaken)) => shaken,
@@ -649,7 +692,7 @@ impl Server {
         service: S,
         ending: Ending,
     ) {
-        let Entrance { peer, guest, _permit } = entrance;
+        let Entrance { peer, guest, _permit, .. } = entrance;
         let config = self.config();
         let mut ended = ending.clone();
         let shutdown: Shutdown = Box::pin(async move { ended.begun().await });
@@ -678,6 +721,8 @@ struct Entrance {
     peer: PeerAddr,
     /// Client whose rates are limited.
     guest: Option<Guest>,
+    /// True if the connection begins with a header that tells of its client.
+    is_balancer: bool,
     _permit: OwnedSemaphorePermit,
 }
 

@@ -10,7 +10,7 @@ use marcato_web::files::FilesConfig;
 use super::form::{By, Placed, Serve, each, section};
 use super::limits::{DAY, size};
 use super::located::Located;
-use super::origin::OriginConfig;
+use super::origin::{OriginConfig, is_url};
 use super::redirect::Redirect;
 
 /// Content of a site or a route.
@@ -88,7 +88,7 @@ impl ContentKeys {
             return Some(Named::Is(Content::Files(Located::at(place, files))));
         }
         match origin {
-            Some(url) if url.value.contains("://") => {
+            Some(url) if is_url(&url.value) => {
                 OriginConfig::to(&url.value, url.place, keys.faults).map(|it| Named::Url(Box::new(it)))
             }
             Some(name) => Some(Named::Origin(name)),

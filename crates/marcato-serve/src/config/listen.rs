@@ -3,11 +3,13 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use ipnet::IpNet;
 use marcato_document::form::{Flag, Small, SomeText};
 use marcato_document::{Faults, Keyed as _, Keys, Table, keyed};
 
 use super::form::{By, Placed, Serve};
 use super::located::Located;
+use super::rates::networks;
 
 /// Most listeners.
 pub(crate) const MAX_LISTENERS: usize = 64;
@@ -21,6 +23,8 @@ pub struct Listen {
     pub plaintext: bool,
     /// Port of `https` to which all requests are redirected.
     pub redirect_to_https: Option<u16>,
+    /// Networks whose connections begin with a header of the PROXY protocol.
+    pub balancers: Vec<IpNet>,
 }
 
 /// Place at which connections arrive.
@@ -49,6 +53,7 @@ pub(super) struct ListenKeys {
     plaintext: Option<bool>,
     redirects: bool,
     port: u32,
+    balancers: Vec<IpNet>,
 }
 
 keyed! {
@@ -63,12 +68,15 @@ keyed! {
     "redirect-to-https" => redirects: Flag, own();
     /// port of `https` for these redirects
     "https-port" => port: Small(1..=65_535), own();
+    /// networks whose connections begin with a header of the PROXY protocol, version 1 or 2; HTTP/3 is then not answered here
+    "proxy-protocol" => balancers: By(networks), own("none");
 }
 
 impl Listen {
     pub(crate) fn read(table: &Table, faults: &Faults) -> Option<Self> {
         let keys = Keys::open(table, &ListenKeys::SCHEMA, faults);
-        let ListenKeys { address, socket, plaintext, redirects, port } = ListenKeys::read(&keys, &Serve)?;
+        let ListenKeys { address, socket, plaintext, redirects, port, balancers } =
+            ListenKeys::read(&keys, &Serve)?;
         if keys.has("address") && socket.is_some() {
             keys.fault("socket", "a listener has an `address` or a `socket`: remove one");
         }
@@ -87,6 +95,7 @@ impl Listen {
             at: address.or(socket)?,
             plaintext: plaintext.unwrap_or(redirects),
             redirect_to_https: u16::try_from(port).ok().filter(|_| redirects),
+            balancers,
         })
     }
 }

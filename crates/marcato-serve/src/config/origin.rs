@@ -4,9 +4,12 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use marcato_document::form::{Count, Flag, Small, SomeText, SpanWithin};
+use marcato_document::form::{Count, Flag, Small, SomeText, SpanWithin, Words};
 use marcato_document::{Faults, Item, Keyed as _, Keys, Place, Value, keyed};
-use marcato_web::proxy::{HealthConfig, PassiveConfig, ProxyConfig, ProxyError, TrustedForwarders, Upstream};
+use marcato_web::ProxyVersion;
+use marcato_web::proxy::{
+    Balance, HealthConfig, PassiveConfig, ProxyConfig, ProxyError, TrustedForwarders, Upstream,
+};
 
 use super::form::{By, PATH, Placed, Serve, each, section};
 use super::limits::size;
@@ -42,6 +45,12 @@ keyed! {
     "body-idle-timeout" => proxy.body_idle_timeout: TIME, own();
     /// time without a byte in either direction of an upgraded connection
     "tunnel-idle-timeout" => proxy.tunnel_idle_timeout: TIME, own();
+    /// choice of the upstream: `"least"` requests in flight by weight, `"turns"`, or the one that belongs to the client's `"address"`, to the `"path"` with its query, or to a `"cookie"`
+    "balance" => proxy.balance: Words(BALANCE), own();
+    /// name of the cookie of `balance = "cookie"`
+    "cookie" => proxy.cookie: SomeText, own();
+    /// header of the PROXY protocol that tells upstreams of the client of each connection, `"v1"` or `"v2"`; connections then serve one request
+    "proxy-protocol" => proxy.proxy_protocol: By(proxy_protocol), optional("none");
     /// attempts after the first
     "retries" => proxy.retries: Small(0..=ProxyConfig::MAX_RETRIES), own();
     /// [checks](#keys-of-a-health-check) of the upstreams
@@ -72,6 +81,24 @@ keyed! {
     "ca" => ca: PATH, optional("those of the system");
 }
 
+/// Words of `balance`.
+const BALANCE: &[(&str, Balance)] = &[
+    ("least", Balance::Least),
+    ("turns", Balance::Turns),
+    ("address", Balance::Address),
+    ("path", Balance::Path),
+    ("cookie", Balance::Cookie),
+];
+
+fn proxy_protocol(keys: &Keys<'_>, key: &'static str) -> Option<ProxyVersion> {
+    keys.word(key, &[("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)])
+}
+
+/// Returns whether a text is the URL of an upstream, and no name.
+pub(super) fn is_url(text: &str) -> bool {
+    text.contains("://") || text.starts_with("unix:")
+}
+
 /// Sizes of the head of a response, in bytes.
 const HEAD: RangeInclusive<u64> = ProxyConfig::RESPONSE_HEAD;
 
@@ -81,9 +108,15 @@ const TIME: SpanWithin = SpanWithin(Duration::from_millis(1)..=YEAR);
 /// Checks what does not belong to one key.
 fn in_whole(origin: &mut OriginConfig, keys: &Keys<'_>) {
     origin.at = Located::at(keys.place("to"), ());
-    // All but the name in `Via` was checked with its place.
-    if let Err(error @ ProxyError::Via { .. }) = origin.proxy.validate() {
-        keys.fault("via", error.to_string());
+    // All but these was checked with its place.
+    match origin.proxy.validate() {
+        Err(error @ ProxyError::Via { .. }) => keys.fault("via", error.to_string()),
+        Err(error @ ProxyError::Cookie { .. }) => keys.fault("cookie", error.to_string()),
+        Err(error @ ProxyError::SharedConnection { .. }) => keys.fault("proxy-protocol", error.to_string()),
+        _ => {}
+    }
+    if keys.has("cookie") && origin.proxy.balance != Balance::Cookie {
+        keys.fault("cookie", "`cookie` needs `balance = \"cookie\"`: add it, or remove `cookie`");
     }
 }
 
@@ -108,7 +141,7 @@ impl OriginConfig {
 
 fn name(keys: &Keys<'_>, key: &'static str) -> Option<String> {
     let name = keys.some_string(key)?;
-    if name.contains("://") {
+    if is_url(name) {
         keys.fault(key, format!("{name:?} is a URL: give a name, and the URL in `to`"));
     }
     Some(name.to_owned())
@@ -122,7 +155,7 @@ pub(super) struct UpstreamKeys {
 
 keyed! {
     UpstreamKeys, "an upstream", |of: Serve|, onto Self { url: None, weight: 1 };
-    /// URL: `http://`, `https://` or `h2c://`
+    /// URL: `http://`, `https://`, `h2c://`, or `unix:/run/app.sock` for HTTP/1.1 over a Unix socket
     "url" => url: Placed(SomeText), need("as \"http://127.0.0.1:3000\"");
     /// share of requests relative to other upstreams
     "weight" => weight: Small(1..=Upstream::MAX_WEIGHT), own();

@@ -7,6 +7,7 @@
 mod handling;
 mod log;
 mod names;
+mod origins;
 mod versions;
 
 use std::io::{BufRead as _, BufReader, Lines, Read, Write};
@@ -190,10 +191,26 @@ impl Running {
             .with_no_client_auth()
     }
 
+    /// Opens a connection with TLS to another listener.
+    fn tls_at(&self, listener: usize, name: &str, certificate: &str) -> Tls {
+        self.tls_over(TcpStream::connect(&self.addrs[listener]).unwrap(), name, certificate)
+    }
+
+    /// Begins TLS on a connection that is open.
+    fn tls_over(&self, stream: TcpStream, name: &str, certificate: &str) -> Tls {
+        shaken(stream, name, &self.trusting(&[certificate]).into()).unwrap()
+    }
+
     fn tls_of(&self, name: &str, config: &Arc<ClientConfig>) -> Result<Tls, std::io::Error> {
+        shaken(TcpStream::connect(&self.addrs[0]).unwrap(), name, config)
+    }
+}
+
+fn shaken(stream: TcpStream, name: &str, config: &Arc<ClientConfig>) -> Result<Tls, std::io::Error> {
+    {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
-        let mut stream = StreamOwned::new(connection, TcpStream::connect(&self.addrs[0]).unwrap());
+        let mut stream = StreamOwned::new(connection, stream);
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock)?;
         }

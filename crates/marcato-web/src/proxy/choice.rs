@@ -14,6 +14,21 @@ pub(super) struct Candidate {
     pub(super) last_failure: Option<Instant>,
     /// True if this request has failed there.
     pub(super) tried: bool,
+    /// Digest of its URI, the same in every process.
+    pub(super) seed: u64,
+}
+
+/// Tie of a request to upstreams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tie {
+    /// None: the upstream with the fewest requests in flight.
+    Least,
+    /// None: upstreams take turns.
+    Turns,
+    /// Requests with the same digest belong to the same upstream.
+    Digest(u64),
+    /// Requests of a client that an upstream has served; none yet for a new client.
+    Upstream(Option<usize>),
 }
 
 impl Candidate {
@@ -22,6 +37,24 @@ impl Candidate {
         let load = |this: &Self, other: &Self| u64::from(this.in_flight) * u64::from(other.weight);
         load(self, other).cmp(&load(other, self))
     }
+
+    /// Rank of the upstream for requests with a digest: rendezvous hashing with weights (Thaler and Ravishankar,
+    /// "Using name-based mappings to increase hit rates", 1998). If an upstream is left out, only its own
+    /// requests move.
+    fn rank(&self, digest: u64) -> f64 {
+        let mixed = mixed(digest ^ mixed(self.seed));
+        // 53 bits, from 2^-54 to 1: a float holds them exactly.
+        #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+        let part = ((mixed >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        -f64::from(self.weight.max(1)) / part.ln()
+    }
+}
+
+/// Mixes all bits of a number (the finalizer of SplitMix64; Steele, Lea and Flood, 2014).
+const fn mixed(mut number: u64) -> u64 {
+    number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
 }
 
 /// Chooser of upstreams.
@@ -50,7 +83,7 @@ impl Chooser {
     /// If none is healthy, the one that failed least recently is chosen. A healthy upstream where
     /// the request has failed already comes after the other healthy ones, and before unhealthy
     /// ones.
-    pub(super) fn choose(&mut self, candidates: &[Candidate]) -> Option<usize> {
+    pub(super) fn choose(&mut self, candidates: &[Candidate], tie: Tie) -> Option<usize> {
         let any_healthy = candidates.iter().any(|candidate| candidate.healthy);
         // Requests that overload the healthy upstreams are refused: an unhealthy one would not take
         // them better.
@@ -62,7 +95,13 @@ impl Chooser {
             })
             .min_by(|(i, a), (j, b)| {
                 let by_health = if any_healthy {
-                    a.tried.cmp(&b.tried).then_with(|| a.load(b))
+                    let by_tie = match tie {
+                        Tie::Turns => Ordering::Equal,
+                        Tie::Digest(digest) => b.rank(digest).total_cmp(&a.rank(digest)),
+                        Tie::Upstream(Some(own)) => (*i != own).cmp(&(*j != own)).then_with(|| a.load(b)),
+                        Tie::Least | Tie::Upstream(None) => a.load(b),
+                    };
+                    a.tried.cmp(&b.tried).then(by_tie)
                 } else {
                     a.tried.cmp(&b.tried).then_with(|| a.last_failure.cmp(&b.last_failure))
                 };
@@ -89,11 +128,54 @@ mod tests {
     use proptest::prelude::*;
 
     fn upstream(in_flight: u32, weight: u32) -> Candidate {
-        Candidate { in_flight, limit: 10, weight, healthy: true, last_failure: None, tried: false }
+        Candidate { in_flight, limit: 10, weight, healthy: true, last_failure: None, tried: false, seed: 0 }
     }
 
     fn choose(candidates: &[Candidate]) -> Option<usize> {
-        Chooser::new(candidates.len()).choose(candidates)
+        Chooser::new(candidates.len()).choose(candidates, Tie::Least)
+    }
+
+    fn tied(candidates: &[Candidate], tie: Tie) -> Option<usize> {
+        Chooser::new(candidates.len()).choose(candidates, tie)
+    }
+
+    #[test]
+    fn turns_ignore_the_load() {
+        let candidates = [upstream(9, 1), upstream(0, 1)];
+        let mut chooser = Chooser::new(2);
+        let chosen: Vec<_> = (0..4).filter_map(|_| chooser.choose(&candidates, Tie::Turns)).collect();
+        assert_eq!(chosen, [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn a_client_stays_with_its_upstream_until_that_is_down() {
+        let tie = Tie::Upstream(Some(0));
+        assert_eq!(tied(&[upstream(9, 1), upstream(0, 1)], tie), Some(0));
+        assert_eq!(tied(&[upstream(10, 1), upstream(0, 1)], tie), Some(1));
+        let down = Candidate { healthy: false, ..upstream(0, 1) };
+        assert_eq!(tied(&[down, upstream(3, 1), upstream(2, 1)], tie), Some(2));
+        assert_eq!(tied(&[upstream(1, 1), upstream(0, 1)], Tie::Upstream(None)), Some(1));
+        let tried = Candidate { tried: true, ..upstream(0, 1) };
+        assert_eq!(tied(&[tried, upstream(3, 1)], tie), Some(1));
+    }
+
+    #[test]
+    fn digests_share_upstreams_and_move_only_if_theirs_is_down() {
+        let seeded = |seed: u64, weight: u32| Candidate { seed, ..upstream(0, weight) };
+        let all = [seeded(11, 1), seeded(22, 2), seeded(33, 1)];
+        let mut counts = [0_u32; 3];
+        for digest in 0..4000 {
+            let chosen = tied(&all, Tie::Digest(digest)).unwrap();
+            assert_eq!(tied(&all, Tie::Digest(digest)), Some(chosen));
+            counts[chosen] += 1;
+            let mut without = all;
+            without[1].healthy = false;
+            let then = tied(&without, Tie::Digest(digest)).unwrap();
+            assert!(then == chosen || chosen == 1, "{digest}");
+        }
+        for (count, expected) in counts.into_iter().zip([1000, 2000, 1000]) {
+            assert!(count.abs_diff(expected) < 150, "{counts:?}");
+        }
     }
 
     #[test]
@@ -109,7 +191,7 @@ mod tests {
         let mut chooser = Chooser::new(2);
         let mut counts = [0; 2];
         for _ in 0..400 {
-            counts[chooser.choose(&candidates).unwrap()] += 1;
+            counts[chooser.choose(&candidates, Tie::Least).unwrap()] += 1;
         }
         assert_eq!(counts, [100, 300]);
     }
@@ -119,10 +201,10 @@ mod tests {
         let mut chooser = Chooser::new(2);
         let down = Candidate { healthy: false, ..upstream(0, 1) };
         for _ in 0..100 {
-            assert_eq!(chooser.choose(&[upstream(0, 1), down]), Some(0));
+            assert_eq!(chooser.choose(&[upstream(0, 1), down], Tie::Least), Some(0));
         }
         let both = [upstream(0, 1), upstream(0, 1)];
-        let choices: Vec<_> = (0..4).filter_map(|_| chooser.choose(&both)).collect();
+        let choices: Vec<_> = (0..4).filter_map(|_| chooser.choose(&both, Tie::Least)).collect();
         assert_eq!(choices.iter().filter(|index| **index == 1).count(), 2);
     }
 

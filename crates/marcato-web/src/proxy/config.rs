@@ -9,7 +9,8 @@ use http::uri::PathAndQuery;
 use marcato_units::{Bytes, Duration};
 
 use super::error::ProxyError;
-use super::upstream::{Target, Upstream};
+use super::upstream::{Scheme, Target, Upstream};
+use crate::proxy_header::ProxyVersion;
 
 /// Configuration of a proxy.
 ///
@@ -43,6 +44,13 @@ pub struct ProxyConfig {
     pub tunnel_idle_timeout: Duration,
     /// Most retries of a request, up to [`MAX_RETRIES`](Self::MAX_RETRIES). 2 by default.
     pub retries: u32,
+    /// Choice of the upstream for a request.
+    pub balance: Balance,
+    /// Name of the cookie of [`Balance::Cookie`]. `upstream` by default.
+    pub cookie: String,
+    /// Version of the PROXY protocol's header that tells an upstream of the client of each connection. None by
+    /// default. Connections then serve one request each, and `h2c` upstreams are not possible.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// Health checks. None by default.
     pub health: Option<HealthConfig>,
     /// Rule that rests an upstream after failed requests.
@@ -120,6 +128,12 @@ impl ProxyConfig {
                 Target::parse(uri).map_err(|source| ProxyError::Upstream { uri: uri.clone(), source })?;
             targets.push(target);
         }
+        if self.proxy_protocol.is_some()
+            && let Some((upstream, _)) =
+                self.upstreams.iter().zip(&targets).find(|(_, target)| target.scheme == Scheme::Http2)
+        {
+            return Err(ProxyError::SharedConnection { uri: upstream.uri.clone() });
+        }
         if self.retries > Self::MAX_RETRIES {
             return Err(ProxyError::Retries { retries: self.retries });
         }
@@ -167,6 +181,9 @@ impl ProxyConfig {
         }
         // RFC 9110 §7.6.3: a pseudonym is a token.
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if self.cookie.is_empty() || !self.cookie.bytes().all(token) {
+            return Err(ProxyError::Cookie { name: self.cookie.clone() });
+        }
         if self.via.is_empty() || !self.via.bytes().all(token) || HeaderValue::from_str(&self.via).is_err() {
             return Err(ProxyError::Via { via: self.via.clone() });
         }
@@ -186,6 +203,9 @@ impl Default for ProxyConfig {
             body_idle_timeout: Duration::from_secs(60),
             tunnel_idle_timeout: Duration::from_secs(300),
             retries: 2,
+            balance: Balance::default(),
+            cookie: "upstream".to_owned(),
+            proxy_protocol: None,
             health: None,
             passive: PassiveConfig::default(),
             max_in_flight: 1024,
@@ -201,6 +221,22 @@ impl Default for ProxyConfig {
             roots: Roots::Native,
         }
     }
+}
+
+/// Choice of the upstream for a request, among those that are healthy and have room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balance {
+    /// Upstream with the fewest requests in flight per weight; equal ones take turns.
+    #[default]
+    Least,
+    /// Upstreams take turns, by weight.
+    Turns,
+    /// Upstream that belongs to the client's address.
+    Address,
+    /// Upstream that belongs to the path and the query.
+    Path,
+    /// Upstream that has served the client before, by a cookie.
+    Cookie,
 }
 
 /// Configuration of health checks.

@@ -1,6 +1,8 @@
 //! Connections to an upstream.
 
 use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::Uri;
@@ -12,6 +14,7 @@ use marcato_units::Duration;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use thiserror::Error;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
@@ -19,6 +22,7 @@ use super::config::{ProxyConfig, Roots};
 use super::error::ProxyError;
 use super::upload::{BoxError, Outbound};
 use super::upstream::{Scheme, Target};
+use crate::proxy_header::{ProxyHeader, ProxyVersion};
 
 /// Bytes that are read ahead of a body over HTTP/1.1, unless a head may be larger: 64 KiB.
 const READ_AHEAD: usize = 64 * 1024;
@@ -47,6 +51,10 @@ pub(super) struct Connector {
     scheme: Scheme,
     uri: Uri,
     tcp: HttpConnector,
+    /// Path of a Unix socket, in place of an address.
+    socket: Option<PathBuf>,
+    /// Header that tells the client of each connection, if there is one.
+    header: Option<ProxyVersion>,
     tls: Option<Tls>,
     connection_window: u32,
     /// Most bytes of the head of a response.
@@ -128,6 +136,8 @@ impl Connector {
             scheme: target.scheme,
             uri,
             tcp,
+            socket: target.socket.clone(),
+            header: config.proxy_protocol,
             tls,
             connection_window,
             most_head: u32::try_from(config.response_head.get()).unwrap_or(u32::MAX),
@@ -144,11 +154,36 @@ impl Connector {
         self.scheme
     }
 
-    /// Makes a connection. The caller limits the time.
-    pub(super) async fn connect(&self, purpose: Purpose) -> Result<Connected, ConnectError> {
+    /// True if each connection is of one client.
+    pub(super) const fn tells_client(&self) -> bool {
+        self.header.is_some()
+    }
+
+    /// Makes a connection for a client. The caller limits the time.
+    pub(super) async fn connect(
+        &self,
+        purpose: Purpose,
+        client: Option<SocketAddr>,
+    ) -> Result<Connected, ConnectError> {
+        let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        #[cfg(unix)]
+        if let Some(path) = &self.socket {
+            let failed = |error: std::io::Error| ConnectError::Tcp(error.into());
+            let mut stream = tokio::net::UnixStream::connect(path).await.map_err(failed)?;
+            self.tell(&mut stream, client, unspecified).await.map_err(failed)?;
+            return self.http1(TokioIo::new(stream)).await;
+        }
+        #[cfg(not(unix))]
+        if self.socket.is_some() {
+            return Err(ConnectError::Tcp("this system has no Unix sockets: give an address".into()));
+        }
         let mut tcp = self.tcp.clone();
         poll_fn(|cx| tcp.poll_ready(cx)).await.map_err(|error| ConnectError::Tcp(error.into()))?;
         let stream = tcp.call(self.uri.clone()).await.map_err(|error| ConnectError::Tcp(error.into()))?;
+        let mut stream = stream.into_inner();
+        let to = stream.peer_addr().unwrap_or(unspecified);
+        self.tell(&mut stream, client, to).await.map_err(|error| ConnectError::Tcp(error.into()))?;
+        let stream = TokioIo::new(stream);
         let Some(tls) = &self.tls else {
             return if self.scheme == Scheme::Http2 {
                 self.http2(stream).await
@@ -156,7 +191,9 @@ impl Connector {
                 self.http1(stream).await
             };
         };
-        let connector = if purpose == Purpose::Upgrade { &tls.http1 } else { &tls.any };
+        // A connection of HTTP/2 would have requests of several clients.
+        let is_alone = purpose == Purpose::Upgrade || self.tells_client();
+        let connector = if is_alone { &tls.http1 } else { &tls.any };
         let stream =
             connector.connect(tls.name.clone(), stream.into_inner()).await.map_err(ConnectError::Tls)?;
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
@@ -164,6 +201,18 @@ impl Connector {
         } else {
             self.http1(TokioIo::new(stream)).await
         }
+    }
+
+    /// Writes the header that tells of a client, if there is to be one.
+    async fn tell(
+        &self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        client: Option<SocketAddr>,
+        to: SocketAddr,
+    ) -> std::io::Result<()> {
+        let Some(version) = self.header else { return Ok(()) };
+        let header = client.map_or(ProxyHeader::Own, ProxyHeader::Client);
+        stream.write_all(&header.write(version, to)).await
     }
 
     async fn http1<T>(&self, io: T) -> Result<Connected, ConnectError>

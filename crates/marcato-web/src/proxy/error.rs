@@ -82,6 +82,20 @@ pub enum ProxyError {
         /// Name as given.
         via: String,
     },
+    /// The name of the cookie is no token.
+    #[error("{name:?} is no name of a cookie: use letters, digits and hyphens")]
+    Cookie {
+        /// Name as given.
+        name: String,
+    },
+    /// An upstream of `h2c` would be told of one client for the requests of many.
+    #[error(
+        "upstream {uri:?} has requests of many clients on a connection: use http:// with the PROXY protocol"
+    )]
+    SharedConnection {
+        /// URI of the upstream.
+        uri: String,
+    },
     /// An upstream of `https` has a host that certificates cannot name.
     #[error("certificates cannot name host {host:?}: give a DNS name or an address")]
     ServerName {

@@ -1,6 +1,7 @@
 //! One attempt to pass a request to an upstream.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -35,12 +36,23 @@ pub(super) struct Template {
     pub(super) upgrade: Option<HeaderValue>,
     /// Sender of early hints to the client.
     pub(super) hints: Option<EarlyHints>,
+    /// Client, for upstreams that are told of it before the request.
+    pub(super) client: Option<SocketAddr>,
 }
 
 impl Template {
     /// Head of a GET request without a body.
     pub(super) const fn get(path: PathAndQuery, headers: HeaderMap) -> Self {
-        Self { method: Method::GET, path, headers, host: None, trailers: false, upgrade: None, hints: None }
+        Self {
+            method: Method::GET,
+            path,
+            headers,
+            host: None,
+            trailers: false,
+            upgrade: None,
+            hints: None,
+            client: None,
+        }
     }
 
     fn request(
@@ -157,7 +169,7 @@ pub(super) async fn attempt(
 ) -> Result<Answer, Fault> {
     let Route { purpose, mut fresh } = route;
     loop {
-        let checkout = origin.pool.checkout(purpose, fresh).await.map_err(Fault::Connect)?;
+        let checkout = origin.pool.checkout(purpose, fresh, template.client).await.map_err(Fault::Connect)?;
         let write = |version| template.request(version, &origin.target, upload, outbound);
         let sent = match checkout.connection {
             Connected::Http1(mut sender) => {

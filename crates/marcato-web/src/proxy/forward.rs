@@ -14,10 +14,11 @@ use hyper::upgrade::OnUpgrade;
 use tokio::time::Instant;
 
 use super::activity::IdleTimer;
+use super::balance;
 use super::body::{Ends, ProxyBody};
-use super::choice::Chooser;
+use super::choice::{Chooser, Tie};
 use super::complaints::{Complaints, Kind as Complaint};
-use super::config::ProxyConfig;
+use super::config::{Balance, ProxyConfig};
 use super::connect::Purpose;
 use super::counters::{ProxyCounters, Totals};
 use super::exchange::{Answer, Route, Template, attempt};
@@ -68,7 +69,7 @@ impl Shared {
     }
 
     /// Admits a request to an upstream; `None` if all that may be used are full.
-    fn admit(&self, tried: &[usize]) -> Option<(usize, Permit)> {
+    fn admit(&self, tried: &[usize], tie: Tie) -> Option<(usize, Permit)> {
         // The lock is held until the request is counted, so that no upstream exceeds its bound.
         let mut chooser = self.chooser.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -78,7 +79,7 @@ impl Shared {
             .enumerate()
             .map(|(index, origin)| origin.candidate(now, tried.contains(&index)))
             .collect();
-        let index = chooser.choose(&candidates)?;
+        let index = chooser.choose(&candidates, tie)?;
         self.origins.get(index).map(|origin| (index, origin.admit()))
     }
 }
@@ -144,31 +145,43 @@ where
         }
     };
     let version = head.version;
+    let is_secure = head.uri.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"));
+    let peer = head.extensions.get::<PeerAddr>().map(|peer| peer.0.ip().to_canonical());
+    let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let seeds = shared.origins.iter().map(|origin| origin.seed());
+    let tie = balance::tie(&shared.config, seeds, peer, path, &head.headers);
     let template = match template(shared, head, checked, &kind) {
         Ok(template) => template,
         Err(rejection) => return reject(rejection),
     };
-    let mut response = pass(shared, &template, &upload, kind).await;
+    let (mut response, index) = pass(shared, &template, &upload, kind, tie).await;
+    if shared.config.balance == Balance::Cookie
+        && let Some(origin) =
+            index.filter(|_| tie != Tie::Upstream(index)).and_then(|it| shared.origins.get(it))
+    {
+        balance::set_cookie(response.headers_mut(), &shared.config.cookie, origin.seed(), is_secure);
+    }
     *response.version_mut() = version;
     response
 }
 
-/// Tries upstreams until one answers.
+/// Tries upstreams until one answers. Returns its response and its index.
 async fn pass(
     shared: &Arc<Shared>,
     template: &Template,
     upload: &Arc<Upload>,
     kind: Kind,
-) -> Response<ProxyBody> {
+    tie: Tie,
+) -> (Response<ProxyBody>, Option<usize>) {
     let Shared { config, totals, .. } = &**shared;
     let purpose = if matches!(kind, Kind::Plain) { Purpose::Requests } else { Purpose::Upgrade };
     let mut route = Route { purpose, fresh: false };
     let mut tried = Vec::new();
     loop {
-        let Some((index, permit)) = shared.admit(&tried) else {
+        let Some((index, permit)) = shared.admit(&tried, tie) else {
             totals.overloaded.one();
             shared.complain_of_load();
-            return text(StatusCode::SERVICE_UNAVAILABLE);
+            return (text(StatusCode::SERVICE_UNAVAILABLE), None);
         };
         let origin = &permit.origin;
         let Some(outbound) = upload.renew(&origin.tally) else {
@@ -176,7 +189,7 @@ async fn pass(
             origin.complain(Complaint::Closed, "502", || {
                 "the body of a request was begun, and cannot be sent again".to_owned()
             });
-            return text(StatusCode::BAD_GATEWAY);
+            return (text(StatusCode::BAD_GATEWAY), None);
         };
         origin.tally.requests.one();
         if !tried.is_empty() {
@@ -186,17 +199,18 @@ async fn pass(
             Ok(answer) => {
                 origin.success();
                 upload.release();
-                return accept(shared, answer, permit, upload, kind);
+                return (accept(shared, answer, permit, upload, kind), Some(index));
             }
             Err(fault) => fault,
         };
         if let Some(fault) = upload.fault() {
             totals.client_faults.one();
-            return text(match fault {
+            let status = match fault {
                 UploadFault::Idle => StatusCode::REQUEST_TIMEOUT,
                 UploadFault::Broken => StatusCode::BAD_REQUEST,
                 UploadFault::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            });
+            };
+            return (text(status), None);
         }
         if fault.blames_upstream() {
             origin.failure();
@@ -205,7 +219,7 @@ async fn pass(
         if !again || !fault.allows_retry(&template.method) || !upload.is_whole() {
             let status = fault.status();
             origin.complain(fault.kind(), status.as_str(), || fault.reason());
-            return give_up(totals, status);
+            return (give_up(totals, status), None);
         }
         if fault.blames_upstream() {
             origin.complain(fault.kind(), "retried", || fault.reason());
@@ -250,7 +264,8 @@ fn template(shared: &Shared, head: Parts, checked: Checked, kind: &Kind) -> Resu
     if let Some(length) = checked.length.filter(|_| !matches!(kind, Kind::WebSocket { .. })) {
         headers.insert(header::CONTENT_LENGTH, length.into());
     }
-    let peer = extensions.get::<PeerAddr>().map(|peer| peer.0.ip().to_canonical());
+    let client = extensions.get::<PeerAddr>().map(|peer| peer.0);
+    let peer = client.map(|client| client.ip().to_canonical());
     let scheme = match uri.scheme_str() {
         Some(scheme) if scheme.eq_ignore_ascii_case("https") => "https",
         _ => "http",
@@ -271,7 +286,7 @@ fn template(shared: &Shared, head: Parts, checked: Checked, kind: &Kind) -> Resu
     };
     let host = checked.host.filter(|_| shared.config.preserve_host);
     let hints = extensions.get::<EarlyHints>().cloned();
-    Ok(Template { method, path, headers, host, trailers, upgrade, hints })
+    Ok(Template { method, path, headers, host, trailers, upgrade, hints, client })
 }
 
 /// Turns an upstream's answer into the client's response.

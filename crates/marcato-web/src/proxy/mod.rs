@@ -64,6 +64,7 @@
 //! - Upstreams have one connection of HTTP/2 each. Requests above its limit of streams wait for it.
 
 mod activity;
+mod balance;
 mod body;
 mod choice;
 mod complaints;
@@ -103,7 +104,7 @@ use tokio::task::AbortHandle;
 use tower_service::Service;
 
 pub use body::{ProxyBody, ProxyBodyError};
-pub use config::{HealthConfig, PassiveConfig, ProxyConfig, Roots, TrustedForwarders};
+pub use config::{Balance, HealthConfig, PassiveConfig, ProxyConfig, Roots, TrustedForwarders};
 pub use counters::{ProxyCounters, UpstreamState};
 pub use error::ProxyError;
 pub use upstream::{Upstream, UpstreamError};

@@ -28,6 +28,8 @@ pub(super) struct Origin {
     pub(super) pool: Arc<Pool>,
     pub(super) tally: Arc<Tally>,
     uri: String,
+    /// Digest of the URI, which names the upstream to clients.
+    seed: u64,
     weight: u32,
     limit: u32,
     in_flight: AtomicU32,
@@ -56,12 +58,18 @@ impl Origin {
             pool: Arc::new(pool),
             tally,
             uri: upstream.uri.clone(),
+            seed: digest(upstream.uri.as_bytes()),
             weight: upstream.weight,
             limit: config.max_in_flight,
             in_flight: AtomicU32::new(0),
             health: Mutex::new(Health::new(config.passive, config.health.as_ref())),
             complaints: Complaints::default(),
         })
+    }
+
+    /// Digest of the URI.
+    pub(super) const fn seed(&self) -> u64 {
+        self.seed
     }
 
     pub(super) fn uri(&self) -> &str {
@@ -86,6 +94,7 @@ impl Origin {
             healthy: health.is_healthy(now),
             last_failure: health.last_failure(),
             tried,
+            seed: self.seed,
         }
     }
 
@@ -162,6 +171,13 @@ impl Origin {
         let outbound = upload.renew(&self.tally).ok_or(Fault::Late)?;
         attempt(self, &template, &upload, outbound, Route::default(), config.timeout).await
     }
+}
+
+/// Returns the first 64 bits of a digest by SHA-256. It is the same in every process, and tells nothing of what it
+/// was made from.
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
 }
 
 /// Place of a request in flight.

@@ -3,6 +3,7 @@
 //! It is our own, as the pool of hyper-util's client cannot be asked for a fresh connection, by which a retry
 //! avoids a second one that the upstream has closed. Nor does it count its connections.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -52,7 +53,9 @@ impl Pool {
         max_idle: usize,
         tally: Arc<Tally>,
     ) -> Self {
-        let shares = connector.scheme() != Scheme::Http1;
+        // A connection whose client the origin was told of serves no other.
+        let max_idle = if connector.tells_client() { 0 } else { max_idle };
+        let shares = connector.scheme() != Scheme::Http1 && !connector.tells_client();
         Self {
             connector,
             connect_timeout,
@@ -67,19 +70,29 @@ impl Pool {
     }
 
     /// Takes a connection, and makes one if there is none or if a fresh one is asked for.
-    pub(super) async fn checkout(&self, purpose: Purpose, fresh: bool) -> Result<Checkout, ConnectError> {
+    pub(super) async fn checkout(
+        &self,
+        purpose: Purpose,
+        fresh: bool,
+        client: Option<SocketAddr>,
+    ) -> Result<Checkout, ConnectError> {
         if purpose == Purpose::Upgrade && self.connector.scheme() == Scheme::Http2 {
             return Err(ConnectError::NoUpgrade);
         }
         if !fresh && let Some(connection) = self.ready(purpose) {
             return Ok(Checkout { connection, reused: true });
         }
-        timeout(self.connect_timeout, self.connect(purpose, fresh))
+        timeout(self.connect_timeout, self.connect(purpose, fresh, client))
             .await
             .unwrap_or(Err(ConnectError::Timeout))
     }
 
-    async fn connect(&self, purpose: Purpose, fresh: bool) -> Result<Checkout, ConnectError> {
+    async fn connect(
+        &self,
+        purpose: Purpose,
+        fresh: bool,
+        client: Option<SocketAddr>,
+    ) -> Result<Checkout, ConnectError> {
         let shares = purpose == Purpose::Requests && self.shares.load(Ordering::Relaxed);
         let _guard = if shares { Some(self.connecting.lock().await) } else { None };
         if shares
@@ -88,7 +101,7 @@ impl Pool {
         {
             return Ok(Checkout { connection, reused: true });
         }
-        let connection = self.connector.connect(purpose).await?;
+        let connection = self.connector.connect(purpose, client).await?;
         self.tally.connections.one();
         match &connection {
             Connected::Http2(sender) => *lock(&self.http2) = Some(sender.clone()),

@@ -1,5 +1,7 @@
 //! Server to which requests are passed.
 
+use std::path::PathBuf;
+
 use http::uri::{Authority, Uri};
 use thiserror::Error;
 
@@ -10,6 +12,7 @@ use thiserror::Error;
 /// | `http://host:port` | HTTP/1.1 in cleartext |
 /// | `h2c://host:port` | HTTP/2 in cleartext, with prior knowledge (RFC 9113 §3.3) |
 /// | `https://host:port` | HTTP/2 or HTTP/1.1 over TLS, as ALPN decides |
+/// | `unix:/run/app.sock` | HTTP/1.1 in cleartext, over the Unix socket of an absolute path |
 ///
 /// A port that is absent is 80, or 443 for `https`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,10 +70,20 @@ pub(super) struct Target {
     /// Host and port as configured: the `Host` field of requests.
     pub(super) authority: Authority,
     pub(super) port: u16,
+    /// Path of a Unix socket, which is used in place of host and port.
+    pub(super) socket: Option<PathBuf>,
 }
 
 impl Target {
     pub(super) fn parse(uri: &str) -> Result<Self, UpstreamError> {
+        if let Some(path) = uri.strip_prefix("unix:") {
+            // A path of the system's has 108 bytes, with a zero at its end.
+            if !path.starts_with('/') || path.contains('\0') || path.len() > 107 {
+                return Err(UpstreamError::Socket);
+            }
+            let authority = Authority::from_static("localhost");
+            return Ok(Self { scheme: Scheme::Http1, authority, port: 80, socket: Some(path.into()) });
+        }
         let parsed: Uri = uri.parse().map_err(|_| UpstreamError::Malformed)?;
         let scheme = match parsed.scheme_str() {
             Some("http") => Scheme::Http1,
@@ -95,7 +108,7 @@ impl Target {
         if !matches!(parsed.path(), "" | "/") || parsed.query().is_some() {
             return Err(UpstreamError::Path);
         }
-        Ok(Self { scheme, authority: authority.clone(), port })
+        Ok(Self { scheme, authority: authority.clone(), port, socket: None })
     }
 
     /// Name or address of the host, without the brackets of an IPv6 address.
@@ -119,6 +132,9 @@ pub enum UpstreamError {
     /// The port is zero or out of range.
     #[error("port out of range: give one from 1 to 65535")]
     Port,
+    /// The path of a Unix socket is relative or too long.
+    #[error("no path of a Unix socket: write it as unix:/run/app.sock, in at most 107 bytes")]
+    Socket,
     /// The URI has a path or a query.
     #[error("URI with a path: give host and port alone, and rewrite paths before the proxy")]
     Path,
@@ -153,5 +169,8 @@ mod tests {
         assert_eq!(parse("http://a.example:70000"), Err(UpstreamError::Port));
         assert_eq!(parse("http://a.example/base"), Err(UpstreamError::Path));
         assert_eq!(parse("http://a.example?q"), Err(UpstreamError::Path));
+        assert_eq!(parse("unix:run/app.sock"), Err(UpstreamError::Socket));
+        assert_eq!(parse("unix://run/app.sock"), Ok((Scheme::Http1, "localhost".into(), 80)));
+        assert_eq!(parse(&format!("unix:/{}", "x".repeat(107))), Err(UpstreamError::Socket));
     }
 }
