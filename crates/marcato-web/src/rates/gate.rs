@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use marcato_units::{Duration, Time};
 use tokio::time::Instant;
 
+use super::notice::Notices;
 use super::{Account, AddressLimits, Rates, Refusal};
 use crate::config::{Config, Limits};
 
@@ -17,6 +18,7 @@ pub(crate) struct Gate {
     trusted: Vec<IpNet>,
     epoch: Instant,
     rates: Mutex<Rates>,
+    notices: Notices,
 }
 
 impl Gate {
@@ -29,7 +31,13 @@ impl Gate {
         }
         // With as many addresses as connections there is always one to forget.
         let rates = Mutex::new(Rates::new(limits, addresses.max(connections)));
-        Some(Arc::new(Self { limits, trusted: config.trusted.clone(), epoch: Instant::now(), rates }))
+        Some(Arc::new(Self {
+            limits,
+            trusted: config.trusted.clone(),
+            epoch: Instant::now(),
+            rates,
+            notices: Notices::default(),
+        }))
     }
 
     /// True if this is the gate of a configuration.
@@ -43,7 +51,16 @@ impl Gate {
         if self.trusted.iter().any(|network| network.contains(&address)) {
             return Ok(None);
         }
-        let account = self.rates().open(self.now(), address)?;
+        let now = self.now();
+        let opened = self.rates().open(now, address);
+        let account = opened.inspect_err(|refusal| {
+            let key = match refusal {
+                Refusal::Rate => "connections",
+                Refusal::Open => "open",
+                Refusal::Full => "addresses",
+            };
+            self.notices.refused(now, address, "connection", key);
+        })?;
         Ok(Some(Guest { gate: Arc::clone(self), address, account }))
     }
 
@@ -82,7 +99,9 @@ impl Guest {
     /// # Errors
     /// The time to wait, if the address makes requests too fast.
     pub(crate) fn request(&self) -> Result<(), Duration> {
-        self.account.request(self.gate.now(), &self.gate.limits)
+        let now = self.gate.now();
+        let taken = self.account.request(now, &self.gate.limits);
+        taken.inspect_err(|_| self.gate.notices.refused(now, self.address, "request", "requests"))
     }
 }
 

@@ -10,6 +10,7 @@
 mod bucket;
 mod client;
 mod gate;
+mod notice;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
