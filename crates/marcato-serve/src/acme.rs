@@ -1,4 +1,4 @@
-//! Certificates from an authority, by ACME (RFC 8555) with TLS-ALPN-01 (RFC 8737).
+//! Certificates from an authority, by ACME (RFC 8555) with TLS-ALPN-01 (RFC 8737), or with DNS-01 through a program.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::certificates::{Certificates, Presentable, signed};
+use crate::dns_hook::Records;
 
 /// Longest time without a look at the certificates.
 const LOOK: Duration = Duration::from_secs(12 * 3600);
@@ -36,9 +37,12 @@ pub(crate) enum AcmeError {
     /// The authority refuses, or cannot be reached.
     #[error("{0}")]
     Authority(#[from] instant_acme::Error),
-    /// The authority does not check names by TLS-ALPN-01.
-    #[error("the authority does not offer TLS-ALPN-01 for {0}")]
-    NoChallenge(String),
+    /// The authority does not check names in this way.
+    #[error("the authority does not offer {0} for {1}")]
+    NoChallenge(&'static str, String),
+    /// The program for records of DNS failed.
+    #[error("{0}")]
+    Hook(String),
     /// The authority could not check the names.
     #[error("the authority could not check the names: {0}")]
     Unchecked(String),
@@ -74,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) contacts: Vec<String>,
     pub(crate) ca: Option<PathBuf>,
     pub(crate) renew_before: Duration,
+    /// Program and arguments for DNS-01; TLS-ALPN-01 if empty.
+    pub(crate) dns_hook: Vec<String>,
     /// Names of each site.
     pub(crate) sites: Vec<Vec<String>>,
 }
@@ -97,7 +103,8 @@ pub(crate) fn stored(state: &Path, hosts: &[&str]) -> Option<Identity> {
 
 /// File of the certificate and its key, by the first name.
 fn file(state: &Path, host: &str) -> PathBuf {
-    state.join(format!("{host}.pem"))
+    // An asterisk means much in a shell.
+    state.join(format!("{}.pem", host.replace('*', "_")))
 }
 
 /// Returns the time at which a certificate is to be renewed; `None` if it cannot be read.
@@ -206,26 +213,13 @@ impl Keeper {
         let account = self.account().await?;
         let identifiers: Vec<Identifier> = hosts.iter().cloned().map(Identifier::Dns).collect();
         let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
-        let mut checks = Checks { certificates: &self.certificates, names: Vec::new() };
-        let mut authorizations = order.authorizations();
-        while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization?;
-            if authorization.status == AuthorizationStatus::Valid {
-                continue;
-            }
-            let name = authorization.identifier().to_string();
-            let Some(mut challenge) = authorization.challenge(ChallengeType::TlsAlpn01) else {
-                return Err(AcmeError::NoChallenge(name));
-            };
-            let digest = challenge.key_authorization().digest();
-            checks.begin(name, digest.as_ref())?;
-            challenge.set_ready().await?;
+        let mut records = Records::new(&self.settings.dns_hook);
+        let checked = self.check(&mut order, &mut records).await;
+        for failure in records.remove().await {
+            tracing::warn!(failure, "a record of a name that was checked stays: remove it");
         }
+        checked?;
         let patience = RetryPolicy::default().timeout(PATIENCE);
-        if order.poll_ready(&patience).await? != OrderStatus::Ready {
-            return Err(AcmeError::Unchecked(reasons(&mut order).await));
-        }
-        drop(checks);
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(hosts)?;
         params.distinguished_name = DistinguishedName::new();
@@ -236,6 +230,45 @@ impl Keeper {
             .map_err(|error| AcmeError::Issued(error.to_string()))?;
         let first = hosts.first().map(String::as_str).unwrap_or_default();
         write(&file(state, first), both.as_bytes())
+    }
+}
+
+impl Keeper {
+    /// Has the authority check the names of an order.
+    async fn check(
+        &self,
+        order: &mut instant_acme::Order,
+        records: &mut Records<'_>,
+    ) -> Result<(), AcmeError> {
+        let by_dns = !self.settings.dns_hook.is_empty();
+        let mut checks = Checks { certificates: &self.certificates, names: Vec::new() };
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let name = authorization.identifier().to_string();
+            let (kind, shown) = match by_dns {
+                true => (ChallengeType::Dns01, "DNS-01"),
+                false => (ChallengeType::TlsAlpn01, "TLS-ALPN-01"),
+            };
+            let Some(mut challenge) = authorization.challenge(kind) else {
+                return Err(AcmeError::NoChallenge(shown, name));
+            };
+            let key = challenge.key_authorization();
+            if by_dns {
+                records.set(&name, key.dns_value()).await.map_err(AcmeError::Hook)?;
+            } else {
+                checks.begin(name, key.digest().as_ref())?;
+            }
+            challenge.set_ready().await?;
+        }
+        let patience = RetryPolicy::default().timeout(PATIENCE);
+        if order.poll_ready(&patience).await? != OrderStatus::Ready {
+            return Err(AcmeError::Unchecked(reasons(order).await));
+        }
+        Ok(())
     }
 }
 

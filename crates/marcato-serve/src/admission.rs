@@ -21,6 +21,8 @@ pub(crate) struct Admission {
     pub(crate) users: Arc<[User]>,
     /// Value of `WWW-Authenticate`.
     pub(crate) challenge: HeaderValue,
+    /// True if the client needs a certificate.
+    pub(crate) by_certificate: bool,
 }
 
 impl Admission {
@@ -32,12 +34,13 @@ impl Admission {
             users: rule.users.clone().into(),
             challenge: HeaderValue::try_from(challenge)
                 .unwrap_or_else(|_| HeaderValue::from_static("Basic realm=\"restricted\"")),
+            by_certificate: rule.client_certificate.value,
         }
     }
 
     /// Returns true if the rule asks for something.
     pub(crate) fn is_strict(&self) -> bool {
-        self.by_network() || !self.users.is_empty()
+        self.by_network() || self.by_certificate || !self.users.is_empty()
     }
 
     fn by_network(&self) -> bool {

@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use marcato_web::{Identity, IdentityError};
-use rustls::ServerConfig;
-use rustls::crypto::ring;
-use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache, StoresServerSessions};
 use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 
-use crate::config::HostPattern;
+use crate::config::{HostPattern, TlsVersion};
 use crate::covered::Covered;
 
 /// Most sessions that clients can resume.
@@ -148,7 +150,7 @@ impl Names {
 }
 
 struct Current {
-    names: Names,
+    names: Arc<Names>,
     /// Sessions of these certificates: one that is resumed would not present the next.
     sessions: Arc<ServerSessionMemoryCache>,
 }
@@ -159,18 +161,40 @@ pub(crate) struct Certificates {
     current: ArcSwap<Current>,
     /// Certificates for an authority that checks a name, by that name.
     challenges: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+    /// Verifier of clients' certificates; none if clients are asked for none.
+    clients: ArcSwapOption<Verifier>,
 }
+
+/// Verifier of the certificates that an authority has issued to clients.
+pub(crate) type Verifier = Arc<dyn ClientCertVerifier>;
 
 impl Certificates {
     pub(crate) fn new() -> Arc<Self> {
         let sessions = ServerSessionMemoryCache::new(SESSIONS);
-        let current = ArcSwap::from_pointee(Current { names: Names::default(), sessions });
-        Arc::new(Self { current, challenges: Mutex::default() })
+        let current = ArcSwap::from_pointee(Current { names: Arc::default(), sessions });
+        Arc::new(Self { current, challenges: Mutex::default(), clients: ArcSwapOption::empty() })
     }
 
     /// Presents these certificates in handshakes that begin from now on.
     pub(crate) fn present(&self, names: Names) {
         if !self.current.load().names.same(&names) {
+            let sessions = ServerSessionMemoryCache::new(SESSIONS);
+            self.current.store(Arc::new(Current { names: Arc::new(names), sessions }));
+        }
+    }
+
+    /// Asks clients for certificates that a verifier accepts, in handshakes that begin from now on. Sessions that were
+    /// begun under another one are not resumed.
+    pub(crate) fn accept(&self, clients: Option<&Verifier>) {
+        let current = self.clients.load();
+        let is_same = match (current.as_deref(), clients) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            self.clients.store(clients.map(|verifier| Arc::new(Arc::clone(verifier))));
+            let names = Arc::clone(&self.current.load().names);
             let sessions = ServerSessionMemoryCache::new(SESSIONS);
             self.current.store(Arc::new(Current { names, sessions }));
         }
@@ -214,14 +238,18 @@ impl Certificates {
         self.challenges().contains_key(name)
     }
 
-    /// Returns a configuration for TLS 1.3 with these certificates.
+    /// Returns a configuration for TLS with these certificates.
     ///
     /// # Errors
     /// If the TLS library refuses its own defaults.
-    pub(crate) fn server_tls(self: &Arc<Self>) -> Result<ServerConfig, rustls::Error> {
+    pub(crate) fn server_tls(self: &Arc<Self>, least: TlsVersion) -> Result<ServerConfig, rustls::Error> {
+        let versions: &[_] = match least {
+            TlsVersion::V1_2 => &[&rustls::version::TLS13, &rustls::version::TLS12],
+            TlsVersion::V1_3 => &[&rustls::version::TLS13],
+        };
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_no_client_auth()
+            .with_protocol_versions(versions)?
+            .with_client_cert_verifier(Arc::new(Clients(Arc::clone(self))))
             .with_cert_resolver(Arc::clone(self) as Arc<dyn ResolvesServerCert>);
         config.session_storage = Arc::clone(self) as Arc<dyn StoresServerSessions>;
         // No 0-RTT: early data can be replayed (RFC 8446 §8).
@@ -259,6 +287,62 @@ impl ResolvesServerCert for Certificates {
             None => current.names.default.as_ref(),
         };
         shown.map(|shown| Arc::clone(&shown.key))
+    }
+}
+
+/// Verifier of clients' certificates that can be replaced. No client needs one for its handshake: rules of access ask
+/// for it, and an authority that checks a name has none.
+#[derive(Debug)]
+struct Clients(Arc<Certificates>);
+
+impl ClientCertVerifier for Clients {
+    fn offer_client_auth(&self) -> bool {
+        self.0.clients.load().is_some()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // Those of the verifier could be replaced meanwhile. Clients then offer any certificate of theirs.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        match &*self.0.clients.load() {
+            Some(verifier) => verifier.verify_client_cert(end_entity, intermediates, now),
+            None => Err(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
     }
 }
 

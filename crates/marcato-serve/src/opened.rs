@@ -13,10 +13,11 @@ use marcato_web::proxy::{Proxy, ProxyConfig, Roots};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::server::WebPkiClientVerifier;
 
 use crate::acme;
 use crate::admission::Admission;
-use crate::certificates::{Names, Presentable, self_signed};
+use crate::certificates::{Names, Presentable, Verifier, self_signed};
 use crate::config::{self, CertificateSource, Config, ConfigError, Content, Located, OriginConfig, Site};
 use crate::error_pages::ErrorPages;
 use crate::router;
@@ -34,6 +35,8 @@ pub(crate) struct Opened {
     /// Certificate of each site; `None` for one that an authority has not issued yet.
     pub(crate) certificates: Vec<Option<Presentable>>,
     pub(crate) compression: Compression,
+    /// Certificate of the authority of clients, as the file has it, and its verifier.
+    clients: Option<(Vec<u8>, Verifier)>,
     files: Vec<(FilesConfig, Files)>,
     origins: HashMap<String, OpenOrigin>,
 }
@@ -60,6 +63,11 @@ impl Opened {
                 Ok(compression) => opened.compression = compression,
                 Err(error) => faults.add(Place::START, error.to_string()),
             }
+        }
+        if let Some(file) = &config.client_ca {
+            opened.clients = read_clients(&config.path(&file.value), before)
+                .map_err(|problem| faults.add(file.place, problem))
+                .ok();
         }
         for origin in &config.origins {
             opened.origins.extend(open_origin(config, origin, before, &faults));
@@ -155,6 +163,11 @@ impl Opened {
         (changed, faults.into_result().map_err(ConfigError::from))
     }
 
+    /// Returns the verifier of clients' certificates, if they are asked for.
+    pub(crate) fn clients(&self) -> Option<&Verifier> {
+        self.clients.as_ref().map(|(_, verifier)| verifier)
+    }
+
     /// Returns the file services, by their directories.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &Files)> {
         self.files.iter().map(|(config, files)| (config.root.as_path(), files))
@@ -236,6 +249,17 @@ fn open_origin(
     }
 }
 
+/// Reads the authority of clients' certificates. An equal one is taken over, so that sessions stay.
+fn read_clients(path: &Path, before: &Opened) -> Result<(Vec<u8>, Verifier), String> {
+    let (bytes, roots) = read_roots(path)?;
+    if let Some(known) = before.clients.as_ref().filter(|(known, _)| *known == bytes) {
+        return Ok(known.clone());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    Ok((bytes, verifier.map_err(|error| format!("{} cannot be used: {error}", path.display()))?))
+}
+
 fn read_roots(path: &Path) -> Result<(Vec<u8>, RootCertStore), String> {
     let shown = path.display();
     let bytes = std::fs::read(path).map_err(|error| format!("{shown} cannot be read: {error}"))?;
@@ -285,7 +309,8 @@ fn read_certificates(
             }
             CertificateSource::Acme => {
                 let state = config.acme.as_ref()?;
-                let hosts: Vec<&str> = site.hosts.iter().map(|host| host.name()).collect();
+                let hosts: Vec<String> = site.hosts.iter().map(ToString::to_string).collect();
+                let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
                 (acme::stored(&config.path(&state.state.value), &hosts)?, place)
             }
         };

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use marcato_document::quote;
 use marcato_net::Coupling;
+use marcato_units::Worded as _;
 use marcato_web::files::FilesConfig;
 use marcato_web::proxy::ProxyConfig;
 
@@ -63,6 +65,46 @@ pub enum Tls {
     },
 }
 
+impl Options {
+    /// Returns the same as the text of a configuration file.
+    pub(crate) fn to_toml(&self) -> String {
+        let path = |path: &std::path::Path| quote(&path.to_string_lossy());
+        let mut text = String::new();
+        let coupled = Coupling::WORDS.iter().find(|(_, value)| *value == self.coupled);
+        let mut line = |key: &str, value: String| text.push_str(&format!("{key} = {value}\n"));
+        line("coupled", quote(coupled.map_or("auto", |(word, _)| *word)));
+        line("http3", self.http3.to_string());
+        if let Some(metrics) = self.metrics {
+            line("metrics", quote(&metrics.to_string()));
+        }
+        line("watch", self.watch.to_string());
+        let access_log = self.access_log.as_ref().map_or("false".to_owned(), |log| {
+            let format = marcato_web::LogFormat::NAMES.iter().find(|(_, format)| *format == log.format);
+            let file =
+                log.file.as_ref().map_or(String::new(), |file| format!(", file = {}", path(&file.value)));
+            format!("{{ format = {}{file} }}", quote(format.map_or("pairs", |(word, _)| *word)))
+        });
+        line("access-log", access_log);
+        for listen in &self.listen {
+            let plaintext = self.tls == Tls::Cleartext;
+            let address = quote(&listen.to_string());
+            text.push_str(&format!("[[listen]]\naddress = {address}\nplaintext = {plaintext}\n"));
+        }
+        let certificate = match &self.tls {
+            Tls::Cleartext | Tls::SelfSigned => quote("self-signed"),
+            Tls::Files { chain, key } => format!("{{ chain = {}, key = {} }}", path(chain), path(key)),
+        };
+        let content = match &self.content {
+            Content::Directory { path: directory, listing } => {
+                format!("directory = {}\nfiles = {{ listing = {listing} }}\n", path(directory))
+            }
+            Content::Origin(uri) => format!("origin = {}\n", quote(uri)),
+        };
+        text.push_str(&format!("[[site]]\ndefault = true\ncertificate = {certificate}\n{content}"));
+        text
+    }
+}
+
 impl From<&Options> for Config {
     /// Returns the same as a configuration with one site.
     fn from(options: &Options) -> Self {
@@ -119,6 +161,44 @@ impl From<&Options> for Config {
             metrics: options.metrics.map(Located::from),
             watch: options.watch.then(Watch::default),
             ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_and_their_file_are_the_same() {
+        let options = Options {
+            content: Content::Directory { path: "a \"b\"".into(), listing: true },
+            listen: vec!["127.0.0.1:8443".parse().unwrap(), "[::1]:80".parse().unwrap()],
+            tls: Tls::SelfSigned,
+            coupled: Coupling::Off,
+            http3: false,
+            access_log: Some(AccessLog {
+                format: marcato_web::LogFormat::Json,
+                file: Some(PathBuf::from("log").into()),
+            }),
+            metrics: Some("127.0.0.1:9187".parse().unwrap()),
+            watch: true,
+        };
+        let tls = Tls::Files { chain: "c".into(), key: "k".into() };
+        let content = Content::Origin("unix:/a".to_owned());
+        let other = Options { tls, content, access_log: None, watch: false, ..options.clone() };
+        for options in [options.clone(), other, Options { tls: Tls::Cleartext, ..options }] {
+            let text = options.to_toml();
+            let read = Config::parse("options", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let direct = Config::from(&options);
+            assert_eq!((read.listen, read.sites), (direct.listen, direct.sites), "{text}");
+            assert_eq!((read.origins, read.access_log), (direct.origins, direct.access_log), "{text}");
+            assert_eq!(
+                (read.coupled, read.http3, read.watch),
+                (direct.coupled, direct.http3, direct.watch),
+                "{text}"
+            );
+            assert_eq!(read.metrics, direct.metrics, "{text}");
         }
     }
 }

@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use marcato_web::compression::{CompressedBody, Compression, Negotiated};
 use marcato_web::files::{FileBody, Files, FilesFuture};
 use marcato_web::proxy::{Proxy, ProxyBody, ProxyFuture};
-use marcato_web::{Body, PeerAddr, ServerName};
+use marcato_web::{Body, ClientCertificate, PeerAddr, ServerName};
 use tower_service::Service;
 
 use crate::admission::{self, Admission};
@@ -317,6 +317,10 @@ impl Asking {
     ) -> Answer {
         if !rules.iter().all(|rule| rule.admits(client)) {
             return self.refuse(&request, StatusCode::FORBIDDEN, "this client is not served here\n");
+        }
+        let certificate = request.extensions().get::<ClientCertificate>();
+        if certificate.is_none() && rules.iter().any(|rule| rule.by_certificate) {
+            return self.refuse(&request, StatusCode::FORBIDDEN, "this needs a certificate of the client\n");
         }
         let asking: Vec<_> = rules.iter().filter(|rule| !rule.users.is_empty()).cloned().collect();
         self.passed = rules;

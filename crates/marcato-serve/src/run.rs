@@ -74,6 +74,24 @@ pub fn check(source: &Source) -> Result<String, ServeError> {
     Ok(format!("no errors: {listeners}, {sites}, {origins}\n"))
 }
 
+/// Returns the configuration as it takes effect, as the text of a file: with the default of each key that it omits.
+///
+/// # Errors
+/// All errors of the file.
+pub fn print_config(source: &Source) -> Result<String, ServeError> {
+    Ok(match source {
+        Source::Options(options) => Config::print("the command line", &options.to_toml())?,
+        Source::File(path) => {
+            let name = path.display().to_string();
+            // Another reading tells of errors.
+            Config::load(path)?;
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| ConfigError::whole(&name, format!("cannot be read: {error}")))?;
+            Config::print(&name, &text)?
+        }
+    })
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, ServeError> {
     // The workers carry the connections. What is left for this thread is to accept them, and to print.
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Runtime)
@@ -141,7 +159,7 @@ impl Running {
         let plain = Server::with_config(web(&config, &access, &monitor))
             .workers(Workers::one_per_core().map_err(ServeError::Runtime)?);
         monitor.begin(&plain).map_err(ServeError::Listen)?;
-        let tls = plain.clone().tls(certificates.server_tls()?);
+        let tls = plain.clone().tls(certificates.server_tls(config.min_tls)?);
         let sites = Arc::new(ArcSwap::from_pointee(Sites::default()));
         let mut running = Self {
             config: Config::default(),
@@ -166,7 +184,12 @@ impl Running {
         self.access.apply(log)?;
         self.plain.configure(web(&config, &self.access, &self.monitor));
         self.monitor.opened(&opened);
+        self.certificates.accept(opened.clients());
         self.certificates.present(opened.names(&config));
+        if config.min_tls != self.config.min_tls {
+            let tls = self.certificates.server_tls(config.min_tls).map_err(io::Error::other)?;
+            self.tls.replace_tls(tls);
+        }
         self.sites.store(Arc::clone(&opened.sites));
         let (plain, tls) = (&self.plain, &self.tls);
         let (sites, certificates, monitor) = (&self.sites, &self.certificates, &self.monitor);
@@ -196,6 +219,7 @@ impl Running {
             contacts: acme.contacts.clone(),
             ca: acme.ca.as_ref().map(|ca| config.path(&ca.value)),
             renew_before: acme.renew_before,
+            dns_hook: acme.dns_hook.clone(),
             sites,
         });
         if self.keeper.as_ref().map(|(settings, _)| settings) == settings.as_ref() {

@@ -521,3 +521,83 @@ fn faults_of_handling_name_the_place() {
     let found = problems(&format!("trusted-proxies = ['x']\n{SITE}directory = 'a'"));
     assert!(found[0].starts_with("1:20: \"x\" is no network: "), "{found:?}");
 }
+
+#[test]
+fn a_printed_configuration_reads_back_to_the_same() {
+    let small = "[[listen]]\naddress = '[::]:80'\nredirect-to-https = true\n[[listen]]\nsocket = 'https'\n\
+                 proxy-protocol = '10.0.0.0/8'\n[[site]]\nhosts = ['a.test', \"*.a.test\"]\ncertificate = 'self-signed'\n\
+                 hsts = { max-age = '1 h' }\nerror-pages = { 404 = 'a', 5xx = 'b' }\naccess = { allow = '10.0.0.1' }\n\
+                 headers = { X-A = 'b \\\"c\\\"' }\n[[site.route]]\npath = '/x'\nrewrite = '/y'\norigin = 'app'\n\
+                 [[site.route]]\npath = '/z'\nstrip-prefix = true\ndirectory = 'a'\ntry-files = '/index.html'\n\
+                 [[site.route]]\npath = '/r'\nredirect = '/s'\n[[origin]]\nname = 'app'\nto = ['http://a', { url = 'unix:/b' }]\n\
+                 balance = 'cookie'\n[origin.health]\npath = '/h'\n[rates]\nrequests = { per-second = 1, burst = 2 }\n\
+                 [guess]\nprefetch = 'u=5'\n[guess.types]\n'image/png' = 'u=1'\n[compression]\norigins = true\n[limits]\nidle = '5 s'";
+    let example = include_str!("../../../contrib/serve/serve.toml");
+    for text in [example, small, &format!("access-log = false\nwatch = true\n{SITE}directory = 'a'")] {
+        let read =
+            |text: &str| Config::parse("serve.toml", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let printed = Config::print("serve.toml", text).unwrap();
+        let (before, after) = (read(text), read(&printed));
+        assert_eq!((&before.listen, &before.sites), (&after.listen, &after.sites), "{printed}");
+        assert_eq!((&before.origins, &before.limits), (&after.origins, &after.limits), "{printed}");
+        assert_eq!((&before.guess, &before.compression), (&after.guess, &after.compression), "{printed}");
+        assert_eq!((&before.access_log, &before.watch), (&after.access_log, &after.watch), "{printed}");
+        assert_eq!((&before.trusted, before.http3), (&after.trusted, after.http3), "{printed}");
+        // All defaults are there.
+        assert_eq!(Config::print("serve.toml", &printed).unwrap(), printed);
+    }
+    let printed = Config::print("serve.toml", small).unwrap();
+    for line in
+        ["http3 = true\n", "idle = \"5 s\"\n", "streams = 128\n", "https-port = 443\n", "# metrics: none\n"]
+    {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+    assert!(Config::print("serve.toml", "idel = 1").is_err());
+}
+
+#[test]
+fn the_reverse_proxy_of_the_readme_is_five_lines() {
+    let readme = include_str!("../../marcato-web/README.md");
+    let example = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let config = Config::parse("serve.toml", example).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(example.lines().filter(|line| line.contains('=')).count(), 5);
+    assert_eq!(config.sites[0].routes[0].content, Content::Origin("http://127.0.0.1:3000".to_owned()));
+}
+
+#[test]
+fn wildcards_need_a_program_for_records_of_dns() {
+    let text = |hook: &str| {
+        format!(
+            "[acme]\nstate = 'a'\nterms-agreed = true\n{hook}\n[[listen]]\naddress = '[::]:443'\n[[site]]\n\
+             hosts = '*.a.test'\ncertificate = 'acme'\ndirectory = 'a'"
+        )
+    };
+    let found = problems(&text(""));
+    assert!(
+        found.len() == 1 && found[0].contains("ACME by TLS-ALPN-01 issues nothing for `*.a.test`"),
+        "{found:?}"
+    );
+    let config = Config::parse("serve.toml", &text("dns-hook = ['/bin/hook', 'zone']")).unwrap();
+    assert_eq!(config.acme.unwrap().dns_hook, ["/bin/hook", "zone"]);
+    for wrong in ["dns-hook = 'hook'", "dns-hook = []", "dns-hook = ['']"] {
+        let found = problems(&text(wrong));
+        assert!(
+            found.iter().any(|one| one.contains("the program needs an absolute path")),
+            "{wrong}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_certificate_of_a_client_needs_an_authority() {
+    let found = of_site("directory = 'a'\naccess = { client-certificate = true }");
+    assert!(found.starts_with("6:33: there is no authority of clients: add `client-ca = "), "{found}");
+    let text = format!(
+        "client-ca = 'a.pem'\nmin-tls = '1.2'\n{SITE}directory = 'a'\naccess = {{ client-certificate = true }}"
+    );
+    let config = Config::parse("serve.toml", &text).unwrap();
+    assert!(config.sites[0].handling.access.as_ref().unwrap().client_certificate.value);
+    assert_eq!(config.min_tls, marcato_serve::config::TlsVersion::V1_2);
+    let found = problems(&format!("min-tls = '1.1'\n{SITE}directory = 'a'"));
+    assert!(found[0].starts_with("1:11: `min-tls` is \"1.1\": "), "{found:?}");
+}

@@ -97,6 +97,8 @@
 #[cfg(feature = "server")]
 mod body;
 #[cfg(feature = "server")]
+mod client_certificate;
+#[cfg(feature = "server")]
 mod clock;
 #[cfg(feature = "server")]
 mod clocks;
@@ -187,6 +189,8 @@ mod workers;
 
 #[cfg(feature = "server")]
 pub use body::{Body, BodyError};
+#[cfg(feature = "server")]
+pub use client_certificate::ClientCertificate;
 #[cfg(feature = "server")]
 pub use config::{Config, Limits, Log};
 pub use control::ControlReader;

@@ -24,6 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::body::Body;
+use crate::client_certificate::ClientCertificate;
 use crate::clock::Dates;
 use crate::clocks::Overdue;
 use crate::config::{Config, Limits};
@@ -72,6 +73,8 @@ pub(crate) struct Context {
     pub(crate) is_tls: bool,
     /// Name that the client gave in its handshake of TLS.
     pub(crate) server_name: Option<ServerName>,
+    /// Certificate that the client has presented.
+    pub(crate) client_certificate: Option<ClientCertificate>,
     pub(crate) ending: Ending,
     /// Field that tells clients of HTTP/3, if it is answered.
     pub(crate) alt_svc: Option<HeaderValue>,
@@ -177,6 +180,9 @@ impl Context {
         if let Some(name) = &self.server_name {
             extensions.insert(name.clone());
         }
+        if let Some(certificate) = &self.client_certificate {
+            extensions.insert(certificate.clone());
+        }
     }
 
     /// Counts and logs a request that is over.
@@ -214,7 +220,7 @@ impl Context {
 #[derive(Clone, Debug)]
 pub struct Server {
     config: Arc<RwLock<Arc<Config>>>,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Arc<RwLock<Arc<ServerConfig>>>>,
     counters: Arc<Counters>,
     dates: Arc<Dates>,
     connections: Arc<Semaphore>,
@@ -264,12 +270,21 @@ impl Server {
 
     /// Uses TLS as configured. A configuration that names no protocols offers HTTP/2 and HTTP/1.1.
     #[must_use]
-    pub fn tls(mut self, mut tls: ServerConfig) -> Self {
-        if tls.alpn_protocols.is_empty() {
-            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        }
-        self.tls = Some(Arc::new(tls));
+    pub fn tls(mut self, tls: ServerConfig) -> Self {
+        self.tls = Some(Arc::new(RwLock::new(offering(tls))));
         self
+    }
+
+    /// Uses TLS as configured for connections that come from now on, also in clones. HTTP/3 of listeners that are open
+    /// stays as it was. A server for cleartext stays one.
+    pub fn replace_tls(&self, tls: ServerConfig) {
+        if let Some(current) = &self.tls {
+            *current.write().unwrap_or_else(PoisonError::into_inner) = offering(tls);
+        }
+    }
+
+    fn current_tls(&self) -> Option<Arc<ServerConfig>> {
+        Some(Arc::clone(&self.tls.as_ref()?.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Carries connections on these threads. Otherwise they are tasks of the runtime that serves.
@@ -319,7 +334,7 @@ impl Server {
     /// TLS of HTTP/3: that of the other versions, but for the name of the protocol.
     #[cfg(feature = "http3")]
     pub(crate) fn quic_tls(&self) -> Option<Arc<ServerConfig>> {
-        let mut tls = ServerConfig::clone(self.tls.as_ref()?);
+        let mut tls = ServerConfig::clone(&*self.current_tls()?);
         tls.alpn_protocols = vec![h3::ALPN.to_vec()];
         // Early data can be replayed (RFC 8446 §8).
         tls.max_early_data_size = 0;
@@ -569,7 +584,7 @@ impl Server {
         // The time for the header is part of that for the handshake.
         let limit = limit.saturating_sub(began.elapsed());
         let shaken = tokio::time::timeout(limit, self.shake_hands(transport)).await;
-        let (shaken, is_http2, server_name) = match shaken {
+        let (shaken, Hello { is_http2, server_name, client_certificate }) = match shaken {
             Ok(Ok(shaken)) => shaken,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "handshake failed");
@@ -590,6 +605,7 @@ impl Server {
             guest,
             is_tls: self.tls.is_some(),
             server_name,
+            client_certificate,
             ending,
             alt_svc,
         });
@@ -617,32 +633,33 @@ impl Server {
         }
     }
 
-    /// Completes the handshake of TLS, if there is one. Returns whether the client speaks HTTP/2, and the
-    /// name that it gave.
-    async fn shake_hands(&self, transport: Transport) -> io::Result<(Shaken, bool, Option<ServerName>)> {
-        let named = |connection: &rustls::ServerConnection| {
-            let name = connection.server_name().map(|name| ServerName(name.into()));
-            (connection.alpn_protocol() == Some(b"h2"), name)
+    /// Completes the handshake of TLS, if there is one. Returns what the client has told of itself.
+    async fn shake_hands(&self, transport: Transport) -> io::Result<(Shaken, Hello)> {
+        let named = |connection: &rustls::ServerConnection| Hello {
+            is_http2: connection.alpn_protocol() == Some(b"h2"),
+            server_name: connection.server_name().map(|name| ServerName(name.into())),
+            client_certificate: connection.peer_certificates().and_then(ClientCertificate::of),
         };
-        let acceptor = self.tls.as_ref().map(|tls| TlsAcceptor::from(Arc::clone(tls)));
+        let plain = |is_http2| Hello { is_http2, server_name: None, client_certificate: None };
+        let acceptor = self.current_tls().map(TlsAcceptor::from);
         Ok(match (transport, acceptor) {
             (Transport::Tcp(stream), Some(acceptor)) => {
                 let stream = acceptor.accept(stream).await?;
-                let (is_http2, name) = named(stream.get_ref().1);
-                (Shaken::Tls(Box::new(stream)), is_http2, name)
+                let hello = named(stream.get_ref().1);
+                (Shaken::Tls(Box::new(stream)), hello)
             }
             (Transport::Other(stream), Some(acceptor)) => {
                 let stream = acceptor.accept(stream).await?;
-                let (is_http2, name) = named(stream.get_ref().1);
-                (Shaken::Other(Box::new(stream)), is_http2, name)
+                let hello = named(stream.get_ref().1);
+                (Shaken::Other(Box::new(stream)), hello)
             }
             (Transport::Tcp(stream), None) => {
                 let is_http2 = has_preface(&stream).await?;
-                (Shaken::Plain(stream), is_http2, None)
+                (Shaken::Plain(stream), plain(is_http2))
             }
             (Transport::Other(stream), None) => {
                 let (is_http2, stream) = Begun::read(stream, PREFACE).await?;
-                (Shaken::Other(Box::new(stream)), is_http2, None)
+                (Shaken::Other(Box::new(stream)), plain(is_http2))
             }
         })
     }
@@ -705,6 +722,7 @@ impl Server {
             guest,
             is_tls: true,
             server_name: client.server_name().map(|name| ServerName(name.into())),
+            client_certificate: client.peer_identity().and_then(|peer| ClientCertificate::of(peer.chain())),
             ending,
             alt_svc: None,
         });
@@ -714,6 +732,21 @@ impl Server {
             self.counters.broken.one();
         }
     }
+}
+
+/// Facts that a client tells of itself before its first request.
+struct Hello {
+    is_http2: bool,
+    server_name: Option<ServerName>,
+    client_certificate: Option<ClientCertificate>,
+}
+
+/// Returns TLS that offers HTTP/2 and HTTP/1.1, unless it names protocols.
+fn offering(mut tls: ServerConfig) -> Arc<ServerConfig> {
+    if tls.alpn_protocols.is_empty() {
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    }
+    Arc::new(tls)
 }
 
 /// Right of a connection to be served, until it is dropped.

@@ -28,6 +28,8 @@ pub struct Acme {
     pub ca: Option<Located<PathBuf>>,
     /// Time before a certificate's end at which it is renewed.
     pub renew_before: Duration,
+    /// Program and its arguments that set and remove records of DNS, for checks by DNS-01; none for TLS-ALPN-01.
+    pub dns_hook: Vec<String>,
 }
 
 /// Keys of `[acme]`.
@@ -40,6 +42,7 @@ pub(super) struct AcmeKeys {
     directory: Option<String>,
     ca: Option<Located<PathBuf>>,
     renew_before: Duration,
+    dns_hook: Vec<String>,
 }
 
 keyed! {
@@ -56,6 +59,8 @@ keyed! {
     "directory" => directory: By(directory), optional("Let's Encrypt");
     /// authority (PEM) of the directory's own certificate
     "ca" => ca: PATH, optional("those of the system");
+    /// program and its arguments that set and remove [records of DNS](#wildcards): names are then checked by DNS-01, which wildcards need
+    "dns-hook" => dns_hook: By(dns_hook), own("none: names are checked by TLS-ALPN-01");
     /// time before a certificate's end at which it is renewed: 30 days, or `"720 h"`
     "renew-before" => renew_before: SpanWithin(Duration::from_secs(3600)..=DAYS_365), own();
 }
@@ -78,11 +83,11 @@ fn are_possible(acme: &mut AcmeKeys, keys: &Keys<'_>) {
 impl Acme {
     /// Reads `[acme]`.
     pub(super) fn read(keys: &Keys<'_>, key: &'static str) -> Option<Self> {
-        let AcmeKeys { state, staging, directory, contacts, ca, renew_before, .. } =
+        let AcmeKeys { state, staging, directory, contacts, ca, renew_before, dns_hook, .. } =
             AcmeKeys::open(keys.table(key)?, keys.faults, &Serve)?;
         let usual = if staging { STAGING } else { PRODUCTION };
         let directory = directory.unwrap_or_else(|| usual.to_owned());
-        Some(Self { state: state?, directory, contacts, ca, renew_before })
+        Some(Self { state: state?, directory, contacts, ca, renew_before, dns_hook })
     }
 }
 
@@ -92,6 +97,17 @@ fn directory(keys: &Keys<'_>, key: &'static str) -> Option<String> {
         keys.fault(key, format!("{url:?} is no URL of a directory: begin with https://"));
     }
     Some(url.to_owned())
+}
+
+fn dns_hook(keys: &Keys<'_>, key: &'static str) -> Option<Vec<String>> {
+    let hook = each(keys, key, 64, |text, _| match text.contains('\0') {
+        true => Err("an argument cannot have a zero byte".to_owned()),
+        false => Ok(text.to_owned()),
+    });
+    if !hook.first().is_some_and(|program| program.starts_with('/')) {
+        keys.fault(key, "the program needs an absolute path: write [\"/usr/local/bin/dns-hook\"]");
+    }
+    Some(hook)
 }
 
 fn is_https(url: &str) -> bool {

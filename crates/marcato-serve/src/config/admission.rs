@@ -4,10 +4,11 @@ use std::str::FromStr as _;
 
 use bcrypt::HashParts;
 use ipnet::IpNet;
-use marcato_document::form::SomeText;
+use marcato_document::form::{Flag, SomeText};
 use marcato_document::{Keys, Value, keyed};
 
-use super::form::{By, Serve};
+use super::form::{By, Placed, Serve};
+use super::located::Located;
 use super::rates::networks;
 
 /// Most users of a rule.
@@ -15,8 +16,8 @@ const MAX_USERS: usize = 1000;
 /// Highest cost of a hash: a check of it takes about a second.
 const MAX_COST: u32 = 14;
 
-/// Rule of who is served: clients of networks, and users with passwords. Both must agree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Rule of who is served: clients of networks, with certificates, and users with passwords. All must agree.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Admission {
     /// Networks whose clients are served; none for all.
     pub allow: Vec<IpNet>,
@@ -26,6 +27,8 @@ pub struct Admission {
     pub users: Vec<User>,
     /// Name of the protected part, which browsers show.
     pub realm: String,
+    /// True to ask for a certificate of the client, by the authority of [`client_ca`](super::Config::client_ca).
+    pub client_certificate: Located<bool>,
 }
 
 /// User with the hash of a password.
@@ -39,7 +42,13 @@ pub struct User {
 
 impl Default for Admission {
     fn default() -> Self {
-        Self { allow: Vec::new(), deny: Vec::new(), users: Vec::new(), realm: "restricted".to_owned() }
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            users: Vec::new(),
+            realm: "restricted".to_owned(),
+            client_certificate: false.into(),
+        }
     }
 }
 
@@ -53,6 +62,8 @@ keyed! {
     "users" => users: By(users), own("none: no password is asked for");
     /// name of the protected part, which browsers show
     "realm" => realm: SomeText, own();
+    /// asks for a certificate of the client, by the authority of `client-ca`; requests without one get 403
+    "client-certificate" => client_certificate: Placed(Flag), own("`false`");
 }
 
 fn is_complete(admission: &mut Admission, keys: &Keys<'_>) {

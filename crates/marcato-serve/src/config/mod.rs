@@ -19,6 +19,7 @@ mod limits;
 mod listen;
 mod located;
 mod origin;
+mod printed;
 mod rates;
 mod redirect;
 mod site;
@@ -31,7 +32,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use marcato_document::form::{Flag, SpanWithin, one_of};
+use marcato_document::form::{Flag, SpanWithin, Words, one_of};
 use marcato_document::nearest::hint;
 use marcato_document::schema::Schema;
 use marcato_document::{Faults, Keyed as _, Keys, Place, Sources, keyed};
@@ -59,7 +60,7 @@ pub use watch::Watch;
 
 use content::Named;
 pub(crate) use content::PATH;
-use form::{By, FORMAT, Serve, section};
+use form::{By, FORMAT, PATH as FILE, Serve, section};
 use listen::MAX_LISTENERS;
 use rates::Rates;
 use site::Draft;
@@ -70,6 +71,19 @@ const MAX_FILE: usize = 1 << 20;
 const MAX_SITES: usize = 1000;
 /// Most origins.
 const MAX_ORIGINS: usize = 1000;
+
+/// Version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// TLS 1.2 (RFC 5246), with forward secrecy and authenticated encryption alone.
+    V1_2,
+    /// TLS 1.3 (RFC 8446).
+    #[default]
+    V1_3,
+}
+
+/// Words of `min-tls`.
+const TLS_VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::V1_2), ("1.3", TlsVersion::V1_3)];
 
 /// Configuration of a server.
 ///
@@ -118,6 +132,10 @@ pub struct Config {
     pub coupled: Coupling,
     /// True if HTTP/3 is answered on the UDP port of each listener with TLS (true).
     pub http3: bool,
+    /// Lowest version of TLS (1.3).
+    pub min_tls: TlsVersion,
+    /// Authority (PEM) of the certificates that clients may present.
+    pub client_ca: Option<Located<PathBuf>>,
     /// True if debts bound the order of urgency (true). Without them, the most urgent response has all of a connection.
     pub debts: bool,
     /// Compression of responses.
@@ -150,6 +168,8 @@ impl Default for Config {
             guess: GuessTable::default(),
             coupled: Coupling::default(),
             http3: true,
+            min_tls: TlsVersion::default(),
+            client_ca: None,
             debts: true,
             compression: Compress::default(),
             access_log: Some(AccessLog::default()),
@@ -200,8 +220,32 @@ impl Config {
         let mut config = root.config;
         config.trusted = root.rates.set(&mut config.limits);
         config.read_sites(root.sites, &keys);
+        if !keys.has("client-ca") {
+            let routes = config.sites.iter().flat_map(|site| site.routes.iter().map(|route| &route.handling));
+            let all = config.sites.iter().map(|site| &site.handling).chain(routes);
+            for asked in
+                all.filter_map(|handling| handling.access.as_ref()).map(|rule| &rule.client_certificate)
+            {
+                if asked.value {
+                    let problem = "there is no authority of clients: add `client-ca = \"clients.pem\"`";
+                    faults.add(asked.place, problem);
+                }
+            }
+        }
         faults.into_result()?;
         Ok(Self { sources, ..config })
+    }
+
+    /// Returns a text of the configuration as it takes effect: with the default of each key that it omits. It reads back to
+    /// the same, if relative paths start from the same directory.
+    ///
+    /// # Errors
+    /// All errors of the text, each with its place.
+    pub fn print(name: &str, text: &str) -> Result<String, ConfigError> {
+        Self::parse(name, text)?;
+        // It has no errors.
+        let (root, _) = marcato_document::parse(0, text, &[], |_, _| {});
+        Ok(printed::printed(&root))
     }
 
     /// Returns a collector of faults that refer to this configuration.
@@ -256,7 +300,8 @@ impl Config {
                 if draft.hosts.is_empty() && !draft.has_hosts {
                     faults.add(certificate.place, "a certificate by ACME needs a name: add `hosts`");
                 }
-                for (host, place) in draft.hosts.iter().filter(|(host, _)| host.is_wildcard()) {
+                let by_dns = self.acme.as_ref().is_some_and(|acme| !acme.dns_hook.is_empty());
+                for (host, place) in draft.hosts.iter().filter(|(host, _)| host.is_wildcard() && !by_dns) {
                     // RFC 8737 §3: the names of TLS-ALPN-01 are no wildcards.
                     let remedy = "list its names, or give files";
                     faults.add(*place, format!("ACME by TLS-ALPN-01 issues nothing for `{host}`: {remedy}"));
@@ -327,6 +372,10 @@ keyed! {
     "coupled" => config.coupled: one_of::<Coupling>(), own();
     /// answers [HTTP/3](#http3) on the UDP port of each listener with TLS
     "http3" => config.http3: Flag, own();
+    /// lowest version of TLS: `"1.3"`, or `"1.2"` for old clients
+    "min-tls" => config.min_tls: Words(TLS_VERSIONS), own();
+    /// authority (PEM) of the certificates that clients may present; [`access`](#keys-of-access) asks for one
+    "client-ca" => config.client_ca: FILE, optional("none");
     /// bounds the order of urgency by [debts](#order); without them, the most urgent response has all of a connection
     "debts" => config.debts: Flag, own();
     /// compression of responses: true, false or a [table](#keys-of-compression)

@@ -8,6 +8,7 @@ mod handling;
 mod log;
 mod names;
 mod origins;
+mod tls;
 mod versions;
 
 use std::io::{BufRead as _, BufReader, Lines, Read, Write};

@@ -86,6 +86,13 @@ impl Versions {
         })
     }
 
+    /// Asks for a path over one version, with TCP below.
+    pub(crate) fn get_over_tcp(&self, alpn: &str, path: &str) -> Reply {
+        let request = Request::get(format!("https://{}{path}", self.host)).body(Bytes::new()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(self.over_tcp(alpn, request))
+    }
+
     async fn over_tcp(&self, alpn: &str, request: Request<Bytes>) -> Reply {
         let mut tls = self.tls.clone();
         tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];

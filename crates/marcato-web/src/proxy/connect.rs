@@ -93,7 +93,7 @@ impl TlsConfigs {
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut any = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
+            .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(roots)
             .with_no_client_auth();
         let mut http1 = any.clone();
