@@ -177,7 +177,8 @@ pub(crate) enum Command {
   marcato serve site --listen :443 --cert chain.pem --key key.pem
   marcato serve site --plaintext --listen localhost:8080 --listing
   marcato serve site --metrics 127.0.0.1:9187 --watch
-  marcato serve --config /etc/marcato/serve.toml --check")]
+  marcato serve --config /etc/marcato/serve.toml --check
+  marcato serve --to unix:/run/app.sock --print-config")]
     Serve(Serve),
 
     /// Prints a script that completes command lines in a shell
@@ -197,7 +198,7 @@ pub(crate) struct Serve {
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Origin server to which requests are proxied: http://, https:// or h2c://; http:// without a scheme
+    /// Origin server to which requests are proxied: http://, https://, h2c:// or unix:/PATH; http:// without a scheme
     #[arg(long, value_name = "URL", conflicts_with = "directory", value_parser = origin)]
     pub(crate) to: Option<String>,
 
@@ -215,6 +216,10 @@ pub(crate) struct Serve {
     /// Report all errors of the file, and everything it names that cannot be opened; serve nothing
     #[arg(long, requires = "config")]
     pub(crate) check: bool,
+
+    /// Print the configuration as a file, with the default of each key that it omits; serve nothing
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) print_config: bool,
 
     /// Address to listen on, such as 192.0.2.1:443, localhost:8080 or :8080; may be repeated
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8443", value_parser = listening)]
@@ -305,7 +310,11 @@ fn listening(text: &str) -> Result<Listening, String> {
 /// Reads an origin: a URL, or a host with a port.
 #[expect(clippy::unnecessary_wraps, reason = "the parser of a value returns a result")]
 fn origin(text: &str) -> Result<String, String> {
-    Ok(if text.contains("://") { text.to_owned() } else { format!("http://{text}") })
+    Ok(if text.contains("://") || text.starts_with("unix:") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
+    })
 }
 
 /// Format of the lines of requests.

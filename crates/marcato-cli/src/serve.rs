@@ -10,7 +10,7 @@ use crate::arguments::{LevelName, LineFormat, MessageFormat, Serve};
 use crate::output;
 
 pub(crate) fn run(asked: Serve, stdout: &mut dyn Write) -> Result<Status, ServeError> {
-    let check = asked.check;
+    let (check, print_config) = (asked.check, asked.print_config);
     let level = match asked.log_level {
         LevelName::Off => LogLevel::Off,
         LevelName::Error => LogLevel::Error,
@@ -21,7 +21,9 @@ pub(crate) fn run(asked: Serve, stdout: &mut dyn Write) -> Result<Status, ServeE
     Diagnostics { level, is_json: asked.log_format == MessageFormat::Json }.begin();
     let source = source(asked);
     let mut print = |text: &str| output::print(stdout, text);
-    if check {
+    if print_config {
+        print(&marcato_serve::print_config(&source)?).map_err(ServeError::Print)?;
+    } else if check {
         print(&marcato_serve::check(&source)?).map_err(ServeError::Print)?;
     } else {
         marcato_serve::run(&source, &mut print)?;

@@ -278,3 +278,27 @@ fn the_reason_of_a_502_is_on_standard_error_as_asked() {
     assert_eq!((&line["level"], &line["origin"]), (&"WARN".into(), &origin.into()), "{line}");
     assert_eq!(said(&["--log-level=error"]), "");
 }
+
+#[test]
+fn printed_options_are_a_file_that_serves_the_same() {
+    let site = tempfile::tempdir().unwrap();
+    std::fs::write(site.path().join("index.html"), "printed").unwrap();
+    let marcato = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_marcato")).arg("serve").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let directory = site.path().to_str().unwrap();
+    let printed = marcato(&[directory, "--listen", "127.0.0.1:0", "--plaintext", "--print-config"]);
+    assert!(
+        printed.contains("\nhttp3 = true\n") && printed.contains("\n[limits]\nconnections = 10000\n"),
+        "{printed}"
+    );
+    let file = site.path().join("serve.toml");
+    std::fs::write(&file, &printed).unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    assert_eq!(marcato(&["--config", &file, "--print-config"]), printed);
+    let running = Running::with(&["--config", &file], site);
+    assert!(get(&running.addr).ends_with("printed"));
+}
