@@ -54,7 +54,7 @@ bpf: prepare ## Write the compiled eBPF programs beside their sources, for build
 	$(CARGO) run --quiet --locked -p marcato-kernel --example object -- crates/marcato-kernel/bpf/crq.bpf.o crates/marcato-kernel/bpf/marks.bpf.o
 
 man: prepare ## Write the manual pages of the command into target/man
-	$(CARGO) run --release --locked -p marcato-cli --example man -- target/man
+	$(CARGO) run --release --locked -p marcato-cli -- manual target/man
 
 install: man ## Install the command and its manual pages below PREFIX (/usr/local)
 	$(CARGO) build --release --locked -p marcato-cli

@@ -189,6 +189,12 @@ pub(crate) enum Command {
   marcato completions zsh > ~/.zfunc/_marcato
   marcato completions fish > ~/.config/fish/completions/marcato.fish")]
     Completions(Completions),
+
+    /// Writes the pages of the manual into a directory
+    ///
+    /// For those who make packages: `marcato.1`, and one page for each command.
+    #[command(hide = true)]
+    Manual(Manual),
 }
 
 /// Arguments of `marcato serve`.
@@ -1001,6 +1007,13 @@ pub(crate) struct Completions {
     /// The shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
+}
+
+/// Arguments of `marcato manual`.
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// The directory, which is created if it is not there
+    pub(crate) directory: PathBuf,
 }
 
 /// Arguments of `marcato sim`.

@@ -26,9 +26,14 @@ mod table;
 mod validate;
 mod words;
 
+/// Quick start of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use marcato_papers::Registry;
@@ -137,6 +142,9 @@ where
             let printed = output::forgive_broken_pipe(stdout.write_all(&script));
             printed.map(|()| Status::Ok).map_err(|error| format!("cannot write to standard output: {error}"))
         }
+        arguments::Command::Manual(asked) => manual(registry, &asked.directory)
+            .map(|()| Status::Ok)
+            .map_err(|error| format!("cannot write into `{}`: {error}", asked.directory.display())),
     };
     match result {
         Ok(status @ (Status::Ok | Status::Outside)) => {
@@ -183,7 +191,9 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
         },
         #[cfg(target_os = "linux")]
         Command::Crq(_) | Command::Doctor(_) | Command::Run(_) => return Vec::new(),
-        Command::Sim(_) | Command::Serve(_) | Command::Completions(_) => return Vec::new(),
+        Command::Sim(_) | Command::Serve(_) | Command::Completions(_) | Command::Manual(_) => {
+            return Vec::new();
+        }
     };
     let (Some(out), Format::Text) = (out, format) else { return Vec::new() };
     match command {
@@ -192,6 +202,12 @@ fn reports(registry: &Registry, command: &arguments::Command) -> Vec<PathBuf> {
         }
         _ => vec![out.join(name)],
     }
+}
+
+/// Writes a page for each command that is not hidden.
+fn manual(registry: &Registry, directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(arguments::command(registry), directory)
 }
 
 /// Returns the command line's definition, for manual pages and for tests of the documentation.

@@ -4,6 +4,7 @@
 //! of its [`Trust`]: those signed by known authorities, one certificate, or the one with a
 //! [`Fingerprint`]. A client may present an [`Identity`] as well, and a server's [`ClientAuth`]
 //! decides which it accepts.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod alert;
@@ -25,3 +26,8 @@ pub use pem::{PemError, PemOrigin};
 pub use secrets::Secrets;
 pub use server_identity::ServerIdentity;
 pub use trust::Trust;
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -199,6 +199,7 @@
 //! lanes are unmarked, datagrams leave one by one, chunks are single segments, and coupled mode over
 //! TCP never acts.
 //! So does the steering of datagrams by the kernel; elsewhere drivers hand them to one another.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![cfg_attr(
     not(any(feature = "quic", feature = "tcp")),
@@ -305,7 +306,7 @@ pub use marcato_quic;
 pub use marcato_quic::{LaneLoss, LowLaneChange, ResetKey};
 pub use {marcato_sched, marcato_units};
 
-/// Quick start of the README, compiled and run.
+/// README of the crate, compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

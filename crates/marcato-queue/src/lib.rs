@@ -94,3 +94,8 @@ pub use release::{Released, release};
 pub use step_mark::{StepMark, StepMarkConfig, StepMarkError, StepThreshold};
 pub use strict::{Strict, StrictConfig, StrictError};
 pub use tagged::Tagged;
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

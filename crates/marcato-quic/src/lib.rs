@@ -40,6 +40,7 @@
 //!   until the engine adds no slivers. A few lost packets of 1200 bytes that are retransmitted in one of 9000
 //!   suffice, too (seen over loopback sockets with losses). Packets on the loopback interface therefore have
 //!   4096 bytes from the beginning, and no probe exceeds Ethernet's packets.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod admission;
@@ -97,3 +98,8 @@ pub use session::{
 };
 pub use steering::Steering;
 pub use streams::Protocol;
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -56,3 +56,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Commit that this crate was built from, or `unknown` if git did not report one. `MARCATO_COMMIT`,
 /// set during the build, overrides it. Uncommitted changes do not show in it.
 pub const COMMIT: &str = env!("MARCATO_COMMIT");
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

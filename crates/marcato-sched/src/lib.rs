@@ -65,6 +65,7 @@
 //! assert_eq!(scheduler.choose(now, &[lane], background, Bytes::kb(1)), Choice::Wait(Wait::Reserved));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -94,3 +95,8 @@ pub use feeder::{Engine, Feeder};
 pub use lane::{LaneId, LaneSet, LaneView};
 pub use lowprio::{Lcm, LcmConfig};
 pub use schedule::{Choice, LaneScheduler, Purpose};
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

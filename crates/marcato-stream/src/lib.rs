@@ -72,3 +72,8 @@ pub use network::Network;
 pub use pool::Pool;
 pub use reader::{PeerError, Reader, ReaderNews};
 pub use sender::{NotAwaited, Sender};
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

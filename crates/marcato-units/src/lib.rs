@@ -28,3 +28,8 @@ pub use random::{Seed, Stream};
 pub use rate::Rate;
 pub use time::Time;
 pub use words::{Word, Worded};
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

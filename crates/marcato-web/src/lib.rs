@@ -91,6 +91,7 @@
 //!   default, as Safari had before RFC 9218, keep their order, but streams of the default weight have
 //!   the urgency of a guess among them.
 //! - Server push is not supported: each update of a push is an error of the connection.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -234,3 +235,8 @@ pub use update::{Http2UpdateError, Http3UpdateError, Update, Updates};
 pub use watch::{Watched, WatchedFuture};
 #[cfg(feature = "server")]
 pub use workers::Workers;
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -35,3 +35,8 @@ pub use tcp_option::{
 pub use tcp_segment::{TcpFlags, TcpSegment, TcpTimestamps};
 pub use unreliable::{UNRELIABLE_HEADER, Unreliable, UnreliableError};
 pub use varint::{Truncated, VarInt};
+
+/// README of the crate, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
