@@ -12,6 +12,7 @@
 //! | [`FqCodel`] | one CoDel for each of many groups of flows, served in turn (RFC 8290) |
 //! | [`StepMark`] | drop-tail that marks above a threshold (DCTCP) |
 //! | [`Red`] | drops or marks at random by the average queue (Floyd and Jacobson 1993) |
+//! | [`DualPi2`] | marks by two coupled queues, one of them for L4S (RFC 9332) |
 //! | [`Pie`] | drops or marks at random by the queuing latency (RFC 8033) |
 //! | [`Crq`] | separates responsive from unresponsive flows (CRQ) |
 //! | [`Strict`] | two classes with a queue each, best effort first; the queues may be any disciplines |
@@ -54,6 +55,7 @@ mod counters;
 mod crq;
 mod discipline;
 mod droptail;
+mod dualpi2;
 mod fifo;
 mod filtered;
 mod flow_table;
@@ -80,6 +82,7 @@ pub use crq::{
 };
 pub use discipline::{Discipline, Verdict};
 pub use droptail::{DropTail, DropTailConfig};
+pub use dualpi2::{DualPi2, DualPi2Config, DualPi2Error};
 pub use filtered::{Fate, Filter, Filtered};
 pub use flow_table::{FlowTableConfig, FlowTableCounters, FlowTableError};
 pub use fq_codel::{FqCodel, FqCodelConfig, FqCodelError};

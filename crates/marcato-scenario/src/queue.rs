@@ -12,8 +12,8 @@ use marcato_document::{Faults, Form, Keyed, Keys, Pairs, WriteForm, WriteKeyed, 
 use marcato_queue::trap::TrapConfig;
 use marcato_queue::{
     Admission, Aqm, Buffer, ClassConfig, CodelConfig, Configuration, CrqConfig, Discipline, DropTailConfig,
-    FlowTableConfig, FqCodelConfig, Packet, PieConfig, PolicerConfig, Ppm, PushOutConfig, Queues, QuicRule,
-    RedConfig, RedThresholds, StepMarkConfig, StepThreshold, YoungConfig,
+    DualPi2Config, FlowTableConfig, FqCodelConfig, Packet, PieConfig, PolicerConfig, Ppm, PushOutConfig,
+    Queues, QuicRule, RedConfig, RedThresholds, StepMarkConfig, StepThreshold, YoungConfig,
 };
 use marcato_units::{Bytes, Duration, Rate, Stream, words};
 
@@ -43,6 +43,8 @@ kinds! {
     "red" => Red(RedConfig),
     /// PIE (RFC 8033).
     "pie" => Pie(PieConfig),
+    /// DualPI2 (RFC 9332): a queue for L4S (ECT(1) and CE) and one for all others, marked together.
+    "dualpi2" => DualPi2(DualPi2Config),
     /// Strict priority of two layers, each with its own queue. A low packet leaves only if no high
     /// one can.
     "strict" => Strict(Strict),
@@ -603,6 +605,21 @@ impl Single<Transmitter> for Millionths {
 const WEIGHT: Parts = Parts { of_one: 1000, range: 0.0..=10.0 };
 
 keyed! {
+    DualPi2Config, "a dualpi2 queue" kinded, |at: Transmitter|;
+    /// capacity of both queues together
+    "limit" => limit: Capacity, or(Limit::Packets(10_000));
+    /// latency of the classic queue that the controller aims at
+    "target" => target: Checked(SomeSpan, is_below_pies_longest), or(Duration::from_millis(15));
+    /// period of the controller (`Tupdate`)
+    "update" => t_update: Checked(SomeSpan, is_below_pies_longest), or(Duration::from_millis(16));
+    /// sojourn time from which on a packet of the L4S queue is marked
+    "step" => step: Checked(SomeSpan, is_below_pies_longest), or(Duration::from_millis(1));
+    /// coupling factor `k` from the base probability to marks of the L4S queue, 1 to 16
+    "coupling" => k: Small(1..=16), or(2);
+    ..Self::default()
+}
+
+keyed! {
     PieConfig, "a pie queue" kinded, |at: Transmitter|;
     /// capacity
     "limit" => limit: Capacity, or(Limit::Packets(1000));
@@ -623,7 +640,11 @@ keyed! {
 
 fn is_below_pies_longest(keys: &Keys<'_>, key: &'static str, span: &Duration) {
     if *span > Duration::from_secs(99) {
-        let usual = if key == "burst" { 150 } else { 15 };
+        let usual = match key {
+            "burst" => 150,
+            "step" => 1,
+            _ => 15,
+        };
         keys.fault(key, format!("`{key}` is at most 99 s, for example \"{usual} ms\""));
     }
 }

@@ -122,7 +122,7 @@ impl Default for Tcp {
 
 keyed! {
     Tcp, "tcp's options", |_of: ()|, check tcp_can_work;
-    /// `"reno"`, `"cubic"`, `"dctcp"` (needs `ecn`), `"bbr"` (version 1), `"ledbat++"` (for background data)
+    /// `"reno"`, `"cubic"`, `"dctcp"` and `"prague"` (need `ecn`), `"bbr"` (version 1), `"ledbat++"` (for background data)
     "congestion" => congestion: kind_of::<Congestion>(), or(Congestion::CUBIC; "`\"cubic\"`");
     /// maximum payload of a segment; with its headers it must fit every `mtu` of the path
     "mss" => mss: Mss, or(1448);
@@ -268,9 +268,14 @@ pub enum TcpError {
         "rack requires selective acknowledgements: set loss-detection = \"dup-thresh\" as well as sack = false"
     )]
     RackWithoutSack,
-    /// DCTCP requires ECN, as it responds to marks.
-    #[error("dctcp requires marks: set ecn = true in the flow's `tcp`, or choose another congestion control")]
-    DctcpWithoutEcn,
+    /// DCTCP and Prague require ECN, as they respond to marks.
+    #[error(
+        "{name} requires marks: set ecn = true in the flow's `tcp`, or choose another congestion control"
+    )]
+    WithoutEcn {
+        /// Congestion control.
+        name: &'static str,
+    },
 }
 
 impl TcpError {
@@ -282,7 +287,7 @@ impl TcpError {
             Self::ReceiveBufferFrom => "receive-buffer-from",
             Self::RtoBounds => "min-rto",
             Self::RackWithoutSack => "sack",
-            Self::DctcpWithoutEcn => "congestion",
+            Self::WithoutEcn { .. } => "congestion",
         }
     }
 }
@@ -314,7 +319,8 @@ impl Tcp {
             (from.is_some_and(|from| from < mss || from > self.receive_buffer), TcpError::ReceiveBufferFrom),
             (self.min_rto > self.max_rto, TcpError::RtoBounds),
             (!self.sack && self.loss_detection == LossDetection::Rack, TcpError::RackWithoutSack),
-            (self.congestion == Congestion::Dctcp && !self.ecn, TcpError::DctcpWithoutEcn),
+            (self.congestion == Congestion::Dctcp && !self.ecn, TcpError::WithoutEcn { name: "dctcp" }),
+            (self.congestion == Congestion::Prague && !self.ecn, TcpError::WithoutEcn { name: "prague" }),
         ];
         zeros
             .chain(small.map(move |(key, _)| TcpError::BufferBelowSegment { key, mss }))
@@ -436,6 +442,9 @@ kinds! {
     /// DCTCP (RFC 8257). It needs ECN. A DCTCP receiver echoes each mark once, instead of until the
     /// sender reports a reduction: configure both ends alike.
     "dctcp" => Dctcp: not random,
+    /// Prague, for queues of L4S (RFC 9331): DCTCP with ECT(1), whose growth does not depend on the round trip below 25 ms.
+    /// It needs ECN at both ends, and both configured alike. The kernel does not have it.
+    "prague" => Prague: not random,
     /// BBR version 1, as in Linux. It draws the gain phase in which it starts to probe for
     /// bandwidth.
     "bbr" => Bbr: random,

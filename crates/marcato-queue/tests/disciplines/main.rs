@@ -9,6 +9,7 @@ mod codel;
 mod common;
 mod crq;
 mod droptail;
+mod dualpi2;
 mod filtered;
 mod flight;
 mod flows;

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use marcato_queue::{
-    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, Limit, Packet, Pie, PieConfig, Policer,
-    PolicerConfig, Ppm, PushOut, PushOutConfig, Red, RedConfig, RedThresholds, StepMark, StepMarkConfig,
-    StepThreshold, Strict, StrictConfig, Tally, Verdict,
+    Codel, CodelConfig, Discipline, DropTail, DropTailConfig, DualPi2, DualPi2Config, Limit, Packet, Pie,
+    PieConfig, Policer, PolicerConfig, Ppm, PushOut, PushOutConfig, Red, RedConfig, RedThresholds, StepMark,
+    StepMarkConfig, StepThreshold, Strict, StrictConfig, Tally, Verdict,
 };
 use marcato_units::{Bytes, Duration, Layer, Rate, Seed, Time};
 use marcato_wire::Ecn;
@@ -49,6 +49,7 @@ enum Kind {
     StepMark(StepMarkConfig),
     Red(RedConfig),
     Pie(PieConfig),
+    DualPi2(DualPi2Config),
     Policer { policer: PolicerConfig, queue: CodelConfig },
 }
 
@@ -107,6 +108,21 @@ fn pie() -> impl Strategy<Value = PieConfig> {
     )
 }
 
+fn dualpi2() -> impl Strategy<Value = DualPi2Config> {
+    let span = || (1u64..40).prop_map(Duration::from_millis);
+    (limit(), span(), span(), span(), 1u32..=16, 1u32..256).prop_map(
+        |(limit, target, t_update, step, k, classic)| DualPi2Config {
+            limit,
+            target,
+            t_update,
+            step,
+            k,
+            classic,
+            ..DualPi2Config::default()
+        },
+    )
+}
+
 fn kind() -> impl Strategy<Value = Kind> {
     let droptail = || limit().prop_map(|limit| DropTailConfig { limit });
     let codel = || {
@@ -127,6 +143,7 @@ fn kind() -> impl Strategy<Value = Kind> {
         step_mark().prop_map(Kind::StepMark),
         red().prop_map(Kind::Red),
         pie().prop_map(Kind::Pie),
+        dualpi2().prop_map(Kind::DualPi2),
         (1u64..20_000, 1u64..20_000, codel()).prop_map(|(kbps, burst, queue)| Kind::Policer {
             policer: PolicerConfig { rate: Rate::from_kbps(kbps), burst: Bytes::new(burst) },
             queue,
@@ -150,6 +167,7 @@ impl Kind {
                 Box::new(Policer::new(policer, Codel::new(queue).unwrap()).unwrap())
             }
             Self::Pie(config) => Box::new(Pie::new(config, Seed::new(1).stream("pie")).unwrap()),
+            Self::DualPi2(config) => Box::new(DualPi2::new(config, Seed::new(1).stream("dualpi2")).unwrap()),
         }
     }
 
@@ -160,7 +178,7 @@ impl Kind {
 
     /// Whether packets are refused for which there would be room.
     fn drops_early(self) -> bool {
-        matches!(self, Self::Red(_) | Self::Pie(_) | Self::Policer { .. })
+        matches!(self, Self::Red(_) | Self::Pie(_) | Self::DualPi2(_) | Self::Policer { .. })
     }
 
     /// Whether these backlogs of the high and the low class are within the limits; a discipline
@@ -181,6 +199,7 @@ impl Kind {
             Self::StepMark(config) => within(config.limit, high),
             Self::Red(config) => within(config.limit, high),
             Self::Pie(config) => within(config.limit, high),
+            Self::DualPi2(config) => within(config.limit, high + low),
             Self::Policer { queue, .. } => within(queue.limit, high),
         }
     }
@@ -211,7 +230,11 @@ proptest! {
         // Caller's view: all waiting packets, per class in order of arrival, and the fate of the
         // rest.
         let mut waiting = [VecDeque::new(), VecDeque::new()];
-        let class = |packet: &Probe| usize::from(by_class && packet.layer == Layer::Low);
+        let by_code_point = matches!(kind, Kind::DualPi2(_));
+        let class = |packet: &Probe| match packet.ecn {
+            Ecn::NotEct | Ecn::Ect0 => usize::from(by_code_point || by_class && packet.layer == Layer::Low),
+            Ecn::Ect1 | Ecn::Ce => usize::from(by_class && packet.layer == Layer::Low),
+        };
         let (mut enqueued, mut dequeued, mut dropped) = (Tally::default(), Tally::default(), Tally::default());
         let (mut overflowed, mut marked) = (Tally::default(), Tally::default());
         for operation in operations {
@@ -253,7 +276,12 @@ proptest! {
                         tally(&mut dropped, lost);
                     }
                     if let Some(packet) = packet {
-                        let head = waiting[class(&packet)].pop_front();
+                        // A mark may have changed the code point by which it waited.
+                        let is_head = |class: &usize| {
+                            waiting[*class].front().is_some_and(|head: &Probe| head.id == packet.id)
+                        };
+                        let class = if by_code_point { [0, 1].into_iter().find(is_head) } else { Some(class(&packet)) };
+                        let head = class.and_then(|class| waiting[class].pop_front());
                         prop_assert_eq!(head.as_ref().map(|head| head.id), Some(packet.id), "order within a class");
                         let before = head.unwrap();
                         prop_assert_eq!(before.len, packet.len);

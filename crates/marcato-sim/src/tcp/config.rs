@@ -66,7 +66,7 @@ impl TcpEnd {
     /// sender reports a reduction (RFC 3168 §6.1.3).
     pub(crate) fn echoes_each_mark(&self) -> bool {
         match &self.own_congestion {
-            None => self.tcp.congestion == Congestion::Dctcp,
+            None => matches!(self.tcp.congestion, Congestion::Dctcp | Congestion::Prague),
             Some(own) => own.echoes_each_mark(),
         }
     }

@@ -1,6 +1,6 @@
 //! End of a TCP connection: its sender, its receiver and its state.
 
-use marcato_scenario::tcp::PriorityOption;
+use marcato_scenario::tcp::{Congestion, PriorityOption};
 use marcato_sched::lowprio::EpochReport;
 use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use marcato_wire::Ecn;
@@ -742,7 +742,8 @@ impl Connection {
             self.sender.recovery.announce_cwr = false;
         }
         // RFC 3168 §6.1.5: retransmissions MUST NOT be ECN-capable.
-        (segment, if self.ecn && fresh { Ecn::Ect0 } else { Ecn::NotEct })
+        let capable = if self.config.tcp.congestion == Congestion::Prague { Ecn::Ect1 } else { Ecn::Ect0 };
+        (segment, if self.ecn && fresh { capable } else { Ecn::NotEct })
     }
 
     fn header(&mut self, now: Time) -> Segment {

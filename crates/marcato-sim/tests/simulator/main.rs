@@ -6,6 +6,7 @@ mod conducted;
 mod coupled;
 mod datagrams;
 mod framed;
+mod l4s;
 mod links;
 mod observe;
 mod outcome;

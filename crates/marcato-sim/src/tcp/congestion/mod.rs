@@ -18,6 +18,7 @@ mod hystart;
 mod hystart_plus_plus;
 mod ledbat;
 mod max_filter;
+mod prague;
 mod reno;
 #[cfg(test)]
 mod tests;
@@ -257,6 +258,7 @@ pub(crate) fn build(end: &TcpEnd, stream: Stream) -> Result<Box<dyn CongestionCo
             Box::new(cubic::Cubic::new(start, options, spreading))
         }
         Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
+        Congestion::Prague => Box::new(prague::Prague::new(start)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(start.smss, start.window, stream)),
         Congestion::LedbatPlusPlus => Box::new(ledbat::LedbatPlusPlus::new(start)),
     })
