@@ -147,7 +147,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a kind of queue that there is not",
         but: &[("kind = \"codel\"", "kind = \"blue\"")],
-        says: &["20:18: `blue` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `step-mark`, `red`, `pie`, `strict`, `policer`, `push-out`"],
+        says: &["20:18: `blue` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `step-mark`, `red`, `pie`, `dualpi2`, `strict`, `policer`, `push-out`"],
     },
     Case {
         what: "a flow without a kind",
@@ -191,7 +191,7 @@ const CASES: &[Case] = &[
         what: "a crq queue without a rate to split, by a preset and in a class that there are not",
         but: &[("{ kind = \"droptail\", limit = \"100 packets\" }", "{ kind = \"strict\", low = { kind = \"crq\", sharing = \"split\", preset = \"ours\" } }")],
         says: &[
-            "12:34: a class of a queue is droptail, codel, fq-codel, step-mark, red, pie or policer, not crq",
+            "12:34: a class of a queue is droptail, codel, fq-codel, step-mark, red, pie, dualpi2 or policer, not crq",
             "12:60: only a link with a `rate` can be split: write \"weighted\" or \"strict\"",
             "12:78: `preset` is \"ours\": there are `marcato`, `authors`, `paper`",
         ],
@@ -716,7 +716,7 @@ fn a_setting_is_refused_where_it_was_said() {
         ("duration..x=3", "1:1: `duration..x` is not a key: a part of it is empty"),
         (
             "link.bottleneck.queue.kind=blue",
-            "1:28: `blue` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `step-mark`, `red`, `pie`, `strict`, `policer`, `push-out`",
+            "1:28: `blue` is not a kind of queue: there are `droptail`, `codel`, `fq-codel`, `crq`, `step-mark`, `red`, `pie`, `dualpi2`, `strict`, `policer`, `push-out`",
         ),
         (
             "link.bottleneck.changes.2.at=3 s",
