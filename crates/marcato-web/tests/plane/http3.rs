@@ -177,7 +177,8 @@ impl Client {
 
     async fn ask(&mut self, request: Request<()>) -> Stream {
         let mut stream = self.requests.send_request(request).await.unwrap();
-        stream.finish().await.unwrap();
+        // A server that has answered already may stop the rest of the request, also its end (RFC 9114 §4.1).
+        let _ = stream.finish().await;
         stream
     }
 
