@@ -217,7 +217,7 @@ const CASES: &[Case] = &[
         says: &[
             "20:64: `flows` is 1 to 65536, not 0",
             "20:77: `quantum` is 0: set it above 0",
-            "20:92: a class of a queue is droptail, codel, fq-codel, step-mark, red, pie or policer, not push-out",
+            "20:92: a class of a queue is droptail, codel, fq-codel, step-mark, red, pie, dualpi2 or policer, not push-out",
         ],
     },
     Case {
