@@ -258,6 +258,17 @@ unsafe fn store<T>(place: *mut T, value: T) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Takes a result if there is one, and stores it. Its place is looked at first, so that nothing is taken in vain.
+unsafe fn give<T>(place: *mut T, take: impl FnOnce() -> Result<Option<T>, Failure>) -> Result<i32, Failure> {
+    if place.is_null() {
+        return Err(Failure::invalid("the place for the result is null"));
+    }
+    let Some(value) = take()? else { return Ok(MARCATO_AGAIN) };
+    // SAFETY: by the header, a place that is not null is aligned, and can be written.
+    unsafe { place.write(value) };
+    Ok(MARCATO_OK)
+}
+
 fn level(priority: u32) -> Result<Priority, Failure> {
     usize::try_from(priority)
         .ok()
@@ -386,10 +397,10 @@ pub unsafe extern "C" fn marcato_wait(context: *const Context, timeout_ms: c_int
 pub unsafe extern "C" fn marcato_next(context: *const Context, ready: *mut Ready) -> i32 {
     status(|| {
         // SAFETY: as the header says.
-        let Some((object, event)) = unsafe { of(context) }?.next() else { return Ok(MARCATO_AGAIN) };
+        let context = unsafe { of(context) }?;
+        let take = || Ok(context.next().map(|(object, event)| Ready { object, event }));
         // SAFETY: as the header says.
-        unsafe { store(ready, Ready { object, event }) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(ready, take) }
     })
 }
 
@@ -497,10 +508,12 @@ pub unsafe extern "C" fn marcato_listen(
         // SAFETY: as the header says.
         let (context, settings, address) =
             unsafe { (of(context)?, settings(options)?, needed_text(address, "the address")?) };
-        let listening = context.listen(&settings.config()?, &addresses(address)?, &settings.server()?)?;
         // SAFETY: as the header says.
-        unsafe { store(endpoint, listening) }?;
-        Ok(MARCATO_OK)
+        unsafe {
+            give(endpoint, || {
+                context.listen(&settings.config()?, &addresses(address)?, &settings.server()?).map(Some)
+            })
+        }
     })
 }
 
@@ -534,10 +547,9 @@ pub unsafe extern "C" fn marcato_local_address(
 pub unsafe extern "C" fn marcato_accept(context: *const Context, endpoint: u64, connection: *mut u64) -> i32 {
     status(|| {
         // SAFETY: as the header says.
-        let Some(accepted) = unsafe { of(context) }?.accept(endpoint)? else { return Ok(MARCATO_AGAIN) };
+        let context = unsafe { of(context) }?;
         // SAFETY: as the header says.
-        unsafe { store(connection, accepted) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(connection, || context.accept(endpoint)) }
     })
 }
 
@@ -554,10 +566,10 @@ pub unsafe extern "C" fn marcato_connect(
         // SAFETY: as the header says.
         let (context, settings, address) =
             unsafe { (of(context)?, settings(options)?, needed_text(address, "the address")?) };
-        let connecting = context.connect(settings.config()?, settings.target(address)?)?;
         // SAFETY: as the header says.
-        unsafe { store(connection, connecting) }?;
-        Ok(MARCATO_OK)
+        unsafe {
+            give(connection, || context.connect(settings.config()?, settings.target(address)?).map(Some))
+        }
     })
 }
 
@@ -644,15 +656,9 @@ pub unsafe extern "C" fn marcato_recv(
     status(|| {
         // SAFETY: as the header says.
         let context = unsafe { of(context) }?;
-        if message.is_null() {
-            return Err(Failure::invalid("the place for the message is null"));
-        }
-        let Some(received) = context.connection(connection)?.receive(context.runtime())? else {
-            return Ok(MARCATO_AGAIN);
-        };
+        let take = || Ok(context.connection(connection)?.receive(context.runtime())?.map(inbound));
         // SAFETY: as the header says.
-        unsafe { store(message, inbound(received)) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(message, take) }
     })
 }
 
@@ -675,11 +681,9 @@ pub unsafe extern "C" fn marcato_stream_open(
 ) -> i32 {
     status(|| {
         // SAFETY: as the header says.
-        let context = unsafe { of(context) }?;
-        let Some(opened) = context.open(connection, level(priority)?)? else { return Ok(MARCATO_AGAIN) };
+        let (context, priority) = (unsafe { of(context) }?, level(priority)?);
         // SAFETY: as the header says.
-        unsafe { store(stream, opened) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(stream, || context.open(connection, priority)) }
     })
 }
 
@@ -727,14 +731,16 @@ pub unsafe extern "C" fn marcato_stream_accept(
     status(|| {
         // SAFETY: as the header says.
         let context = unsafe { of(context) }?;
-        let Some((accepted, level)) = context.accept_stream(connection)? else { return Ok(MARCATO_AGAIN) };
-        if !priority.is_null() {
-            // SAFETY: as the header says.
-            unsafe { store(priority, number(level)) }?;
-        }
+        let take = || {
+            let Some((accepted, level)) = context.accept_stream(connection)? else { return Ok(None) };
+            if !priority.is_null() {
+                // SAFETY: as the header says.
+                unsafe { store(priority, number(level)) }?;
+            }
+            Ok(Some(accepted))
+        };
         // SAFETY: as the header says.
-        unsafe { store(stream, accepted) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(stream, take) }
     })
 }
 
@@ -783,10 +789,8 @@ pub unsafe extern "C" fn marcato_request(
     status(|| {
         // SAFETY: as the header says.
         let (context, message) = unsafe { (of(context)?, outbound(message)?) };
-        let Some(sent) = context.request(connection, message)? else { return Ok(MARCATO_AGAIN) };
         // SAFETY: as the header says.
-        unsafe { store(request, sent) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(request, || context.request(connection, message)) }
     })
 }
 
@@ -800,13 +804,10 @@ pub unsafe extern "C" fn marcato_response(
     status(|| {
         // SAFETY: as the header says.
         let context = unsafe { of(context) }?;
-        if message.is_null() {
-            return Err(Failure::invalid("the place for the message is null"));
-        }
-        let Some(reply) = context.reply(request)?.take(context.runtime()) else { return Ok(MARCATO_AGAIN) };
+        let take =
+            || context.reply(request)?.take(context.runtime()).map(|reply| reply.map(inbound)).transpose();
         // SAFETY: as the header says.
-        unsafe { store(message, inbound(reply?)) }?;
-        Ok(MARCATO_OK)
+        unsafe { give(message, take) }
     })
 }
 

@@ -22,7 +22,7 @@ use crate::abi::{
 };
 use crate::failure::Failure;
 use crate::ready::{ReadyList, lock};
-use crate::slot::{Slot, waker};
+use crate::slot::Slot;
 
 /// Object of a context.
 pub(crate) enum Object {
@@ -102,7 +102,7 @@ impl Connected {
             finishing: Slot::new(list, number, MARCATO_ON_FINISHED),
             ending: Slot::new(list, number, MARCATO_ON_CLOSED),
             waiting: Default::default(),
-            room: waker(list.signal(number, MARCATO_ON_ROOM)),
+            room: list.waker(number, MARCATO_ON_ROOM),
         }
     }
 
@@ -280,7 +280,7 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn new(stream: LongSender, list: &Arc<ReadyList>, number: u64) -> Self {
-        let write = waker(list.signal(number, MARCATO_ON_WRITE));
+        let write = list.waker(number, MARCATO_ON_WRITE);
         Self { stream: Mutex::new(Some(stream)), write, fate: Slot::new(list, number, MARCATO_ON_DELIVERY) }
     }
 
@@ -336,7 +336,7 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     pub(crate) fn new(stream: LongMessage, list: &Arc<ReadyList>, number: u64) -> Self {
-        Self { stream: Mutex::new(stream), read: waker(list.signal(number, MARCATO_ON_READ)) }
+        Self { stream: Mutex::new(stream), read: list.waker(number, MARCATO_ON_READ) }
     }
 
     /// Reads into `buffer`, and returns how many bytes: zero at the end of the stream.

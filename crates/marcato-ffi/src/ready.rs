@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Function that a program has called when the list gets its first entry.
@@ -22,7 +22,7 @@ pub(crate) struct ReadyList {
     notify: Mutex<Option<Arc<Notify>>>,
 }
 
-/// What one object waits for, as a waker.
+/// Waker for one event of one object.
 pub(crate) struct Signal {
     /// Number of the object.
     pub(crate) object: u64,
@@ -50,8 +50,9 @@ impl ReadyList {
     }
 
     /// Returns a waker that lists this event of this object.
-    pub(crate) fn signal(self: &Arc<Self>, object: u64, event: u32) -> Arc<Signal> {
-        Arc::new(Signal { object, event, is_listed: AtomicBool::new(false), list: Arc::downgrade(self) })
+    pub(crate) fn waker(self: &Arc<Self>, object: u64, event: u32) -> Waker {
+        let (is_listed, list) = (AtomicBool::new(false), Arc::downgrade(self));
+        Waker::from(Arc::new(Signal { object, event, is_listed, list }))
     }
 
     /// Returns the descriptor that is readable while the list has entries.

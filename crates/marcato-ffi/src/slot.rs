@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 
-use crate::ready::{ReadyList, Signal, lock};
+use crate::ready::{ReadyList, lock};
 
 type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -19,7 +19,7 @@ pub(crate) struct Slot<T> {
 
 impl<T> Slot<T> {
     pub(crate) fn new(list: &Arc<ReadyList>, object: u64, event: u32) -> Self {
-        Self { pending: Mutex::default(), waker: Waker::from(list.signal(object, event)) }
+        Self { pending: Mutex::default(), waker: list.waker(object, event) }
     }
 
     /// Returns the result, or `None`: an event tells when it is worth another call.
@@ -38,9 +38,4 @@ impl<T> Slot<T> {
             }
         }
     }
-}
-
-/// Returns the waker of a signal.
-pub(crate) fn waker(signal: Arc<Signal>) -> Waker {
-    Waker::from(signal)
 }

@@ -23,6 +23,7 @@ use alloc::collections::VecDeque;
 
 use marcato_units::{Bytes, Duration, Stream, Time};
 
+use crate::nanos::after;
 use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 /// Number of intervals after the dropping state for which CoDel remembers its drop count. RFC 8289
@@ -265,11 +266,6 @@ fn span_between_drops(interval: u64, count: u64) -> u64 {
             u64::try_from((squared / u128::from(count)).isqrt()).unwrap_or(interval)
         }
     }
-}
-
-/// Time `nanos` nanoseconds after `t`.
-const fn after(t: Time, nanos: u64) -> Time {
-    Time::from_nanos(t.as_nanos().saturating_add(nanos))
 }
 
 impl Configuration for CodelConfig {

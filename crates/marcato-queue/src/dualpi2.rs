@@ -21,12 +21,11 @@ use alloc::collections::VecDeque;
 use marcato_units::{Duration, Stream, Time};
 use marcato_wire::Ecn;
 
+use crate::nanos::{Steps, nanos, signed};
 use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Verdict};
 
 const PROBABILITY_BITS: u32 = 48;
 const ONE: i64 = 1 << PROBABILITY_BITS;
-/// Upper bound of the controller's steps in one call.
-const MOST_UPDATES: u32 = 1 << 16;
 /// Upper bound of latency and period, in nanoseconds: 100 s.
 const LONGEST_NANOS: i64 = 100_000_000_000;
 /// Largest weight of the controller, in 1/256 Hz.
@@ -131,7 +130,6 @@ pub struct DualPi2<P> {
     config: DualPi2Config,
     /// In nanoseconds, as all spans below.
     target: i64,
-    t_update: u64,
     step: i64,
     stream: Stream,
     l4s: Waiting<P>,
@@ -145,8 +143,7 @@ pub struct DualPi2<P> {
     likelihood: i64,
     /// Bytes, times [`PARTS`], that the classic queue is behind its share.
     credit: i64,
-    /// Time of the next step; `None` before the first packet.
-    update_at: Option<Time>,
+    steps: Steps,
 }
 
 impl<P: Packet> DualPi2<P> {
@@ -172,11 +169,9 @@ impl<P: Packet> DualPi2<P> {
         if !(1..PARTS).contains(&config.classic) {
             return Err(DualPi2Error::Share(config.classic));
         }
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Ok(Self {
             config,
             target: signed(nanos(config.target)),
-            t_update: nanos(config.t_update),
             step: signed(nanos(config.step)),
             stream,
             l4s: Waiting::default(),
@@ -186,7 +181,7 @@ impl<P: Packet> DualPi2<P> {
             prev_q: 0,
             likelihood: 0,
             credit: 0,
-            update_at: None,
+            steps: Steps::every(nanos(config.t_update)),
         })
     }
 
@@ -216,23 +211,16 @@ impl<P: Packet> DualPi2<P> {
         ((i128::from(self.base) * i128::from(self.base)) >> PROBABILITY_BITS) as i64
     }
 
-    /// Whether marks alone do not slow the senders: from here on both queues drop. A.2.
+    /// Returns whether marks alone do not slow the senders: both queues drop then. A.2.
     fn is_saturated(&self) -> bool {
         self.p_cl() >= ONE
     }
 
     /// Makes the steps of the controller that are due at `now`.
     fn catch_up(&mut self, now: Time) {
-        let mut at = self.update_at.unwrap_or_else(|| after(now, self.t_update));
-        for _ in 0..MOST_UPDATES {
-            if at > now {
-                break;
-            }
+        for at in self.steps.due(now) {
             self.update(at);
-            at = after(at, self.t_update);
         }
-        // Beyond the most steps the clock jumps.
-        self.update_at = Some(if at > now { at } else { after(now, self.t_update) });
     }
 
     /// One step of the controller, by the longer of both queues' latencies. Appendix A and A.2, `dualpi2_update`.
@@ -284,7 +272,7 @@ impl<P: Packet> DualPi2<P> {
         signed(self.stream.next_u64() >> (u64::BITS - PROBABILITY_BITS)) < probability
     }
 
-    /// Whether packets wait behind the one that was taken.
+    /// Returns whether packets wait behind the one that was taken.
     fn has_more(&self) -> bool {
         !(self.l4s.backlog + self.classic.backlog).is_empty()
     }
@@ -328,16 +316,6 @@ impl<P: Packet> DualPi2<P> {
 /// Nanoseconds from `since` to `now`.
 fn waited(since: Time, now: Time) -> i64 {
     signed(now.as_nanos().saturating_sub(since.as_nanos()))
-}
-
-/// Time `nanos` nanoseconds after `t`.
-const fn after(t: Time, nanos: u64) -> Time {
-    Time::from_nanos(t.as_nanos().saturating_add(nanos))
-}
-
-/// `value` as a signed number, for differences.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 impl Configuration for DualPi2Config {

@@ -61,6 +61,7 @@ mod filtered;
 mod flow_table;
 mod fq_codel;
 mod limit;
+mod nanos;
 mod packet;
 mod pie;
 mod policer;

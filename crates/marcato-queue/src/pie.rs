@@ -20,13 +20,12 @@
 use marcato_units::{Bytes, Duration, Stream, Time};
 
 use crate::fifo::{Fifo, fifo_methods};
+use crate::nanos::{Steps, nanos, signed};
 use crate::{Backlog, Configuration, Counters, Discipline, Limit, LimitError, Packet, Ppm, Verdict};
 
 /// Probabilities are in units of 2^-48.
 const PROBABILITY_BITS: u32 = 48;
 const ONE: i64 = 1 << PROBABILITY_BITS;
-/// Upper bound of the controller's steps in one call.
-const MOST_UPDATES: u32 = 1 << 16;
 /// Upper bound of latency and period, in nanoseconds: 100 s.
 const LONGEST_NANOS: i64 = 100_000_000_000;
 /// Probabilities in millionths below which steps are divided by these powers of two. §4.2.
@@ -121,8 +120,7 @@ pub struct Pie<P> {
     burst_allowance: u64,
     /// Sojourn time of the packet that left last.
     sojourn: u64,
-    /// Time of the next step; `None` before the first packet.
-    update_at: Option<Time>,
+    steps: Steps,
 }
 
 impl<P: Packet> Pie<P> {
@@ -146,7 +144,6 @@ impl<P: Packet> Pie<P> {
         if config.alpha > HEAVIEST || config.beta > HEAVIEST {
             return Err(PieError::TooHeavy);
         }
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Ok(Self {
             limit,
             qdelay_ref: signed(nanos(config.qdelay_ref)),
@@ -163,7 +160,7 @@ impl<P: Packet> Pie<P> {
             qdelay_old: 0,
             burst_allowance: nanos(config.max_burst),
             sojourn: 0,
-            update_at: None,
+            steps: Steps::every(nanos(config.t_update)),
         })
     }
 
@@ -175,16 +172,9 @@ impl<P: Packet> Pie<P> {
 
     /// Makes the steps of the controller that are due at `now`.
     fn catch_up(&mut self, now: Time) {
-        let mut at = self.update_at.unwrap_or_else(|| after(now, self.t_update));
-        for _ in 0..MOST_UPDATES {
-            if at > now {
-                break;
-            }
+        for at in self.steps.due(now) {
             self.calculate_drop_prob(at);
-            at = after(at, self.t_update);
         }
-        // Beyond the most steps the clock jumps.
-        self.update_at = Some(if at > now { at } else { after(now, self.t_update) });
     }
 
     /// Latency at `now`. §4.3.
@@ -259,16 +249,6 @@ impl<P: Packet> Pie<P> {
 /// Probability `of` in units of 2^-48.
 fn probability(of: Ppm) -> i64 {
     signed(of.scaled(44) << (PROBABILITY_BITS - 44))
-}
-
-/// Time `nanos` nanoseconds after `t`.
-const fn after(t: Time, nanos: u64) -> Time {
-    Time::from_nanos(t.as_nanos().saturating_add(nanos))
-}
-
-/// `value` as a signed number, for differences.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 impl Configuration for PieConfig {
