@@ -53,7 +53,6 @@ mod codel;
 mod counters;
 #[cfg(target_os = "linux")]
 mod device;
-mod dscp;
 #[cfg(target_os = "linux")]
 mod error;
 #[cfg(target_os = "linux")]
@@ -92,7 +91,6 @@ pub use attachment::{Attachment, PIN_DIRECTORY};
 pub use counters::{Counter, Tally};
 #[cfg(target_os = "linux")]
 pub use device::Device;
-pub use dscp::{CodePoints, Dscp, UnknownDscp, queue_priority};
 #[cfg(target_os = "linux")]
 pub use error::{AttachError, DeviceError, LoadError, MarkError, ParentError, TcError};
 #[cfg(target_os = "linux")]
@@ -102,6 +100,7 @@ pub use group::{Group, GroupError};
 pub use layout::{Configuration, FlowId, ReadPacket, Reverse, Side, YoungPlace};
 #[cfg(target_os = "linux")]
 pub use leaf::Leaf;
+pub use marcato_wire::{CodePoints, Dscp, UnknownDscp, queue_priority};
 #[cfg(target_os = "linux")]
 pub use marks::{Mark, MarkCounter, MarkRule, Marking, Marks, Protocol};
 #[cfg(target_os = "linux")]

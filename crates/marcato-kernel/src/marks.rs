@@ -16,8 +16,8 @@ use aya::Ebpf;
 use aya::maps::{Array, PerCpuArray};
 use aya::programs::{CgroupAttachMode, CgroupSockAddr, CgroupSockopt, ProgramError, SockOps};
 use marcato_units::Priority;
+use marcato_wire::{CodePoints, Dscp, queue_priority};
 
-use crate::dscp::{CodePoints, Dscp, queue_priority};
 use crate::error::{LoadError, MarkError};
 use crate::programs::verified;
 use crate::subscribers::Prefix;
@@ -165,7 +165,7 @@ pub struct Marking {
 }
 
 /// Loads a program of the object, and attaches it.
-fn attached<'a, P>(
+pub(crate) fn attached<'a, P>(
     ebpf: &'a mut Ebpf,
     name: &'static str,
     load: impl Fn(&mut P) -> Result<(), ProgramError>,

@@ -13,6 +13,7 @@ pub use marcato_stream::{ChunkRule, Limits, LongMessages};
 #[cfg(feature = "quic")]
 use marcato_units::Bytes;
 use marcato_units::Layer;
+use marcato_wire::CodePoints;
 
 use crate::engine::Engine;
 use crate::error::ConfigError;
@@ -55,6 +56,25 @@ pub struct Config {
     /// docs/coupled.md has what was measured for each. Switch it off where a share against others
     /// matters more than the delay of urgent messages.
     pub coupled: Coupling,
+    /// Code points (DSCP) by which packets are marked for the network, and with them the queues of this host; `None`,
+    /// the default, leaves packets unmarked. On Linux; ignored elsewhere.
+    ///
+    /// A connection over TCP, and each lane of the high layer over QUIC, has one mark: that of the most urgent level that
+    /// waits. It changes only while nothing is in flight, because packets that overtake each other look lost. Data of
+    /// several levels that flows without a pause therefore keeps the mark with which it began. Lanes of the low layer stay
+    /// LE. Over TCP, `SO_PRIORITY` follows the level as well ([`queue_priority`]). Handshakes are not marked.
+    ///
+    /// ```
+    /// use marcato_net::{CodePoints, Config, Priority};
+    ///
+    /// let mut points = CodePoints::default();
+    /// points.set(Priority::P0, "ef".parse()?);
+    /// let config = Config { marks: Some(points), ..Config::default() };
+    /// # Ok::<(), marcato_net::UnknownDscp>(())
+    /// ```
+    ///
+    /// [`queue_priority`]: marcato_wire::queue_priority
+    pub marks: Option<CodePoints>,
     /// Settings for kernel TCP.
     #[cfg(feature = "tcp")]
     pub tcp: TcpConfig,
@@ -72,6 +92,7 @@ impl Default for Config {
             limits: Limits::default(),
             peers: PeerLimits::default(),
             coupled: Coupling::default(),
+            marks: None,
             #[cfg(feature = "tcp")]
             tcp: TcpConfig::default(),
             #[cfg(feature = "quic")]
@@ -601,6 +622,7 @@ mod tests {
         let own = PeerLimits { handshakes_per_address: Some(5), ..peers };
         assert_eq!([Engine::Tcp, Engine::Quic].map(|engine| own.per_address(engine)), [5, 5]);
         assert_eq!((config.coupled, config.alpn), (Coupling::Auto, vec![b"marcato/2".to_vec()]));
+        assert_eq!(config.marks, None);
         #[cfg(feature = "tcp")]
         {
             let TcpConfig { congestion, idle_timeout, close_timeout, linger, .. } = config.tcp;

@@ -281,7 +281,7 @@ pub use marcato_sched::lane::LaneId;
 pub use marcato_sched::reserve::{Source, SourceKey};
 pub use marcato_stream::{CloseReason, InboundCounters, Message, Missed, MissedReason, Received};
 pub use marcato_units::{Bytes, Duration, Layer, Priority, Time};
-pub use marcato_wire::{Exchange, MessageNumber};
+pub use marcato_wire::{CodePoints, Dscp, Exchange, MessageNumber, UnknownDscp};
 pub use message_handle::MessageHandle;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;

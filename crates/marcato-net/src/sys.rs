@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
 use marcato_units::{Bytes, Duration, Rate};
+use marcato_wire::Dscp;
 
 /// Result of one receiving call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,11 +114,13 @@ impl TcpInfo {
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, share_port, steer, tcp_info, unsent,
+    bound_backoff, limit_backlog, mark_tcp, poll_writable, prepare_udp, recv, send, share_port, steer,
+    tcp_info, unsent,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    bound_backoff, limit_backlog, poll_writable, prepare_udp, recv, send, share_port, steer, tcp_info, unsent,
+    bound_backoff, limit_backlog, mark_tcp, poll_writable, prepare_udp, recv, send, share_port, steer,
+    tcp_info, unsent,
 };
 
 #[cfg(target_os = "linux")]
@@ -377,6 +380,20 @@ mod linux {
         Ok(Bytes::new(u64::try_from(queued).unwrap_or(0)))
     }
 
+    /// Marks what a TCP connection sends from now on: with a code point, and with the priority of its packets in the queues
+    /// of this host. The kernel keeps its own ECN bits.
+    pub(crate) fn mark_tcp(socket: &SockRef<'_>, dscp: Dscp, priority: u8) -> io::Result<()> {
+        let peer = socket.peer_addr()?.as_socket().ok_or(io::ErrorKind::InvalidInput)?;
+        let field = c_int::from(dscp.get() << 2);
+        // A socket of IPv6 may speak IPv4, and then sends with the field of IPv4.
+        match peer.ip().to_canonical() {
+            IpAddr::V4(_) => set_int(socket, libc::IPPROTO_IP, libc::IP_TOS, field)?,
+            IpAddr::V6(_) => set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, field)?,
+        }
+        // After IP_TOS, which sets a priority of its own. ip(7).
+        set_int(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, c_int::from(priority))
+    }
+
     /// Returns whether a TCP socket has less unsent than its low-water mark. If not, the call also
     /// asks the kernel for a notification. Without that, a socket never seen full would not be
     /// reported as writable again.
@@ -502,6 +519,10 @@ mod portable {
     }
 
     pub(crate) fn unsent(_: &SockRef<'_>) -> io::Result<Bytes> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn mark_tcp(_: &SockRef<'_>, _: Dscp, _: u8) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

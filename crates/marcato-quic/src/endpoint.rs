@@ -825,6 +825,7 @@ impl Endpoint {
             len: transmit.size,
             segment: transmit.segment_size,
             lane: None,
+            level: None,
         };
         self.answers.push_back((answer, buf[..transmit.size.min(buf.len())].to_vec()));
     }

@@ -126,6 +126,7 @@ impl Drop for Running {
 fn web(config: &Config, access: &Access, monitor: &Monitor) -> marcato_web::Config {
     let mut web = marcato_web::Config::default();
     web.coupled = config.coupled;
+    web.marks = config.marks;
     web.http3 = config.http3;
     if !config.debts {
         web.exchange.rules = Rules::Fixed(Debt::strict());
@@ -493,6 +494,10 @@ mod tests {
             (Coupling::Auto, Coupling::Off)
         );
         assert_eq!((web_of("", "").http3, web_of("http3 = false", "").http3), (true, false));
+        let mut points = marcato_net::CodePoints::default();
+        assert_eq!((web_of("", "").marks, web_of("marks = true", "").marks), (None, Some(points)));
+        points.set(marcato_units::Priority::P0, "ef".parse().unwrap());
+        assert_eq!(web_of("", "[marks]\np0 = \"ef\"\n").marks, Some(points));
         let guess = "large-above-bytes = 7\n[guess.extensions]\npng = \"u=7\"\n";
         let web = web_of(
             "",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use marcato_net::{ChunkRule, Coupling};
+use marcato_net::{ChunkRule, CodePoints, Coupling};
 use marcato_sched::exchange::{self, LevelTable};
 use marcato_units::{Bytes, Priority, PrioritySet};
 
@@ -35,6 +35,10 @@ pub struct Config {
     /// With [`Coupling::Auto`] it acts for clients that signal an order or the destination of their
     /// requests, as browsers do, from their first response on. Others need responses of both kinds.
     pub coupled: Coupling,
+    /// Code points (DSCP) by which packets of responses over HTTP/2 and HTTP/3 are marked for the network; `None`, the
+    /// default, leaves them unmarked. A connection has one mark at a time: that of its most urgent response, as
+    /// [`marcato_net::Config::marks`] has it. HTTP/1.1 is not marked: it has no order of urgency.
+    pub marks: Option<CodePoints>,
     /// Order of the responses. The limits of responses and of staged bytes are those of
     /// [`limits`](Self::limits).
     pub exchange: exchange::Config,
@@ -76,6 +80,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("chunk", &self.chunk)
             .field("coupled", &self.coupled)
+            .field("marks", &self.marks)
             .field("exchange", &self.exchange)
             .field("guess", &self.guess)
             .field("limits", &self.limits)
@@ -158,6 +163,7 @@ impl Default for Config {
         Self {
             chunk: ChunkRule::default(),
             coupled: Coupling::default(),
+            marks: None,
             exchange: exchange::Config::default(),
             guess: GuessTable::default(),
             limits: Limits::default(),

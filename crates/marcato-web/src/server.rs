@@ -563,7 +563,7 @@ impl Server {
         let limit = config.limits.handshake;
         let mut ended = ending.clone();
         let shutdown: Shutdown = Box::pin(async move { ended.begun().await });
-        let (chunk, coupled) = (config.chunk, config.coupled);
+        let (chunk, coupled, marks) = (config.chunk, config.coupled, config.marks);
         let began = Instant::now();
         if is_balancer {
             let header = tokio::time::timeout(limit, ProxyHeader::read(&mut transport)).await;
@@ -614,9 +614,9 @@ impl Server {
             let socket = match shaken {
                 Shaken::Tls(stream) => {
                     let (stream, connection) = stream.into_inner();
-                    LeanSocket::tls(stream, connection, chunk, coupled).into()
+                    LeanSocket::tls(stream, connection, chunk, coupled).with_marks(marks).into()
                 }
-                Shaken::Plain(stream) => LeanSocket::plain(stream, chunk, coupled).into(),
+                Shaken::Plain(stream) => LeanSocket::plain(stream, chunk, coupled).with_marks(marks).into(),
                 Shaken::Other(stream) => Socket::other(stream),
             };
             h2::serve(socket, service, context, shutdown).await

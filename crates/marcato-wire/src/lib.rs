@@ -5,9 +5,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod dscp;
 mod ecn;
 mod flow_tuple;
 mod frame;
@@ -20,6 +22,7 @@ mod tcp_segment;
 mod unreliable;
 mod varint;
 
+pub use dscp::{CodePoints, Dscp, UnknownDscp, queue_priority};
 pub use ecn::Ecn;
 pub use flow_tuple::FlowTuple;
 pub use frame::{

@@ -155,7 +155,7 @@ impl Driver {
     fn follow(&mut self, state: &mut State) {
         self.changes = state.changes;
         for at in 0..state.sockets.len() {
-            let port = Port::new(Arc::clone(&state.sockets[at]), self.hub.buffer);
+            let port = Port::new(Arc::clone(&state.sockets[at]), self.hub.buffer, self.hub.marks);
             match self.ports.get_mut(at) {
                 Some(known) if Arc::ptr_eq(&known.socket, &port.socket) => {}
                 Some(known) => {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use marcato_quic::{LaneState, LocalSocket, MessageId, Pending, Session, SessionId, SocketId};
 use marcato_stream::{Admission, Admitted, CloseReason, Message, Pool, Receipt};
 use marcato_units::{Bytes, Layer, Time};
-use marcato_wire::Fate;
+use marcato_wire::{CodePoints, Fate};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::driver;
@@ -34,6 +34,8 @@ pub(super) struct Hub {
     pub(super) pool: Pool,
     /// Buffer size requested for each socket.
     pub(super) buffer: Bytes,
+    /// Code points by which packets are marked.
+    pub(super) marks: Option<CodePoints>,
     /// Set if this is the client's end of its connections.
     pub(super) client: bool,
     /// Place of its driver, if the endpoint has several.
@@ -122,6 +124,7 @@ impl Hub {
             limits: config.limits,
             pool,
             buffer: config.quic.socket_buffer,
+            marks: config.marks,
             client: true,
             seat: None,
         }))

@@ -193,6 +193,7 @@ impl Listener {
                 limits: config.limits,
                 pool: pool.clone(),
                 buffer: config.quic.socket_buffer,
+                marks: config.marks,
                 client: false,
                 seat: drivers.as_ref().map(|drivers| Seat::new(drivers, index)),
             })

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 
 use marcato_quic::Transmit;
 use marcato_units::{Bytes, Time};
+use marcato_wire::{CodePoints, Dscp};
 
 use super::backlog::Backlog;
 use super::socket::{Route, Socket};
@@ -34,12 +35,14 @@ pub(super) struct Port {
     pub(super) socket: Arc<Socket>,
     stuck: VecDeque<Stuck>,
     backlog: Backlog,
+    /// Code points by which packets are marked.
+    marks: Option<CodePoints>,
 }
 
 impl Port {
     /// Creates a port, of which the kernel holds at most `most` bytes.
-    pub(super) fn new(socket: Arc<Socket>, most: Bytes) -> Self {
-        Self { socket, stuck: VecDeque::new(), backlog: Backlog::new(most) }
+    pub(super) fn new(socket: Arc<Socket>, most: Bytes, marks: Option<CodePoints>) -> Self {
+        Self { socket, stuck: VecDeque::new(), backlog: Backlog::new(most), marks }
     }
 
     /// Returns whether datagrams wait for room in the socket.
@@ -68,7 +71,8 @@ impl Port {
     pub(super) fn flush(&mut self, spare: &mut Vec<Vec<u8>>) -> bool {
         let mut any = false;
         while let Some(Stuck { transmit, bytes, from }) = self.stuck.front() {
-            let sent = try_send(&self.socket, &mut self.backlog, transmit, &bytes[*from..]);
+            let dscp = mark(self.marks, transmit);
+            let sent = try_send(&self.socket, &mut self.backlog, transmit, dscp, &bytes[*from..]);
             any |= sent > 0;
             let left = from + sent < bytes.len();
             if left {
@@ -97,7 +101,7 @@ impl Port {
     }
 
     fn try_send(&mut self, transmit: &Transmit, bytes: &[u8]) -> usize {
-        try_send(&self.socket, &mut self.backlog, transmit, bytes)
+        try_send(&self.socket, &mut self.backlog, transmit, mark(self.marks, transmit), bytes)
     }
 
     /// Polls for received datagrams, and for room if any wait for it.
@@ -108,12 +112,17 @@ impl Port {
     }
 }
 
+/// Returns the code point of datagrams on a lane of the high layer.
+fn mark(marks: Option<CodePoints>, transmit: &Transmit) -> Dscp {
+    marks.zip(transmit.level).map_or(Dscp::DEFAULT, |(points, level)| points.of(level))
+}
+
 /// Sends datagrams, and returns the bytes that the socket has taken; all of them after an error,
 /// which to QUIC is an ordinary loss.
-fn try_send(socket: &Socket, backlog: &mut Backlog, transmit: &Transmit, bytes: &[u8]) -> usize {
+fn try_send(socket: &Socket, backlog: &mut Backlog, transmit: &Transmit, dscp: Dscp, bytes: &[u8]) -> usize {
     let segment = transmit.segment.unwrap_or(transmit.len).max(1);
     let route = Route { from: transmit.from, to: transmit.to };
-    let sent = match socket.send(route, bytes, segment, transmit.ecn) {
+    let sent = match socket.send(route, bytes, segment, dscp, transmit.ecn) {
         Ok(sent) => sent,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
         Err(error) => {
@@ -149,8 +158,9 @@ mod tests {
             len: 9,
             segment: None,
             lane: None,
+            level: None,
         };
-        (Port::new(Arc::new(socket), Bytes::kb(100)), transmit)
+        (Port::new(Arc::new(socket), Bytes::kb(100), None), transmit)
     }
 
     #[tokio::test]

@@ -7,17 +7,12 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use marcato_units::{Bytes, Layer};
-use marcato_wire::Ecn;
+use marcato_wire::{Dscp, Ecn};
 use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::sys::{self, Incoming, Instruction};
-
-/// DSCP LE: the lower-effort class (RFC 8622 §3).
-const DSCP_LE: u8 = 0b00_0001;
-/// DSCP DF: best effort (RFC 2474 §4.1).
-const DSCP_DF: u8 = 0;
 
 /// Source and destination of datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -90,20 +85,28 @@ impl Socket {
         Ok(Self { udp, addr, layer, segments })
     }
 
-    /// Returns the TOS octet or traffic class of packets that leave here.
-    const fn tos(&self, ecn: Ecn) -> u8 {
+    /// Returns the TOS octet or traffic class of packets that leave here. Those of the low layer are of lower effort,
+    /// for all data: RFC 8622 §3.
+    const fn tos(&self, dscp: Dscp, ecn: Ecn) -> u8 {
         let dscp = match self.layer {
-            Layer::High => DSCP_DF,
-            Layer::Low => DSCP_LE,
+            Layer::High => dscp,
+            Layer::Low => Dscp::LOWER_EFFORT,
         };
-        dscp << 2 | ecn.to_bits()
+        dscp.get() << 2 | ecn.to_bits()
     }
 
     /// Sends datagrams of `segment` bytes, except the last, from `payload`. Returns the number of
     /// bytes that the system accepted, which are whole datagrams.
-    pub(super) fn send(&self, route: Route, payload: &[u8], segment: usize, ecn: Ecn) -> io::Result<usize> {
+    pub(super) fn send(
+        &self,
+        route: Route,
+        payload: &[u8],
+        segment: usize,
+        dscp: Dscp,
+        ecn: Ecn,
+    ) -> io::Result<usize> {
         let Route { from, to } = route;
-        let tos = self.tos(ecn);
+        let tos = self.tos(dscp, ecn);
         let mut sent = 0;
         // Set once the system has refused this batch as a whole.
         let mut singly = false;
@@ -187,13 +190,17 @@ mod tests {
 
     #[tokio::test]
     async fn each_layer_has_its_mark_and_ecn_stays() {
-        for (layer, dscp) in [(Layer::High, 0), (Layer::Low, 1)] {
+        let named = |name: &str| name.parse::<Dscp>().unwrap();
+        for (layer, dscp, seen) in
+            [(Layer::High, "cs0", 0), (Layer::High, "af41", 34), (Layer::Low, "af41", 1)]
+        {
+            let dscp = named(dscp);
             let (from, to) = (socket(layer), socket(Layer::High));
             for ecn in [Ecn::NotEct, Ecn::Ect0] {
                 poll_fn(|context| from.poll_send_ready(context)).await;
-                from.send(route(to.addr), b"packet", 1200, ecn).unwrap();
+                from.send(route(to.addr), b"packet", 1200, dscp, ecn).unwrap();
                 let incoming = received(&to, &mut BytesMut::with_capacity(100)).await;
-                assert_eq!((incoming.tos >> 2, Ecn::from_bits(incoming.tos)), (dscp, ecn));
+                assert_eq!((incoming.tos >> 2, Ecn::from_bits(incoming.tos)), (seen, ecn));
             }
         }
     }
@@ -205,7 +212,7 @@ mod tests {
         assert!(from.segments.load(Relaxed), "this kernel cannot segment");
         poll_fn(|context| from.poll_send_ready(context)).await;
         let to = route("255.255.255.255:9".parse().unwrap());
-        let error = from.send(to, &[7; 2500], 1000, Ecn::NotEct).unwrap_err();
+        let error = from.send(to, &[7; 2500], 1000, Dscp::DEFAULT, Ecn::NotEct).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(from.segments.load(Relaxed));
     }
@@ -221,7 +228,7 @@ mod tests {
             assert_eq!(incoming.to, Some(asked.parse().unwrap()));
             poll_fn(|context| server.poll_send_ready(context)).await;
             let back = Route { from: incoming.to, to: incoming.from };
-            server.send(back, b"answer", 1200, Ecn::NotEct).unwrap();
+            server.send(back, b"answer", 1200, Dscp::DEFAULT, Ecn::NotEct).unwrap();
             let (_, from) = client.recv_from(&mut [0; 100]).unwrap();
             assert_eq!(from, SocketAddr::new(asked.parse().unwrap(), server.addr.port()));
         }
@@ -232,7 +239,7 @@ mod tests {
         let (from, to) = (socket(Layer::High), socket(Layer::High));
         from.segments.store(false, Relaxed);
         poll_fn(|context| from.poll_send_ready(context)).await;
-        assert_eq!(from.send(route(to.addr), &[7; 2500], 1000, Ecn::NotEct).unwrap(), 2500);
+        assert_eq!(from.send(route(to.addr), &[7; 2500], 1000, Dscp::DEFAULT, Ecn::NotEct).unwrap(), 2500);
         let mut buf = BytesMut::with_capacity(65_536);
         while buf.len() < 2500 {
             received(&to, &mut buf).await;

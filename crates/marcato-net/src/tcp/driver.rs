@@ -150,10 +150,10 @@ impl Times {
 
 impl Driver {
     fn new(tcp: Arc<Tcp>, stream: Arc<TcpStream>, pipe: Pipe, config: Config) -> Self {
-        let Config { tcp: settings, coupled, limits, .. } = config;
+        let Config { tcp: settings, coupled, limits, marks, .. } = config;
         let plain = if pipe.is_tls() { vec![0; RECORD] } else { Vec::new() };
         Self {
-            socket: LeanSocket::new(Arc::clone(&stream), pipe, settings.chunk, coupled),
+            socket: LeanSocket::new(Arc::clone(&stream), pipe, settings.chunk, coupled).with_marks(marks),
             stream,
             reader: Reader::new(),
             clock: OwnClock::new(),

@@ -7,12 +7,14 @@ use std::task::{Context, Poll, ready};
 use marcato_sched::coupled::Coupling;
 use marcato_stream::{ChunkRule, chunk};
 use marcato_units::{Bytes, Duration, PrioritySet, Rate, Time};
+use marcato_wire::CodePoints;
 use socket2::SockRef;
 use tokio::io::{Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use super::coupled::KernelCoupling;
+use super::mark::KernelMark;
 use super::pipe::Pipe;
 use crate::stats::CoupledStats;
 use crate::sys;
@@ -115,6 +117,7 @@ pub struct LeanSocket {
     /// Set if the congestion controller measures rates; `None` until it has been asked for.
     measures_rates: Option<bool>,
     coupled: KernelCoupling,
+    mark: KernelMark,
 }
 
 impl std::fmt::Debug for LeanSocket {
@@ -154,6 +157,7 @@ impl LeanSocket {
             low_water: 0,
             measures_rates: None,
             coupled: KernelCoupling::new(coupling),
+            mark: KernelMark::new(None),
         }
     }
 
@@ -162,6 +166,14 @@ impl LeanSocket {
     #[must_use]
     pub const fn with_urgent(mut self, levels: PrioritySet) -> Self {
         self.coupled.set_urgent(levels);
+        self
+    }
+
+    /// Sets the code points by which packets are [marked](crate::Config::marks); `None`, the default, leaves their
+    /// marks alone.
+    #[must_use]
+    pub const fn with_marks(mut self, marks: Option<CodePoints>) -> Self {
+        self.mark = KernelMark::new(marks);
         self
     }
 
@@ -291,10 +303,12 @@ impl LeanSocket {
         Ok(Ok(Turn { payload: payload(room), levels: supply.waiting }))
     }
 
-    /// Records the levels of a chunk that is queued next, by its turn.
+    /// Records the levels of a chunk that is queued next, by its turn. It gets its [mark](Self::with_marks) if that may
+    /// change.
     #[expect(clippy::needless_pass_by_value, reason = "a turn is spent once")]
     pub fn spend(&mut self, turn: Turn) {
         self.coupled.chunk(turn.levels);
+        self.mark.follow(&SockRef::from(&*self.stream), turn.levels);
     }
 
     /// Ends the wait for the next look. A turn that is still [held back](NoTurn::Held) begins it again.

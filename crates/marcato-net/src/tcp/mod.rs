@@ -9,6 +9,7 @@ mod hello;
 mod lean;
 mod listener;
 mod liveness;
+mod mark;
 mod pacer;
 mod pipe;
 mod strangers;

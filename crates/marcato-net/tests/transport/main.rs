@@ -15,6 +15,7 @@ mod lanes;
 mod lean;
 mod limits;
 mod liveness;
+mod marks;
 mod metrics;
 mod modules;
 mod pieces;

@@ -23,6 +23,17 @@ pub(crate) enum Load {
 }
 
 impl Load {
+    /// Returns the priority of the data; `None` for frames of the engine.
+    pub(crate) const fn priority(self) -> Option<Priority> {
+        match self {
+            Self::Run { priority, .. }
+            | Self::Stream { priority, .. }
+            | Self::Resent { priority, .. }
+            | Self::Repair { priority, .. } => Some(priority),
+            Self::Control | Self::Other => None,
+        }
+    }
+
     /// Returns whether a packet with this content carries, or may carry, data of the application.
     pub(crate) const fn is_data(self) -> bool {
         matches!(self, Self::Run { .. } | Self::Stream { .. } | Self::Resent { .. } | Self::Repair { .. })

@@ -13,7 +13,7 @@ mod table;
 use std::sync::Arc;
 
 use marcato_sched::lane::{LaneId, LaneView, PathId};
-use marcato_units::{Bytes, Duration, PrioritySet, Time};
+use marcato_units::{Bytes, Duration, Priority, PrioritySet, Time};
 
 use crate::config::Stall;
 use crate::coupled::LaneGovernor;
@@ -52,6 +52,8 @@ pub(crate) struct Lane {
     pub(crate) governor: Option<LaneGovernor>,
     /// Data waited for the lane's full socket since the window was last full.
     pub(crate) held: bool,
+    /// Level for which its packets are marked; `None` before it has carried data.
+    pub(crate) level: Option<Priority>,
     pub(crate) stats: LaneStats,
 }
 
@@ -176,7 +178,6 @@ impl Lane {
 mod tests {
     use std::net::SocketAddr;
 
-    use marcato_units::Priority;
     use noq_proto::congestion::ControllerFactory as _;
 
     use super::*;
@@ -208,6 +209,7 @@ mod tests {
             gate,
             governor: None,
             held: false,
+            level: None,
             stats: LaneStats::default(),
         };
         let ms = Time::from_millis;

@@ -208,7 +208,7 @@ impl Session {
         if let Some(view) = views.of(lane) {
             self.scheduler.sent(now, view, Purpose::New(fresh.after(grant.len)), wire);
         }
-        self.poll_datagram(now, lane, buf)
+        self.poll_datagram(now, lane, fresh.priority, buf)
     }
 
     /// Asks the lane scheduler how many packets of one message or stream may leave on a lane at once: `first`

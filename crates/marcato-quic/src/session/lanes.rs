@@ -67,6 +67,7 @@ impl Session {
             gate,
             pacer,
             held: false,
+            level: None,
             stats: LaneStats::default(),
         });
         Some(id)

@@ -125,7 +125,8 @@ impl Session {
                 long_packets(datagram, &mut self.long_packets);
             }
         }
-        let lane = self.lanes.to(transmit.destination).map(|lane| lane.id);
+        let lane = self.lanes.to(transmit.destination);
+        let (lane, level) = (lane.map(|lane| lane.id), lane.and_then(|lane| lane.level));
         let socket = self.socket_to(transmit.destination).unwrap_or_default();
         let ecn =
             transmit.ecn.map_or(marcato_wire::Ecn::NotEct, |ecn| marcato_wire::Ecn::from_bits(ecn as u8));
@@ -137,7 +138,17 @@ impl Session {
             len: transmit.size,
             segment: transmit.segment_size,
             lane,
+            level,
         })
+    }
+
+    /// Marks the packets of a lane for this level, unless some of another are in flight.
+    fn mark(&mut self, on: LaneId, level: Priority) {
+        if let Some(lane) = self.lanes.get_mut(on)
+            && (lane.level.is_none() || lane.gate.in_flight().is_zero())
+        {
+            lane.level = Some(level);
+        }
     }
 
     /// Lets the engine send on one lane only. Returns the datagram, and whether `load` left on that
@@ -152,6 +163,9 @@ impl Session {
         buf: &mut Vec<u8>,
     ) -> Option<(Transmit, bool)> {
         self.lanes.shut();
+        if let Some(level) = load.priority() {
+            self.mark(on, level);
+        }
         let gate = Arc::clone(&self.lanes.get(on)?.gate);
         match room {
             Room::Any => gate.set_overdraft(PASS),
@@ -199,7 +213,14 @@ impl Session {
     }
 
     /// Lets a DATAGRAM frame that was written leave on its lane. If it cannot, it leaves with the next packet.
-    pub(super) fn poll_datagram(&mut self, now: Time, on: LaneId, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn poll_datagram(
+        &mut self,
+        now: Time,
+        on: LaneId,
+        level: Priority,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.mark(on, level);
         let polled = self.poll_on(now, on, Room::Any, Load::Other, NonZeroUsize::MIN, buf);
         if polled.is_none() {
             self.pause(now, on);

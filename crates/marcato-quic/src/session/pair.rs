@@ -59,6 +59,8 @@ pub(super) struct Passed {
     /// Time of its arrival; `None` if it was lost.
     pub(super) arrives: Option<Time>,
     pub(super) len: usize,
+    /// Level for which it is marked.
+    pub(super) level: Option<Priority>,
 }
 
 struct InFlight {
@@ -364,6 +366,9 @@ impl Pair {
                     let segment = transmit.segment.unwrap_or(transmit.len);
                     for datagram in buf[..transmit.len].chunks(segment) {
                         self.send_datagram(who, transmit.socket.0, BytesMut::from(datagram));
+                        if let Some(passed) = self.passed.last_mut() {
+                            passed.level = transmit.level;
+                        }
                         let room = self.room.get_mut(&transmit.socket.0).filter(|_| who == Who::Client);
                         if let Some(room) = room {
                             *room = room.saturating_sub(1);
@@ -414,7 +419,7 @@ impl Pair {
         let Line { delay, loss } = self.lines[usize::from(lane)][from as usize];
         let lost = self.draws.chance(loss);
         let arrives = (!lost).then_some(self.now + delay);
-        self.passed.push(Passed { from, left: self.now, arrives, len: data.len() });
+        self.passed.push(Passed { from, left: self.now, arrives, len: data.len(), level: None });
         if let Some(at) = arrives {
             self.in_flight.insert((at, self.passed.len()), InFlight { to: from.other(), lane, data });
         }

@@ -1389,3 +1389,34 @@ fn repairs_of_lanes_that_stall_and_recover_lose_nothing() {
         assert!(pair.received(Server).iter().all(|message| message.body == body(message.body.len())));
     }
 }
+
+/// Packets of two marks could overtake each other in a router, and would then look lost: RFC 7657 §5.1.
+#[test]
+fn a_lane_keeps_its_level_while_anything_is_in_flight() {
+    let mut pair = pair(&[20, 50], &SessionConfig::default());
+    let levels = |pair: &mut Pair, from| {
+        let mut levels: Vec<_> = pair.passed.iter().filter(|passed| passed.from == from).collect();
+        // Acknowledgements alone have the level of their lane too, which is none where no data has left.
+        levels.retain(|passed| passed.len > 600);
+        let mut levels: Vec<_> = levels.into_iter().map(|passed| passed.level).collect();
+        levels.dedup();
+        pair.passed.clear();
+        levels
+    };
+    let bulk = pair.send(Client, message(Priority::P4, 2_000_000));
+    pair.pass(Duration::from_millis(100));
+    let urgent = pair.send(Client, message(Priority::P0, 3000));
+    delivery(&mut pair, urgent);
+    assert!(pair.delivered(Client, bulk).is_none(), "the bulk is in flight");
+    delivery(&mut pair, bulk);
+    assert_eq!(levels(&mut pair, Client), [Some(Priority::P4)]);
+    for level in [Priority::P0, Priority::P3, Priority::P1] {
+        pair.pass(Duration::from_secs(1));
+        pair.passed.clear();
+        let next = pair.send(Client, message(level, 3000));
+        delivery(&mut pair, next);
+        assert_eq!(levels(&mut pair, Client), [Some(level)]);
+    }
+    pair.deliver(Server, message(Priority::P2, 3000));
+    assert_eq!(levels(&mut pair, Server), [Some(Priority::P2)]);
+}

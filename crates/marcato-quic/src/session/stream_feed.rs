@@ -141,7 +141,7 @@ impl Session {
         if let Some(view) = views.of(lane) {
             self.scheduler.sent(now, view, Purpose::New(fresh), wire);
         }
-        self.poll_datagram(now, lane, buf)
+        self.poll_datagram(now, lane, fresh.priority, buf)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use marcato_sched::lane::LaneId;
+use marcato_units::Priority;
 
 use crate::endpoint::SocketId;
 
@@ -23,4 +24,10 @@ pub struct Transmit {
     pub segment: Option<usize>,
     /// Lane that it leaves on; `None` if its destination is that of no lane.
     pub lane: Option<LaneId>,
+    /// Level for which the lane's packets are marked, by a mark of the network such as a DSCP; `None` before the lane
+    /// has carried data.
+    ///
+    /// All packets of a lane have one level, which changes only while none is in flight: a packet that overtakes those
+    /// before it looks like their loss (RFC 9002 §6.1.1, RFC 7657 §5.1).
+    pub level: Option<Priority>,
 }

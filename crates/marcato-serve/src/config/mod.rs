@@ -18,6 +18,7 @@ mod host;
 mod limits;
 mod listen;
 mod located;
+mod marks;
 mod origin;
 mod printed;
 mod rates;
@@ -36,7 +37,7 @@ use marcato_document::form::{Flag, SpanWithin, Words, one_of};
 use marcato_document::nearest::hint;
 use marcato_document::schema::Schema;
 use marcato_document::{Faults, Keyed as _, Keys, Place, Sources, keyed};
-use marcato_net::Coupling;
+use marcato_net::{CodePoints, Coupling};
 use marcato_web::files::FilesConfig;
 use marcato_web::proxy::{HealthConfig, PassiveConfig};
 use marcato_web::{GuessTable, Limits};
@@ -130,6 +131,8 @@ pub struct Config {
     pub guess: GuessTable,
     /// Coupled mode.
     pub coupled: Coupling,
+    /// Code points by which packets of responses are marked; `None` for no marks.
+    pub marks: Option<CodePoints>,
     /// True if HTTP/3 is answered on the UDP port of each listener with TLS (true).
     pub http3: bool,
     /// Lowest version of TLS (1.3).
@@ -167,6 +170,7 @@ impl Default for Config {
             trusted_proxies: Vec::new(),
             guess: GuessTable::default(),
             coupled: Coupling::default(),
+            marks: None,
             http3: true,
             min_tls: TlsVersion::default(),
             client_ca: None,
@@ -370,6 +374,8 @@ keyed! {
     "guess" => config.guess: By(guess::read), own("the defaults");
     /// [coupled mode](coupled.md): `"auto"`, `"on"`, `"off"`
     "coupled" => config.coupled: one_of::<Coupling>(), own();
+    /// marks of packets for the network: true, false or a [table](#keys-of-marks)
+    "marks" => config.marks: By(marks::read), own("`false`");
     /// answers [HTTP/3](#http3) on the UDP port of each listener with TLS
     "http3" => config.http3: Flag, own();
     /// lowest version of TLS: `"1.3"`, or `"1.2"` for old clients
@@ -445,6 +451,7 @@ pub fn reference() -> impl Iterator<Item = Schema> {
         Rates::SCHEMA,
         rates::Rate::SCHEMA,
         guess::GuessKeys::SCHEMA,
+        marks::MarkKeys::SCHEMA,
         AccessLog::SCHEMA,
         Watch::SCHEMA,
     ]

@@ -17,6 +17,7 @@ use super::compression::CompressKeys;
 use super::fields::Hsts;
 use super::guess::GuessKeys;
 use super::listen::ListenKeys;
+use super::marks::MarkKeys;
 use super::origin::{OriginConfig, UpstreamKeys};
 use super::rates::{Rate, Rates};
 use super::redirect::RedirectKeys;
@@ -42,6 +43,7 @@ fn schema_of(of: &str, key: &str) -> Option<Schema> {
         ("the file", "limits") => Limits::SCHEMA,
         ("the file", "rates") => Rates::SCHEMA,
         ("the file", "guess") => GuessKeys::SCHEMA,
+        ("the file", "marks") => MarkKeys::SCHEMA,
         ("the file", "compression") => CompressKeys::SCHEMA,
         ("the file", "access-log") => AccessLog::SCHEMA,
         ("the file", "watch") => Watch::SCHEMA,

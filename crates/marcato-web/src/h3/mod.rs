@@ -63,6 +63,7 @@ pub(crate) fn streams(config: &Config) -> StreamsConfig {
     streams.streams.order = config.exchange;
     let transport = &mut streams.transport;
     transport.coupled = config.coupled;
+    transport.marks = config.marks;
     transport.peers.connections = limits.connections;
     transport.peers.handshake_timeout = limits.handshake;
     let session = &mut transport.quic.session;

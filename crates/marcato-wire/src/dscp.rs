@@ -1,7 +1,9 @@
 //! Code points of differentiated services, and their map from priorities.
 
-use std::fmt;
-use std::str::FromStr;
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
 
 use marcato_units::Priority;
 
@@ -98,11 +100,11 @@ impl FromStr for Dscp {
     type Err = UnknownDscp;
 
     fn from_str(text: &str) -> Result<Self, UnknownDscp> {
-        let lower = text.to_ascii_lowercase();
-        let named = NAMES.iter().find(|(name, _)| *name == lower || (*name == "cs0" && lower == "df"));
-        let number = || match lower.strip_prefix("0x") {
+        let is = |name: &str| name.eq_ignore_ascii_case(text);
+        let named = NAMES.iter().find(|(name, _)| is(name) || (*name == "cs0" && is("df")));
+        let number = || match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some(hex) => u8::from_str_radix(hex, 16).ok(),
-            None => lower.parse().ok(),
+            None => text.parse().ok(),
         };
         let number = named.map(|(_, number)| *number).or_else(number);
         number.and_then(Self::new).ok_or_else(|| UnknownDscp(text.to_owned()))
@@ -151,6 +153,9 @@ impl CodePoints {
 
 #[cfg(test)]
 mod tests {
+    use std::format;
+    use std::string::ToString as _;
+
     use super::*;
 
     #[test]
