@@ -1,4 +1,7 @@
-//! Quantities in text: a number, a space, a unit. Both directions are exact and use no floats.
+//! Quantities in text: a number, a space, a unit. Neither direction uses floats.
+//!
+//! A written quantity is exact. One that is read may have more digits than its smallest unit, as programs
+//! print them (`5.5600000000000005 Mbit/s`): it is rounded.
 
 use marcato_units::{Bytes, Duration, Rate};
 
@@ -119,8 +122,16 @@ pub type Wrong = String;
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
+    let (number, unit) = text.split_at(if at == 0 { 0 } else { at + exponent_len(&text[at..]) });
     (number, unit.trim_start())
+}
+
+/// Returns the length of the exponent that a text begins with, such as `e-05`; 0 if there is none.
+fn exponent_len(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix(['e', 'E']) else { return 0 };
+    let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    if end == 0 { 0 } else { text.len() - digits.len() + end }
 }
 
 /// Returns whether the text's unit is one of this kind; the number is not checked.
@@ -165,12 +176,12 @@ pub fn read(text: &str, of: Of) -> Result<u64, Wrong> {
         };
         return Err(format!("`{text}` is not {what}: {hint}"));
     };
-    exact(number, factor).ok_or_else(|| match number.parse::<f64>() {
-        // 2^64 is about 1.845e19. Below it, only a fraction of the smallest unit is left as the
-        // cause.
-        Ok(value) if value * factor as f64 > 1.8e19 => format!("`{text}` is more than can be counted"),
-        Ok(_) => format!("`{text}` is not a whole number of {}: give it with fewer digits", of.units()[0].0),
-        Err(_) => format!("`{number}` is not a number"),
+    rounded(number, factor).map_err(|fault| match fault {
+        Unread::NoNumber => format!("`{number}` is not a number"),
+        Unread::TooMuch => format!("`{text}` is more than can be counted"),
+        Unread::Fraction => {
+            format!("`{text}` is not a whole number of {}: give it with fewer digits", of.units()[0].0)
+        }
     })
 }
 
@@ -184,18 +195,65 @@ fn example(of: Of) -> String {
     format!("{number} {}", of.usual())
 }
 
-/// Returns a decimal number times a factor, if the product is whole and fits.
-fn exact(number: &str, factor: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || fraction.contains('.') || (number.contains('.') && fraction.is_empty()) {
-        return None;
+/// Reason why a number is no multiple of the smallest unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    NoNumber,
+    TooMuch,
+    /// Rounding would change the value by more than a thousandth.
+    Fraction,
+}
+
+/// Most significant digits that are read. A double has at most 17, and those after them only add less
+/// than 10^-24 of the value.
+const DIGITS: usize = 25;
+
+/// Returns a decimal number times a factor, rounded to a whole number.
+fn rounded(number: &str, factor: u64) -> Result<u64, Unread> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+    if !is_digits(whole) || (mantissa.contains('.') && !is_digits(fraction)) {
+        return Err(Unread::NoNumber);
     }
-    let fraction = fraction.trim_end_matches('0');
-    let scale = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    let sum = whole.parse::<u128>().ok()?.checked_mul(scale)?.checked_add(part)?;
-    let product = sum.checked_mul(u128::from(factor))?;
-    if product.is_multiple_of(scale) { u64::try_from(product / scale).ok() } else { None }
+    let negative = exponent.starts_with('-');
+    let size = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    if !is_digits(size) {
+        return Err(Unread::NoNumber);
+    }
+    let digits = [whole, fraction].concat();
+    let significant = digits.trim_start_matches('0').trim_end_matches('0');
+    if significant.is_empty() {
+        return Ok(0);
+    }
+    let size: i64 = match size.trim_start_matches('0') {
+        "" => 0,
+        // However long the exponent is: such a power leaves nothing of the number, or too much.
+        digits => digits.parse().unwrap_or(i64::MAX),
+    };
+    let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+    let zeros = length(&digits) - length(digits.trim_end_matches('0'));
+    let kept = &significant[..significant.len().min(DIGITS)];
+    let cut = length(significant) - length(kept);
+    // The number is `kept` times ten to this power.
+    let power = (if negative { -size } else { size }).saturating_add(zeros + cut - length(fraction));
+    // 25 digits and a factor of at most 3.6e12 take 126 bits.
+    let product = kept.parse::<u128>().map_err(|_| Unread::NoNumber)? * u128::from(factor);
+    let scale = u32::try_from(power.unsigned_abs()).ok().and_then(|power| 10u128.checked_pow(power));
+    if power >= 0 {
+        let all = scale.and_then(|scale| product.checked_mul(scale)).ok_or(Unread::TooMuch)?;
+        return u64::try_from(all).map_err(|_| Unread::TooMuch);
+    }
+    // More than 38 digits behind the point of at most 38: less than one half.
+    let scale = scale.ok_or(Unread::Fraction)?;
+    let below = product / scale;
+    let rest = product % scale;
+    let (value, change) = if rest >= scale - rest { (below + 1, scale - rest) } else { (below, rest) };
+    // What programs print differs by a few of the last digits. A fraction that somebody meant is refused.
+    if change > product / 1000 {
+        return Err(Unread::Fraction);
+    }
+    u64::try_from(value).map_err(|_| Unread::TooMuch)
 }
 
 /// Reads a frequency, such as `5 /s` or `2 /min`, as the interval between events. A span is taken
@@ -212,13 +270,13 @@ pub fn read_frequency(text: &str) -> Result<Duration, Wrong> {
             _ => return Err(format!("`{text}` is not a frequency: write \"5 /s\", \"2 /min\" or \"1 /h\"")),
         };
         // Thousandths allow frequencies such as "0.5 /s".
-        return match exact(number.trim(), 1000) {
-            Some(0) => Err(format!("`{text}` never occurs: set it above 0")),
-            Some(thousandths) => {
+        return match rounded(number.trim(), 1000) {
+            Ok(0) => Err(format!("`{text}` never occurs: set it above 0")),
+            Ok(thousandths) => {
                 let nanos = u128::from(per) * 1000 / u128::from(thousandths);
                 Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
             }
-            None => Err(format!(
+            Err(_) => Err(format!(
                 "`{text}` is not a frequency: write \"5 /s\", with at most three digits behind the point"
             )),
         };
@@ -290,6 +348,9 @@ mod tests {
             ("1 MB/s", Of::Rate, 8_000_000),
             ("0.056 Mbit/s", Of::Rate, 56_000),
             ("1000 packets", Of::Packets, 1000),
+            ("1e3 packets", Of::Packets, 1000),
+            ("0e99999999999999999999 s", Of::Span, 0),
+            ("000010.0000 B", Of::Size, 10),
         ] {
             assert_eq!(read(text, of), Ok(value), "{text}");
         }
@@ -311,6 +372,24 @@ mod tests {
                 Of::Span,
                 "`5 apples` is not a span of time: its unit is one of ns, us, ms, s, min, h",
             ),
+            (
+                "1.5 packets",
+                Of::Packets,
+                "`1.5 packets` is not a whole number of packets: give it with fewer digits",
+            ),
+            (
+                "1e-99999999999999999999 s",
+                Of::Span,
+                "`1e-99999999999999999999 s` is not a whole number of ns: give it with fewer digits",
+            ),
+            ("1e-40 s", Of::Span, "`1e-40 s` is not a whole number of ns: give it with fewer digits"),
+            ("1e99999999999999999999 s", Of::Span, "`1e99999999999999999999 s` is more than can be counted"),
+            (
+                "1e2e3 s",
+                Of::Span,
+                "`1e2e3 s` is not a span of time: its unit is one of ns, us, ms, s, min, h",
+            ),
+            ("1. s", Of::Span, "`1.` is not a number"),
             ("0.5 ns", Of::Span, "`0.5 ns` is not a whole number of ns: give it with fewer digits"),
             ("1.2.3 s", Of::Span, "`1.2.3` is not a number"),
             ("99999999999999 GB", Of::Size, "`99999999999999 GB` is more than can be counted"),
@@ -320,7 +399,43 @@ mod tests {
         assert!(read_frequency("0 /s").is_err() && read_frequency("5 /day").is_err());
     }
 
+    #[test]
+    fn numbers_as_programs_print_them_are_rounded() {
+        for (text, of, value) in [
+            ("1e-05 s", Of::Span, 10_000),
+            ("1.5E+3 ms", Of::Span, 1_500_000_000),
+            ("5.5600000000000005 Mbit/s", Of::Rate, 5_560_000),
+            ("0.013000000000000001 s", Of::Span, 13_000_000),
+            ("0.0699999999999999999999999999999999999999 s", Of::Span, 70_000_000),
+            ("0.013333333333333334 s", Of::Span, 13_333_333),
+            ("1234.5678 ns", Of::Span, 1235),
+            ("1000000.5 ns", Of::Span, 1_000_001),
+        ] {
+            assert_eq!(read(text, of), Ok(value), "{text}");
+        }
+        assert_eq!(read_frequency("0.30000000000000004 /s"), read_frequency("0.3 /s"));
+        assert!(read_frequency("0.0333 /s").is_err());
+    }
+
     proptest! {
+        #[test]
+        fn a_double_of_seconds_is_read_to_the_nanosecond(seconds in 1e-5f64..1e6) {
+            let read = |text: String| read(&text, Of::Span).unwrap() as f64;
+            let nanos = seconds * 1e9;
+            for text in [format!("{seconds} s"), format!("{seconds:e} s"), format!("{seconds:?}s")] {
+                // Half a unit, and what the product of doubles loses.
+                prop_assert!((read(text) - nanos).abs() <= 0.5 + nanos * 1e-15);
+            }
+        }
+
+        #[test]
+        fn no_text_of_a_number_stops_the_reader(text in "[0-9.eE+-]{0,60} ?(ns|h|GB/s|packets|e)?") {
+            for of in [Of::Span, Of::Size, Of::Rate, Of::Packets] {
+                let _ = read(&text, of);
+            }
+            let _ = read_frequency(&(text + "/s"));
+        }
+
         #[test]
         fn a_written_quantity_is_read_back(value in any::<u64>(), zeros in 0u32..12) {
             let value = value / 10u64.pow(zeros) * 10u64.pow(zeros);
