@@ -22,16 +22,19 @@ from ._errors import (
     LaneError,
     ListenError,
     MissedError,
+    PackageError,
     RequestError,
     RunError,
     ScenarioError,
     SendError,
+    StoreError,
+    TimeLimitError,
     TransportError,
 )
 from ._native import COMMIT as __commit__
 from ._native import VERSION as __version__
 from ._native import Ack, Lane, Message, Packet, Random, Start, size_bytes, span_ns
-from ._papers import Report, papers, validate
+from ._papers import Experiment, Report, experiment, papers, validate
 from ._plugin import CongestionControl, LaneScheduler, Release, Workload
 from ._result import Result
 from ._scenario import Scenario
@@ -67,6 +70,7 @@ __all__ = [
     "DeliveryError",
     "EngineError",
     "Error",
+    "Experiment",
     "Fault",
     "GridError",
     "Identity",
@@ -84,6 +88,7 @@ __all__ = [
     "MessageReader",
     "MessageWriter",
     "MissedError",
+    "PackageError",
     "Packet",
     "Random",
     "Release",
@@ -97,13 +102,16 @@ __all__ = [
     "SendError",
     "Sent",
     "Start",
+    "StoreError",
     "Table",
+    "TimeLimitError",
     "TransportError",
     "Trust",
     "Workload",
     "__commit__",
     "__version__",
     "connect",
+    "experiment",
     "listen",
     "papers",
     "size_bytes",

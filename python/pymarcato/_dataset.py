@@ -2,126 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 from . import _native
+from ._store import EXPERIMENT, RUN, SEED, Key, Point, Store, settings_of
 from ._table import Table
 
-#: Columns of every row, before the metrics.
-ERROR, EXPERIMENT, RUN, SEED = "error", "experiment", "run", "seed"
-
-#: Key of a row: its experiment without the seed, and the seed.
-Key = tuple[str, int]
-
-#: Setting: key, value as written, and number with its unit if it is a quantity.
-Said = tuple[str, str, Optional[tuple[str, float]]]
-
-
-@dataclass(frozen=True)
-class Point:
-    """One run of a sweep.
-
-    Attributes
-    ----------
-    sets : tuple of str
-        Settings as ``KEY=VALUE``.
-    said : tuple
-        Settings with their numbers.
-    seed : int
-        Seed.
-    experiment : str
-        Identity of the experiment without the seed.
-    """
-
-    sets: tuple[str, ...]
-    said: tuple[Said, ...]
-    seed: int
-    experiment: str
-
-    @property
-    def key(self) -> Key:
-        """Key of the row."""
-        return self.experiment, self.seed
-
-    @property
-    def run(self) -> str:
-        """Settings and seed in words."""
-        return ", ".join([*(f"{key} = {value}" for key, value, _ in self.said), f"seed = {self.seed}"])
-
-
-@dataclass(frozen=True)
-class Row:
-    """Result of a run: its numbers, or its error."""
-
-    point: Point
-    numbers: tuple[tuple[str, float], ...]
-    error: str = ""
-
-
-class Store:
-    """Partition of a data set that has the rows of one scenario and version."""
-
-    def __init__(self, root: Path, scenario: str) -> None:
-        version = f"{_native.VERSION}+{_native.COMMIT}"
-        self.root = root
-        self.directory = root / f"scenario={scenario}" / f"version={version}"
-
-    def files(self) -> list[Path]:
-        """Returns the complete files, in a fixed order."""
-        return sorted(self.directory.glob("part-*.parquet"))
-
-    def read(self) -> Table:
-        """Returns all rows."""
-        return Table(_native.read_rows(self.files()))
-
-    def write(self, rows: list[Row]) -> Path:
-        """Writes rows as one file, which appears whole or not at all."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        name = _native.fingerprint([f"{row.point.experiment} {row.point.seed}" for row in rows])[:16]
-        path = self.directory / f"part-{name}.parquet"
-        _native.write_rows(os.fspath(path), columns_of(rows))
-        return path
-
-
-def columns_of(rows: list[Row]) -> list[tuple[str, str, list[Any]]]:
-    """Returns rows as columns: run, settings, seed, error, metrics.
-
-    Each setting is a column of text. One that is a quantity has another column, of numbers, whose
-    name ends with the unit; that of a plain number ends with ``number``.
-    """
-    columns: list[tuple[str, str, list[Any]]] = [
-        (RUN, "text", [row.point.run for row in rows]),
-        (EXPERIMENT, "text", [row.point.experiment for row in rows]),
-    ]
-    settings: dict[str, tuple[str, list[Any]]] = {}
-    metrics: dict[str, list[Any]] = {}
-    for place, row in enumerate(rows):
-        for key, value, number in row.point.said:
-            name, *more = setting_columns((key, value, number))
-            settings.setdefault(name, ("text", [""] * len(rows)))[1][place] = value
-            if number is not None:
-                settings.setdefault(more[0], ("number", [None] * len(rows)))[1][place] = number[1]
-        for name, size in row.numbers:
-            metrics.setdefault(name, [None] * len(rows))[place] = size
-    columns += [(name, kind, cells) for name, (kind, cells) in settings.items()]
-    columns.append((SEED, "count", [row.point.seed for row in rows]))
-    columns.append((ERROR, "text", [row.error for row in rows]))
-    columns += [(name, "number", cells) for name, cells in metrics.items() if name not in settings]
-    return columns
+#: Columns that failures have beside those of their settings.
+FAULTS = {"error": "text", "type": "text", "file": "text", "line": "count", "traceback": "text"}
 
 
 class Dataset:
-    """Rows of a sweep, one per run.
+    """Results of a sweep, one row per run.
 
     Attributes
     ----------
     path : Path
-        Directory of the Parquet files of this scenario and version. Other programs read it, too:
-        ``read_parquet('PATH/*.parquet', union_by_name = true)`` in DuckDB.
+        Directory of the Parquet files of this scenario and version, which all have the same columns. Other programs
+        read it, too: ``read_parquet('PATH/*.parquet')`` in DuckDB.
     settings : tuple of str
         Keys that vary.
     computed : int
@@ -133,8 +33,7 @@ class Dataset:
         self.path = store.directory
         self.settings = tuple(dict.fromkeys(key for point in points for key, _, _ in point.said))
         self.computed = computed
-        said = (one for point in points for one in point.said)
-        self._columns = list(dict.fromkeys(name for one in said for name in setting_columns(one)))
+        self._columns = settings_of(points)
         self._table: Optional[Table] = None
 
     @property
@@ -144,7 +43,7 @@ class Dataset:
 
     @property
     def table(self) -> Table:
-        """Rows of this sweep, in the order of its settings and seeds, as an Arrow table."""
+        """Results of this sweep, in the order of its settings and seeds, as an Arrow table."""
         if self._table is None:
             self._table = self._read()
         return self._table
@@ -153,19 +52,37 @@ class Dataset:
     def metrics(self) -> list[str]:
         """Names of the metrics."""
         names = self.table.column_names
-        return names[names.index(ERROR) + 1 :] if ERROR in names else []
+        return names[names.index(SEED) + 1 :] if SEED in names else []
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Failed runs: settings, seed and error of each."""
-        kept = [RUN, *self.settings, SEED, ERROR]
-        columns = self.table.to_pydict()
-        places = [place for place, error in enumerate(columns[ERROR]) if error]
-        return [{name: columns[name][place] for name in kept} for place in places]
+        """Failed runs: settings and seed of each, and its ``error``, with ``type``, ``file``, ``line``, ``traceback``."""
+        failures = self._store.failures()
+        return [
+            {
+                RUN: point.run,
+                **{key: value for key, value, _ in point.said},
+                SEED: point.seed,
+                **{name: failures[point.key][name] for name in FAULTS},
+            }
+            for point in self._points
+            if point.key in failures
+        ]
+
+    @property
+    def failure_table(self) -> Table:
+        """Rows of `failures` as an Arrow table."""
+        rows = self.failures
+        kinds = {RUN: "text", **dict.fromkeys(self.settings, "text"), SEED: "count", **FAULTS}
+        return Table(_native.make_table([(name, kind, [row[name] for row in rows]) for name, kind in kinds.items()]))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Returns the rows as dictionaries."""
         return self.table.rows()
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Returns the columns as lists, by name."""
+        return self.table.to_pydict()
 
     def to_pandas(self) -> Any:
         """Returns a ``pandas.DataFrame``; needs pandas and PyArrow."""
@@ -179,6 +96,15 @@ class Dataset:
         """Returns a ``pyarrow.Table``; needs PyArrow."""
         return self.table.to_pyarrow()
 
+    def to_xarray(self) -> Any:
+        """Returns an ``xarray.Dataset``, whose dimensions are the settings and the seed; needs xarray.
+
+        A quantity has numbers along its dimension, which are named with their unit. Runs that failed are not a number.
+        """
+        from ._arrays import dataset_of
+
+        return dataset_of(self.table, self.settings)
+
     def __arrow_c_schema__(self) -> object:
         return self.table.__arrow_c_schema__()
 
@@ -186,7 +112,7 @@ class Dataset:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
-        return len(self._points)
+        return len(self.table)
 
     def __repr__(self) -> str:
         return f"<pymarcato.Dataset: {len(self)} runs over {', '.join(self.settings) or 'seeds'} in {self.path}>"
@@ -196,30 +122,17 @@ class Dataset:
 
     def _read(self) -> Table:
         all_rows = self._store.read()
-        columns = all_rows.to_pydict()
-        places: dict[Key, int] = {}
-        for place, key in enumerate(zip(columns.get(EXPERIMENT, []), columns.get(SEED, []))):
-            # A run that was repeated after a failure has two rows.
-            if key not in places or columns[ERROR][places[key]]:
-                places[key] = place
+        if not all_rows.num_rows:
+            kinds = {RUN: "text", EXPERIMENT: "text", **self._columns, SEED: "count"}
+            return Table(_native.make_table([(name, kind, []) for name, kind in kinds.items()]))
+        columns = all_rows._native.columns()
+        cells = {name: cells for name, _, cells in columns}
+        places: dict[Key, int] = {key: place for place, key in enumerate(zip(cells[EXPERIMENT], cells[SEED]))}
         wanted = [places[point.key] for point in self._points if point.key in places]
-        names = all_rows.column_names
-        made = []
-        first = [RUN, EXPERIMENT, *self._columns, SEED, ERROR]
-        for name in first + [name for name in names if name not in set(first)]:
-            if name not in columns:
-                continue
-            cells = [columns[name][place] for place in wanted]
-            kind = "count" if name == SEED else "text" if _is_text(columns[name]) else "number"
-            made.append((name, kind, cells))
-        return Table(_native.make_table(made))
-
-
-def _is_text(cells: list[Any]) -> bool:
-    return any(isinstance(cell, str) for cell in cells)
-
-
-def setting_columns(said: Said) -> list[str]:
-    """Returns the names of the columns of a setting."""
-    key, _, number = said
-    return [key] if number is None else [key, f"{key}_{number[0] or 'number'}"]
+        metrics = list(cells)[list(cells).index(SEED) + 1 :]
+        names = {RUN, EXPERIMENT, *self._columns, SEED, *metrics}
+        return Table(
+            _native.make_table(
+                [(name, kind, [cells[place] for place in wanted]) for name, kind, cells in columns if name in names]
+            )
+        )

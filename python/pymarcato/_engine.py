@@ -66,7 +66,7 @@ def _dask_client(address: str) -> Any:
     try:
         from distributed import Client
     except ImportError as error:
-        raise EngineError("Dask is not installed: pip install 'pymarcato[dask]'") from error
+        raise EngineError("Dask is not installed: pip install 'dask[distributed]'") from error
     return Client(address)
 
 
@@ -142,7 +142,7 @@ class _Ray:
         try:
             import ray
         except ImportError as error:
-            raise EngineError("Ray is not installed: pip install 'pymarcato[ray]'") from error
+            raise EngineError("Ray is not installed: pip install ray") from error
         self._ray = ray
         if not ray.is_initialized():
             ray.init(log_to_driver=False)

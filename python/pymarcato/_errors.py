@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,24 @@ class Error(Exception):
     """Base of the exceptions of this package."""
 
 
+class PackageError(Error, ImportError):
+    """Optional package that is not installed."""
+
+
+def needs(module: str, package: str) -> Any:
+    """Returns a module of an optional package.
+
+    Raises
+    ------
+    PackageError
+        If the package is not installed, with the command that installs it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise PackageError(f"`{package}` is not installed: pip install {package}") from error
+
+
 class ScenarioError(Error, ValueError):
     """All faults of a scenario.
 
@@ -87,6 +106,14 @@ class ScenarioError(Error, ValueError):
 
 class RunError(Error, RuntimeError):
     """Failure of a run."""
+
+
+class TimeLimitError(RunError):
+    """Run that took longer than it was allowed to."""
+
+
+class StoreError(Error, OSError):
+    """Directory of a data set that cannot be used."""
 
 
 class GridError(Error, ValueError):

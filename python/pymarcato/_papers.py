@@ -16,6 +16,7 @@ from . import _native
 from ._engine import environment
 from ._errors import RunError
 from ._result import PathLike, _picture
+from ._scenario import seed_of
 from ._table import Table
 
 #: Columns of a row, with their types.
@@ -85,6 +86,67 @@ class Report:
         return f"<h4>{html.escape(self.name)}</h4>{figures}{self.rows._repr_html_()}"
 
 
+class Experiment:
+    """Directory of scenario files with claims, as `experiments` has them.
+
+    Attributes
+    ----------
+    directory : Path
+        Directory.
+    """
+
+    def __init__(self, directory: PathLike) -> None:
+        self.directory = Path(directory)
+        if not self.directory.is_dir():
+            raise FileNotFoundError(f"there is no directory `{directory}`: give one that has scenario files with claims")
+
+    def run(self, quick: bool = False, seeds: Optional[Iterable[int]] = None) -> Report:
+        """Runs the scenarios in virtual time, as ``marcato papers DIR``.
+
+        They run in a process of their own, which Ctrl-C ends.
+
+        Parameters
+        ----------
+        quick : bool
+            Shorter runs, by the table ``[quick]`` of each file.
+        seeds : iterable of int, optional
+            Seeds; those of each file by default.
+
+        Returns
+        -------
+        Report
+            A row per claim, and the text and figures of the files.
+
+        Raises
+        ------
+        ValueError
+            If a file is wrong, or has no claim.
+        RunError
+            If a run fails.
+        """
+        wanted = None if seeds is None else [seed_of(seed) for seed in seeds]
+        return Report(*_answered(str(self.directory), "experiment", str(self.directory), quick, wanted))
+
+    def claims(self, quick: bool = False, seeds: Optional[Iterable[int]] = None) -> Table:
+        """Runs the scenarios, and returns their claims: the `rows` of the report of `run`."""
+        return self.run(quick, seeds).rows
+
+    def __repr__(self) -> str:
+        return f"<pymarcato.Experiment: {self.directory}>"
+
+
+def experiment(directory: PathLike) -> Experiment:
+    """Returns the experiment of a directory of scenario files with claims.
+
+    Examples
+    --------
+    >>> import pymarcato
+    >>> claims = pymarcato.experiment("experiments/cats").claims(quick=True)    # doctest: +SKIP
+    >>> claims.to_pandas()                                                      # doctest: +SKIP
+    """
+    return Experiment(directory)
+
+
 def papers(paper: str, quick: bool = False, seeds: Iterable[int] = (1,)) -> Report:
     """Runs the experiments of a paper in virtual time.
 
@@ -130,32 +192,34 @@ def validate(quick: bool = False, seeds: Iterable[int] = (1,)) -> Report:
 def _isolated(paper: str, quick: bool, seeds: list[int]) -> Report:
     if paper == "all":
         raise ValueError("one report is of one paper: give its name")
-    command = [sys.executable, "-m", "pymarcato._papers"]
+    [report] = _answered(paper, "papers", paper, quick, seeds)
+    return Report(*report)
+
+
+def _answered(what: str, function: str, *arguments: Any) -> Any:
+    """Calls a function of the native module in a process of its own."""
+    # Not by `-m`, which warns of a module that the package has imported already.
+    command = [sys.executable, "-c", "from pymarcato._papers import _main; _main()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()) as child:
         try:
-            out, _ = child.communicate(pickle.dumps((paper, quick, seeds)))
+            out, _ = child.communicate(pickle.dumps((function, arguments)))
         except BaseException:
             child.kill()
             raise
     if child.returncode != 0:
-        raise RunError(f"the experiments of `{paper}` ended with status {child.returncode}")
+        raise RunError(f"the experiments of `{what}` ended with status {child.returncode}")
     is_error, answer = pickle.loads(out)
     if is_error:
         raise answer
-    [(name, document, csv, page, figures)] = answer
-    return Report(name, document, csv, page, figures)
+    return answer
 
 
 def _main() -> None:
     # The terminal sends Ctrl-C to both processes: experiments never look for it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    paper, quick, seeds = pickle.load(sys.stdin.buffer)
+    function, arguments = pickle.load(sys.stdin.buffer)
     try:
-        answer: tuple[bool, Any] = (False, _native.papers(paper, quick, seeds))
+        answer: tuple[bool, Any] = (False, getattr(_native, function)(*arguments))
     except Exception as error:
         answer = (True, error)
     sys.stdout.buffer.write(pickle.dumps(answer))
-
-
-if __name__ == "__main__":
-    _main()

@@ -5,25 +5,120 @@ from __future__ import annotations
 import html
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import _native
-from ._table import Table
+from ._table import Table, nearest
 
 PathLike = Union[str, "os.PathLike[str]"]
+
+
+#: Tables of a result.
+TABLES = ("summary", "flows", "times", "groups", "lanes", "links", "series", "completions")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All that a result of the native module has, as values that can be pickled."""
+
+    id: str
+    scenario: str
+    about: str
+    seed: int
+    events: int
+    warnings: list[str]
+    json: str
+    tables: dict[str, list[tuple[str, str, list[Any]]]]
+    pairs: list[tuple[str, float]]
+    page: str
+    drawn: list[tuple[str, str, str]]
+    files: dict[str, bytes]
+    parquet: list[str]
+    captures: list[str]
+
+    @classmethod
+    def of(cls, native: Native) -> Kept:
+        """Returns the values of a result."""
+        if isinstance(native, Kept):
+            return native
+        with tempfile.TemporaryDirectory(prefix="marcato-") as name:
+            directory = Path(name)
+            native.save(directory / "all")
+            return cls(
+                native.id,
+                native.scenario,
+                native.about,
+                native.seed,
+                native.events,
+                native.warnings,
+                native.json,
+                {table: native.table(table).columns() for table in TABLES},
+                native.numbers(),
+                native.report(),
+                native.figures(),
+                {
+                    str(path.relative_to(directory / "all")): path.read_bytes()
+                    for path in sorted((directory / "all").rglob("*"))
+                    if path.is_file()
+                },
+                [path.name for path in native.to_parquet(directory / "parquet")],
+                [path.name for path in native.pcap(directory / "pcap")],
+            )
+
+    def numbers(self) -> list[tuple[str, float]]:
+        """Returns every number with its name."""
+        return self.pairs
+
+    def table(self, name: str) -> _native.Table:
+        """Returns a table by its name."""
+        return _native.make_table(self.tables[name])
+
+    def report(self) -> str:
+        """Returns the report as a page of HTML."""
+        return self.page
+
+    def figures(self) -> list[tuple[str, str, str]]:
+        """Returns name, SVG and caption of each figure."""
+        return self.drawn
+
+    def to_parquet(self, directory: PathLike) -> list[Path]:
+        """Writes the tables that have rows."""
+        return self._write(directory, self.parquet)
+
+    def pcap(self, directory: PathLike) -> list[Path]:
+        """Writes the captures."""
+        return self._write(directory, self.captures)
+
+    def save(self, directory: PathLike) -> None:
+        """Writes all files."""
+        self._write(directory, list(self.files))
+
+    def _write(self, directory: PathLike, names: list[str]) -> list[Path]:
+        paths = [Path(directory) / name for name in names]
+        for name, path in zip(names, paths):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.files[name])
+        return paths
+
+
+#: Result of the native module, or one that was pickled.
+Native = Union[_native.Result, Kept]
 
 
 class Result:
     """Results of one run, from the end of the warm-up on.
 
     The columns of all tables are those of ``marcato sim``; ``docs/sim.md`` describes each with its
-    unit.
+    unit. A result can be pickled and copied, with its captures.
     """
 
     __slots__ = ("_native", "_numbers")
 
-    def __init__(self, native: _native.Result) -> None:
+    def __init__(self, native: Native) -> None:
         self._native = native
         self._numbers: Optional[dict[str, float]] = None
 
@@ -62,11 +157,43 @@ class Result:
         return self._table("summary")
 
     def __getitem__(self, metric: str) -> Optional[float]:
-        """Returns a number of `summary` by its name; ``None`` if it is missing in this run."""
+        """Returns a number of `summary` by its name; ``None`` if it is missing in this run.
+
+        Raises
+        ------
+        KeyError
+            If there is no such metric, with similar names.
+        """
+        numbers = self._all()
+        if metric not in numbers:
+            raise KeyError(f"there is no metric `{metric}`: {nearest(metric, numbers)}")
+        value = numbers[metric]
+        return None if value != value else value
+
+    def __contains__(self, metric: object) -> bool:
+        return metric in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def keys(self) -> list[str]:
+        """Returns the names of all metrics."""
+        return list(self._all())
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.keys()
+
+    def to_dict(self) -> dict[str, Optional[float]]:
+        """Returns every number by its name; ``None`` stands for a missing one."""
+        return {metric: self[metric] for metric in self}
+
+    def _all(self) -> dict[str, float]:
         if self._numbers is None:
             self._numbers = dict(self._native.numbers())
-        value = self._numbers[metric]
-        return None if value != value else value
+        return self._numbers
+
+    def __reduce__(self) -> Any:
+        return Result, (Kept.of(self._native),)
 
     @property
     def flows(self) -> Table:

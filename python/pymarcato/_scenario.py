@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import operator
 import os
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -84,7 +86,9 @@ class Scenario:
         ScenarioError
             With all faults of the text.
         """
-        return cls(_native.Scenario(name, text, [], None, dict(files or {}), _described(plugins)))
+        if not isinstance(text, str):
+            raise TypeError(f"the text of a scenario is a string, not {type(text).__name__}: decode it, or use `from_dict`")
+        return cls(_native.Scenario(name, _toml.checked(text), [], None, dict(files or {}), _described(plugins)))
 
     @classmethod
     def from_dict(
@@ -128,11 +132,13 @@ class Scenario:
         ScenarioError
             If the key or the value does not fit.
         """
-        return Scenario(self._native.with_settings([f"{path}={_toml.spoken(value)}"], None))
+        if not isinstance(path, str):
+            raise TypeError(f"a key of a scenario is a string, not {path!r}")
+        return Scenario(self._native.with_settings([f"{_toml.checked(path)}={_toml.spoken(value)}"], None))
 
     def with_seed(self, seed: int) -> Scenario:
         """Returns a copy with this seed, of which the grid then varies none."""
-        return Scenario(self._native.with_settings([], seed))
+        return Scenario(self._native.with_settings([], seed_of(seed)))
 
     @property
     def name(self) -> str:
@@ -167,7 +173,7 @@ class Scenario:
         """Returns what would run, in words, as ``marcato sim --explain`` prints it."""
         return self._native.explain()
 
-    def run(self, seed: Optional[int] = None) -> Result:
+    def run(self, seed: Optional[int] = None, time_limit: Union[str, timedelta, None] = None) -> Result:
         """Runs the scenario in virtual time.
 
         The interpreter's lock is released while it runs, unless it has plug-ins, so threads run in
@@ -177,6 +183,8 @@ class Scenario:
         ----------
         seed : int, optional
             Seed of all random numbers; that of the scenario by default, which is 1 if it names none.
+        time_limit : str or timedelta, optional
+            Longest wall-clock time, for example ``"60 s"``. A handler of a plug-in is not interrupted.
 
         Returns
         -------
@@ -188,15 +196,15 @@ class Scenario:
         GridError
             If the scenario has several runs: use `pymarcato.sweep`.
         RunError
-            If the run fails.
+            If the run fails; a `TimeLimitError` if it takes longer than `time_limit`.
         """
-        native = self._native if seed is None else self._native.with_settings([], seed)
+        native = self._native if seed is None else self._native.with_settings([], seed_of(seed))
         if native.count != 1:
             raise GridError(
                 f"the scenario `{self.name}` is a grid of {native.count} runs: run it with pymarcato.sweep, "
                 "or set the keys that vary"
             )
-        return Result(native.run(0, True))
+        return Result(native.run(0, True, limit_ns(time_limit)))
 
     def __reduce__(self) -> Any:
         return _read, (*self._native.parts(), self._native.plugins())
@@ -227,6 +235,46 @@ def _read(
 
 def _described(plugins: Iterable[Plugin]) -> list[_native.PluginParts]:
     return [described(plugin) for plugin in plugins]
+
+
+def seed_of(seed: Any) -> int:
+    """Returns a seed as a number.
+
+    Raises
+    ------
+    TypeError
+        If it is no whole number.
+    GridError
+        If it is out of range.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"a seed is a whole number, not {seed!r}: write one, or a range such as range(10) for several") from None
+    if isinstance(seed, bool) or not 0 <= number <= _native.MOST_SEED:
+        raise GridError(f"a seed is a whole number from 0 to {_native.MOST_SEED}, not {seed!r}: choose another")
+    return number
+
+
+def limit_ns(limit: Union[str, timedelta, None]) -> Optional[int]:
+    """Returns a limit of wall-clock time in nanoseconds.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no span of time above zero.
+    """
+    if limit is None:
+        return None
+    if isinstance(limit, timedelta):
+        span = int(limit / timedelta(microseconds=1)) * 1000
+    elif isinstance(limit, str):
+        span = _native.span_ns(limit)
+    else:
+        raise TypeError(f'a time limit is a text with a unit such as "60 s", or a timedelta, not {limit!r}')
+    if span <= 0:
+        raise ValueError(f"a time limit is longer than 0 s, not {limit!r}: leave it out for none")
+    return span
 
 
 #: Scenario, or the path of its file.

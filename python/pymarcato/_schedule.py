@@ -35,6 +35,8 @@ class Schedule(Generic[Item]):
         Receives items with their results as they finish.
     lose : callable
         Receives an item that the engine lost too often, with the reason.
+    take : callable, optional
+        Returns those of some items that may be executed now; all by default.
     """
 
     def __init__(
@@ -43,13 +45,14 @@ class Schedule(Generic[Item]):
         task: Callable[[list[Item]], Any],
         keep: Callable[[list[Item], list[Any]], None],
         lose: Callable[[Item, str], None],
+        take: Optional[Callable[[list[Item]], list[Item]]] = None,
     ) -> None:
-        self._engine, self._task, self._keep, self._lose = engine, task, keep, lose
+        self._engine, self._task, self._keep, self._lose, self._take = engine, task, keep, lose, take
         #: Duration and number of the items that have finished.
         self._seconds, self._items = 0.0, 0
 
     def execute(self, items: Sequence[Item], progress: Optional[bool]) -> None:
-        """Executes these items, and returns when all have finished."""
+        """Executes those of these items that may be, and returns when all have finished."""
         waiting = list(reversed(range(len(items))))
         alone: list[int] = []
         tries = [0] * len(items)
@@ -60,10 +63,14 @@ class Schedule(Generic[Item]):
                     if alone:
                         places = [alone.pop()]
                     else:
-                        places = [waiting.pop() for _ in range(self._size(len(waiting)))]
+                        places = self._taken([waiting.pop() for _ in range(self._size(len(waiting)))], items, bar)
+                        if not places:
+                            continue
                     task = self._task([items[place] for place in places])
                     taken[id(task)] = places
                     self._engine.submit(task)
+                if not taken:
+                    continue
                 task, answer, error = self._engine.next_done()
                 places = taken.pop(id(task))
                 if error is None:
@@ -82,6 +89,15 @@ class Schedule(Generic[Item]):
                         reason = str(error) or type(error).__name__
                         self._lose(items[place], f"the engine lost it {TRIES} times: {reason}")
                         bar.advance(1)
+
+    def _taken(self, places: list[int], items: Sequence[Item], bar: Bar) -> list[int]:
+        """Returns the places of items that may be executed now."""
+        if self._take is None:
+            return places
+        allowed = {id(item) for item in self._take([items[place] for place in places])}
+        kept = [place for place in places if id(items[place]) in allowed]
+        bar.advance(len(places) - len(kept))
+        return kept
 
     def _size(self, waiting: int) -> int:
         """Returns the number of items of the next task."""

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from . import _native
-from ._dataset import ERROR, EXPERIMENT, SEED, Dataset
+from ._dataset import Dataset
 from ._errors import GridError
 from ._result import PathLike
-from ._table import Table
+from ._store import EXPERIMENT, SEED
+from ._table import Table, nearest
 
 #: Ends of names, which state their units.
 UNITS = ("_mbit_per_s", "_per_s", "_ms", "_s", "_bytes", "_packets", "_percent", "_kb")
 
+#: Errors of failed runs, in data sets of versions before 0.1's layout 2.
+ERROR = "error"
+
+#: Columns that the directories of a data set add: rows of several are never pooled.
+SCENARIO, VERSION = "scenario", "version"
+
 #: Most seeds that an estimate returns.
 _MOST_NEEDED = 1_000_000
+
+
+def bare(column: str) -> str:
+    """Returns the name of a column without its unit."""
+    unit = next((unit for unit in UNITS if column.endswith(unit)), "")
+    return column[: len(column) - len(unit)]
 
 
 def matching(metric: str, columns: Sequence[str]) -> list[str]:
@@ -27,9 +41,7 @@ def matching(metric: str, columns: Sequence[str]) -> list[str]:
     found = []
     for column in columns:
         if column.startswith(("flow.", "group.", "link.")):
-            unit = next((unit for unit in UNITS if column.endswith(unit)), "")
-            forms = (column, column[: len(column) - len(unit)])
-            if any(form.endswith("." + metric) for form in forms):
+            if any(form.endswith("." + metric) for form in (column, bare(column))):
                 found.append(column)
     return found
 
@@ -69,7 +81,8 @@ def summarise(
     dataset : Dataset, Table or path
         Rows of a sweep, or the directory of a data set. Failed runs are left out.
     by : sequence of str, optional
-        Columns whose values form a group; by default the settings that vary.
+        Columns whose values form a group; by default the settings that vary, and of a directory ``scenario`` and
+        ``version``, if it has several. Rows of several are never pooled.
     metrics : sequence of str, optional
         Metrics: names of columns, or their ends without the unit (``"goodput"``); all by default.
     paired : (str, str), optional
@@ -87,21 +100,40 @@ def summarise(
     -------
     Table
         Columns of `by`, ``against`` (if paired), ``metric``, ``mean``, ``ci95`` (half of the interval,
-        Student's t; empty for fewer than two seeds), ``n``, and those above.
+        Student's t; empty for fewer than two seeds), ``n``, and those above. Runs of an experiment that agree in every
+        metric, as those of a scenario without anything random do, count as one and have no interval.
+
+    Raises
+    ------
+    GridError
+        If a column or a metric does not exist, or `by` would pool several versions or scenarios.
     """
     table = _table_of(dataset)
     columns = table.to_pydict()
+    several = [name for name in (SCENARIO, VERSION) if len(set(columns.get(name, ()))) > 1]
     if by is None:
         by = dataset.settings if isinstance(dataset, Dataset) else _settings(table.column_names)
+        by = [*(name for name in several if name not in by), *by]
     for name in [*by, *([paired[0]] if paired else [])]:
         if name not in columns:
-            raise GridError(f"there is no column `{name}`: choose from {', '.join(_settings(table.column_names))}")
+            known = [*_settings(table.column_names), *several]
+            raise GridError(f"there is no column `{name}`: {nearest(name, known)}")
+    for name in several:
+        if name not in by:
+            found = ", ".join(sorted(map(str, set(columns[name]))))
+            raise GridError(
+                f"the rows are of several {name}s ({found}), which are never pooled: add {name!r} to `by`, "
+                f"or give the directory of one"
+            )
     names = _metrics(metrics, table.column_names)
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, error in enumerate(columns.get(ERROR, [])):
-        if not error:
-            groups.setdefault(tuple(columns[name][place] for name in by), []).append(place)
-    samples = _differences(columns, by, groups, names, paired) if paired else _plain(columns, groups, names)
+    for place in _results(columns):
+        groups.setdefault(tuple(columns[name][place] for name in by), []).append(place)
+    everything = _metrics(None, table.column_names)
+    if paired:
+        samples = _differences(columns, by, groups, names, everything, paired)
+    else:
+        samples = _plain(columns, groups, names, everything)
     out: dict[str, list[Any]] = {name: [] for name in [*by, *(["against"] if paired else []), "metric"]}
     numbers: dict[str, list[Any]] = {"mean": [], "ci95": [], "n": []}
     if width is not None:
@@ -139,8 +171,35 @@ def _table_of(dataset: Union[Dataset, Table, PathLike]) -> Table:
         return dataset
     files = sorted(Path(dataset).rglob("part-*.parquet"))
     if not files:
-        raise FileNotFoundError(f"there are no files of a sweep in {dataset}")
-    return Table(_native.read_rows(files))
+        raise FileNotFoundError(f"there are no files of a sweep in {dataset}: give the directory `out` of one")
+    rows = _native.read_rows(files)
+    made = rows.columns()
+    for name in (SCENARIO, VERSION):
+        values = [_part_of(file, name) for file in files]
+        if name not in rows.column_names:
+            one = len(set(values)) == 1
+            counts = [rows.num_rows] if one else [_native.read_rows([file]).num_rows for file in files]
+            made.append((name, "text", [value for value, count in zip(values, counts) for _ in range(count)]))
+    return Table(_native.make_table(made))
+
+
+def _part_of(file: Path, name: str) -> str:
+    """Returns the value that a directory above a file has for a key, in the layout of Hive."""
+    found = [part[len(name) + 1 :] for part in file.resolve().parts if part.startswith(f"{name}=")]
+    return found[-1] if found else ""
+
+
+def _results(columns: dict[str, list[Any]]) -> list[int]:
+    """Returns the places of rows with results, each run once."""
+    count = len(next(iter(columns.values()), []))
+    errors = columns.get(ERROR) or [""] * count
+    names = [name for name in (SCENARIO, VERSION, EXPERIMENT, SEED) if name in columns]
+    places: dict[Any, int] = {}
+    for place in range(count):
+        if not errors[place]:
+            key = tuple(columns[name][place] for name in names) if EXPERIMENT in names and SEED in names else place
+            places.setdefault(key, place)
+    return list(places.values())
 
 
 def _settings(names: Sequence[str]) -> list[str]:
@@ -152,12 +211,13 @@ def _settings(names: Sequence[str]) -> list[str]:
 
 def _metrics(metrics: Optional[Sequence[str]], names: Sequence[str]) -> list[str]:
     if metrics is None:
-        return [name for name in names[names.index(ERROR) + 1 :]] if ERROR in names else []
+        later = names[names.index(SEED) + 1 :] if SEED in names else []
+        return [name for name in later if name not in (ERROR, SCENARIO, VERSION)]
     chosen: list[str] = []
     for metric in metrics:
         found = matching(metric, names)
         if not found:
-            raise GridError(f"there is no metric `{metric}`: name a column, or the end of one without its unit")
+            raise GridError(f"there is no metric `{metric}`: {advice(metric, _metrics(None, names))}")
         chosen += found
     return list(dict.fromkeys(chosen))
 
@@ -165,11 +225,34 @@ def _metrics(metrics: Optional[Sequence[str]], names: Sequence[str]) -> list[str
 _Samples = list[tuple[tuple[Any, ...], str, list[float]]]
 
 
+def advice(metric: str, names: Sequence[str]) -> str:
+    """Returns the metrics that resemble one that does not exist, for a message."""
+    ends = [end for name in names for end in (bare(name).rsplit(".", 1)[-1], ".".join(bare(name).split(".")[1:]))]
+    near = difflib.get_close_matches(metric, list(dict.fromkeys([*ends, *names])), 3, 0.6)
+    if near:
+        return "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"
+    return "name a column, or the end of one without its unit"
+
+
+def _agree(rows: Iterable[tuple[Any, ...]]) -> bool:
+    """Returns whether there are several rows, and all are the same."""
+    kept = list(rows)
+    return len(kept) > 1 and all(row == kept[0] for row in kept)
+
+
 def _plain(
-    columns: dict[str, list[Any]], groups: dict[tuple[Any, ...], list[int]], names: list[str]
+    columns: dict[str, list[Any]], groups: dict[tuple[Any, ...], list[int]], names: list[str], everything: list[str]
 ) -> _Samples:
     samples: _Samples = []
-    for group, places in groups.items():
+    for group, all_places in groups.items():
+        experiments: dict[Any, list[int]] = {}
+        for place in all_places:
+            experiments.setdefault(columns[EXPERIMENT][place] if EXPERIMENT in columns else "", []).append(place)
+        places = []
+        for of in experiments.values():
+            # Without anything random, seeds repeat one observation.
+            is_one = _agree(tuple(columns[name][place] for name in everything) for place in of)
+            places += of[:1] if is_one else of
         for name in names:
             values = [columns[name][place] for place in places if columns[name][place] is not None]
             if values:
@@ -182,11 +265,13 @@ def _differences(
     by: Sequence[str],
     groups: dict[tuple[Any, ...], list[int]],
     names: list[str],
+    everything: list[str],
     paired: tuple[str, str],
 ) -> _Samples:
     key, reference = paired
     keys = list(columns)
     others = [name for name in _settings(keys) if name != key and not name.startswith(f"{key}_")]
+    others += [name for name in (SCENARIO, VERSION) if name in columns]
 
     def identity(place: int) -> tuple[Any, ...]:
         return tuple(columns[name][place] for name in [*others, SEED])
@@ -203,6 +288,8 @@ def _differences(
     for group, places in groups.items():
         pairs = [(place, base[identity(place)]) for place in places if identity(place) in base]
         pairs = [(one, other) for one, other in pairs if one != other]
+        if _agree(tuple(columns[name][place] for name in everything for place in pair) for pair in pairs):
+            pairs = pairs[:1]
         for name in names:
             cells = columns[name]
             values = [

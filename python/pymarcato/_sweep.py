@@ -5,53 +5,76 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import threading
 import time
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from . import _native, _toml
-from ._dataset import ERROR, EXPERIMENT, SEED, Dataset, Key, Point, Row, Store
+from ._dataset import Dataset
 from ._engine import Engine, engine_of
 from ._errors import GridError
 from ._plugin import Plugin
 from ._plugin import described as description
 from ._result import PathLike
-from ._scenario import Scenario, ScenarioLike, scenario_of
+from ._scenario import Scenario, ScenarioLike, limit_ns, scenario_of, seed_of
 from ._schedule import Schedule
+from ._store import EXPERIMENT, SEED, Failure, Key, Point, Row, Store
 from ._toml import Value
 
 #: Seeds of each combination before sequential stopping looks at the interval.
 FIRST_SEEDS = 5
 
+#: Wall-clock time between looks at cells that other sweeps execute.
+LOOK_SECONDS = 0.1
+
+#: Layout of data sets: another one is kept in other directories.
+LAYOUT = "2"
+
 #: Scenario as the arguments that create it, without its seed.
 Source = tuple[str, str, list[str], dict[str, str], list[Plugin]]
 
-#: Runs of a task: the settings and the seed of each.
-Task = tuple[Source, list[tuple[tuple[str, ...], int]]]
+#: Runs of a task: the scenario, the settings and the seed of each, and the longest time of each in ns.
+Task = tuple[Source, list[tuple[tuple[str, ...], int]], Optional[int]]
 
-#: What a worker returns: numbers and error of each run, and the time that all took.
-Answer = tuple[list[tuple[list[tuple[str, float]], str]], float]
+#: Numbers or error of a run.
+Outcome = tuple[list[tuple[str, float]], Optional[Failure]]
+
+#: What a worker returns: what came of each run, and the time that all took.
+Answer = tuple[list[Outcome], float]
 
 
 def work(task: Task) -> Answer:
     """Executes the runs of a task, in any process."""
-    (name, text, sets, files, plugins), runs = task
+    (name, text, sets, files, plugins), runs, limit = task
     began = time.perf_counter()
     described = [description(plugin) for plugin in plugins]
-    rows: list[tuple[list[tuple[str, float]], str]] = []
+    rows: list[Outcome] = []
     for more, seed in runs:
         try:
             scenario = _native.Scenario(name, text, [*sets, *more], seed, files, described)
-            rows.append((scenario.run(0, False).numbers(), ""))
+            rows.append((scenario.run(0, False, limit).numbers(), None))
         except Exception as error:
-            rows.append(([], str(error) or type(error).__name__))
+            rows.append(([], failure(error)))
         except BaseException as error:
-            # A panic of the simulator derives from BaseException, as do interrupts.
-            if type(error).__name__ != "PanicException":
+            # A panic of the simulator derives from BaseException, as do interrupts. Python interrupts the main
+            # thread alone: in another, a plug-in has raised it, and it would end a worker of Dask.
+            is_panic = type(error).__name__ == "PanicException"
+            if not is_panic and threading.current_thread() is threading.main_thread():
                 raise
-            rows.append(([], f"a defect of the simulator: {error}"))
+            rows.append(([], failure(error, "a defect of the simulator: " if is_panic else "")))
     return rows, time.perf_counter() - began
+
+
+def failure(error: BaseException, head: str = "") -> Failure:
+    """Returns what is kept of an exception."""
+    frames = traceback.extract_tb(error.__traceback__)
+    file, line = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+    told = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return Failure(head + (str(error) or type(error).__name__), type(error).__name__, file, line, told)
 
 
 def sweep(
@@ -63,13 +86,15 @@ def sweep(
     out: PathLike = "sweeps",
     until: Optional[str] = None,
     retry_failed: bool = False,
+    time_limit: Union[str, timedelta, None] = None,
     progress: Optional[bool] = None,
 ) -> Dataset:
     """Runs every combination of settings with every seed, and keeps the results.
 
     Results are written as they arrive, into Parquet files below
     ``OUT/scenario=HASH/version=VERSION``. Only runs that are missing there are executed, whichever
-    engine executed the others. A run that fails is a row with an error.
+    engine executed the others. Several sweeps may use one directory at once: each run is executed by one
+    of them. A run that fails has no row; `Dataset.failures` lists it.
 
     Parameters
     ----------
@@ -90,6 +115,9 @@ def sweep(
         `seeds` run out (by default 1 to 1000). Without ``%`` the bound has the metric's unit.
     retry_failed : bool
         Whether runs that failed in an earlier sweep are executed again.
+    time_limit : str or timedelta, optional
+        Longest wall-clock time of a run, for example ``"60 s"``: one that takes longer fails with a
+        `TimeLimitError`. A handler of a plug-in is not interrupted.
     progress : bool, optional
         Whether to show a bar (needs tqdm); by default if it is installed and there is a terminal.
 
@@ -102,23 +130,34 @@ def sweep(
     ------
     ScenarioError
         If a combination is no valid scenario. All are checked before the first run.
+    StoreError
+        If `out` cannot be written.
     EngineError
         If the engine cannot go on. What has finished is kept.
     """
     source = scenario_of(scenario)
-    points = _points(source, grid, seeds, None if until is None else range(1, 1001))
-    keys = sorted({key for point in points for key, _, _ in point.said})
-    identity = _native.fingerprint([source._native.identity, *keys])[:16]
-    store = Store(Path(out), identity)
-    done = _known(store, retry_failed)
+    rule = None if until is None else Rule.parse(until)
+    points = _points(source, grid, seeds, None if rule is None else range(1, 1001))
+    limit = limit_ns(time_limit)
+    if rule is not None:
+        _check_metric(source, points, rule.metric)
+    store = Store(Path(out), _native.fingerprint([LAYOUT, source._native.identity])[:16])
     name, text, sets, _, files = source._native.parts()
-    run = _Run((name, text, sets, files, source._native.plugins()), store, done, on=on, progress=progress)
+    run = _Run(
+        (name, text, sets, files, source._native.plugins()),
+        store,
+        points,
+        on=on,
+        retry_failed=retry_failed,
+        limit=limit,
+        progress=progress,
+    )
     try:
-        if until is None:
-            run.execute([point for point in points if point.key not in done])
+        if rule is None:
+            run.execute(points)
             kept = points
         else:
-            kept = _until(run, points, Rule.parse(until))
+            kept = _until(run, points, rule)
     finally:
         run.close()
     return Dataset(store, kept, run.computed)
@@ -131,10 +170,7 @@ def _points(
     default: Optional[Iterable[int]],
 ) -> list[Point]:
     """Returns every run, and so checks every combination."""
-    axes = {key: list(values) for key, values in (grid or {}).items()}
-    for key, choices in axes.items():
-        if not choices:
-            raise GridError(f"`{key}` has no values: give one, or leave the key out")
+    axes = _axes(grid)
     wanted = None if seeds is None else _checked(seeds)
     if wanted is None and default is not None:
         wanted = list(default)
@@ -158,8 +194,26 @@ def _points(
     return points
 
 
+def _axes(grid: Optional[Mapping[str, Iterable[Value]]]) -> dict[str, list[Value]]:
+    """Returns the keys of a grid with their values."""
+    if grid is not None and not isinstance(grid, Mapping):
+        raise TypeError(f'a grid is a dictionary of keys with lists of values, {{"topology.rate": ["5 Mbit/s"]}}, not {grid!r}')
+    axes: dict[str, list[Value]] = {}
+    for key, choices in (grid or {}).items():
+        if not isinstance(key, str):
+            raise TypeError(f"a key of a grid is a string, not {key!r}")
+        if isinstance(choices, (str, bytes, Mapping)) or not isinstance(choices, Iterable):
+            raise TypeError(f"`{key}` has the values {choices!r}, which is no list of values: write [{choices!r}]")
+        axes[key] = list(choices)
+        if not axes[key]:
+            raise GridError(f"`{key}` has no values: give one, or leave the key out")
+    return axes
+
+
 def _checked(seeds: Iterable[int]) -> list[int]:
-    wanted = [int(seed) for seed in seeds]
+    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds are a list or a range of whole numbers, such as range(10), not {seeds!r}")
+    wanted = [seed_of(seed) for seed in seeds]
     if not wanted:
         raise GridError("there are no seeds: give one, or leave `seeds` out")
     if len(set(wanted)) < len(wanted):
@@ -167,16 +221,28 @@ def _checked(seeds: Iterable[int]) -> list[int]:
     return wanted
 
 
-def _known(store: Store, retry_failed: bool) -> set[Key]:
-    """Returns the runs that the data set has."""
-    rows = store.read()
-    if not rows.num_rows:
-        return set()
-    errors = rows[ERROR]
-    keys = list(zip(rows[EXPERIMENT], rows[SEED]))
-    failed = {key for key, error in zip(keys, errors) if error} if retry_failed else set()
-    succeeded = {key for key, error in zip(keys, errors) if not error}
-    return set(keys) - (failed - succeeded)
+def _check_metric(source: Scenario, points: list[Point], metric: str) -> None:
+    """Looks for a metric in the combinations before any of them runs.
+
+    Raises
+    ------
+    GridError
+        If none of them has it, with similar names.
+    """
+    from ._summary import advice, matching
+
+    known: dict[str, None] = {}
+    seen: set[str] = set()
+    for point in points:
+        if point.experiment in seen:
+            continue
+        seen.add(point.experiment)
+        native = source._native.with_settings(list(point.sets), point.seed)
+        names = native.metrics()
+        if matching(metric, names):
+            return
+        known.update(dict.fromkeys(names))
+    raise GridError(f"there is no metric `{metric}` in `until`: {advice(metric, list(known))}")
 
 
 class _Run:
@@ -186,44 +252,79 @@ class _Run:
         self,
         source: Source,
         store: Store,
-        done: set[Key],
+        points: list[Point],
         on: Any,
+        retry_failed: bool,
+        limit: Optional[int],
         progress: Optional[bool],
     ) -> None:
-        self.source, self.store, self.done = source, store, done
+        self.source, self.store = source, store
         self.computed = 0
+        failures = store.failures()
+        #: Failures that were there before, and do not count.
+        self._retried = {key: row["id"] for key, row in failures.items()} if retry_failed else {}
+        self._done = set(store.keys()) | (set(failures) - set(self._retried))
+        self._points, self._is_open = points, False
+        self._limit = limit
         self._engine: Optional[Engine] = None
         self._on, self._progress = on, progress
         self._schedule: Optional[Schedule[Point]] = None
+        if store.lacks(points):
+            self._open()
 
     def execute(self, points: Sequence[Point]) -> None:
-        """Executes these points, and writes their rows as they arrive."""
-        if not points:
+        """Executes these points, and writes their rows as they arrive.
+
+        What another sweep executes is waited for.
+        """
+        left = [point for point in points if point.key not in self._done]
+        if not left:
+            # A sweep that has everything writes nothing and starts no workers.
             return
-        if self._engine is None or self._schedule is None:
-            # A sweep that has everything starts no workers.
-            self._engine = engine_of(self._on, work)
-            self._schedule = Schedule(self._engine, self._task, self._keep, self._lose)
-        self._schedule.execute(points, self._progress)
+        self._open()
+        while left:
+            looked = self.store.look(left, self._retried)
+            self._done.update(point.key for point in looked.done)
+            if looked.free:
+                if self._engine is None or self._schedule is None:
+                    self._engine = engine_of(self._on, work)
+                    self._schedule = Schedule(self._engine, self._task, self._keep, self._lose, self._take)
+                self._schedule.execute(looked.free, self._progress)
+            elif looked.busy:
+                time.sleep(LOOK_SECONDS)
+            left = [point for point in left if point.key not in self._done]
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._is_open = True
+            self.store.open(self._points)
+
+    def _take(self, points: list[Point]) -> list[Point]:
+        looked = self.store.look(points, self._retried, claim=True)
+        self._done.update(point.key for point in looked.done)
+        return looked.free
 
     def _task(self, points: list[Point]) -> Task:
-        return self.source, [(point.sets, point.seed) for point in points]
+        return self.source, [(point.sets, point.seed) for point in points], self._limit
 
-    def _keep(self, points: list[Point], results: list[tuple[list[tuple[str, float]], str]]) -> None:
+    def _keep(self, points: list[Point], results: list[Outcome]) -> None:
         self._write([Row(point, tuple(numbers), error) for point, (numbers, error) in zip(points, results)])
 
     def _lose(self, point: Point, reason: str) -> None:
-        self._write([Row(point, (), reason)])
+        self._write([Row(point, (), Failure(reason, "EngineError"))])
 
     def _write(self, rows: list[Row]) -> None:
         self.store.write(rows)
         self.computed += len(rows)
-        self.done.update(row.point.key for row in rows)
+        self._done.update(row.point.key for row in rows)
 
     def close(self) -> None:
         """Drops what has not finished."""
-        if self._engine is not None:
-            self._engine.close()
+        try:
+            if self._engine is not None:
+                self._engine.close()
+        finally:
+            self.store.close()
 
 
 class Rule:
@@ -263,7 +364,7 @@ def _until(run: _Run, points: list[Point], rule: Rule) -> list[Point]:
     goal = {experiment: min(FIRST_SEEDS, len(of)) for experiment, of in combinations.items()}
     while True:
         wanted = [point for experiment, of in combinations.items() for point in of[: goal[experiment]]]
-        run.execute([point for point in wanted if point.key not in run.done])
+        run.execute(wanted)
         values = _values(run, rule.metric)
         grown = False
         for experiment, of in combinations.items():
@@ -286,9 +387,9 @@ def _values(run: _Run, metric: str) -> dict[Key, dict[str, float]]:
     from ._summary import matching
 
     table = run.store.read()
+    if not table.num_rows:
+        return {}
     names = matching(metric, table.column_names)
-    if not names and any(not error for error in table[ERROR]):
-        raise ValueError(f"there is no metric `{metric}`: name a column of the data set, or the end of one")
     keys = list(zip(table[EXPERIMENT], table[SEED]))
     values: dict[Key, dict[str, float]] = {}
     for name in names:

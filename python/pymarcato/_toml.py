@@ -18,7 +18,17 @@ def document(table: Mapping[str, Any]) -> str:
     """Returns a table as a TOML document, with its keys in their order.
 
     Tables and lists of tables at the top become sections, so that faults have useful lines.
+
+    Raises
+    ------
+    TypeError
+        If it is no dictionary.
     """
+    if not isinstance(table, Mapping):
+        raise TypeError(
+            f"a scenario is a dictionary with the keys of a scenario file, not {type(table).__name__}: "
+            "read a file with `from_file`, and text with `from_str`"
+        )
     plain, sections = [], []
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -33,7 +43,25 @@ def document(table: Mapping[str, Any]) -> str:
 
 def spoken(value: Value) -> str:
     """Returns a value as it is written after ``--set KEY=``: text stands without quotes."""
-    return value if isinstance(value, str) else _value(value)
+    return checked(value) if isinstance(value, str) else _value(value)
+
+
+def checked(text: str) -> str:
+    """Returns a text that can be written as UTF-8.
+
+    Raises
+    ------
+    ValueError
+        If it has surrogates.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        found = text[error.start]
+        raise ValueError(
+            f"the text {text!r} has half of a character, {found!r}: decode it with the encoding that it was written in"
+        ) from None
+    return text
 
 
 def _line(key: str, value: Any) -> str:
@@ -48,7 +76,7 @@ def _key(key: object) -> str:
 
 def _quoted(text: str) -> str:
     # JSON escapes as TOML does, but for DEL and for characters outside of the basic plane.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(checked(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _is_list(value: Any) -> bool:
@@ -56,8 +84,8 @@ def _is_list(value: Any) -> bool:
 
 
 def _value(value: Any) -> str:
-    if hasattr(value, "item") and not isinstance(value, (str, Mapping)) and getattr(value, "shape", None) == ():
-        value = value.item()  # A scalar of NumPy.
+    if hasattr(value, "tolist") and not isinstance(value, (str, Mapping)):
+        value = value.tolist()  # A scalar or an array of NumPy.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -36,6 +36,15 @@ pub(crate) fn run(py: Python<'_>, error: impl Display) -> PyErr {
     exception(py, "RunError", (error.to_string(),))
 }
 
+/// Returns the exception for a run that took longer than its limit.
+pub(crate) fn late(py: Python<'_>, limit: std::time::Duration) -> PyErr {
+    let text = format!(
+        "the run was not complete after {} s: allow it more time, or make it shorter",
+        limit.as_secs_f64()
+    );
+    exception(py, "TimeLimitError", (text,))
+}
+
 /// Returns the exception for a connection that has ended.
 pub(crate) fn closed(py: Python<'_>, closed: &Closed) -> PyErr {
     let none = CloseReason::default();

@@ -29,13 +29,13 @@ mod native {
     #[pymodule_export]
     use super::live::waiting::{Operation, Wakeups, forked, live_tasks};
     #[pymodule_export]
-    use super::papers::papers;
+    use super::papers::{experiment, papers};
     #[pymodule_export]
     use super::plugin::{Ack, Lane, Packet, Random, Start};
     #[pymodule_export]
     use super::result::Result;
     #[pymodule_export]
-    use super::rows::{fingerprint, make_table, read_rows, write_rows};
+    use super::rows::{fingerprint, make_table, read_rows, unit, write_rows};
     #[pymodule_export]
     use super::scenario::{Scenario, setting};
     #[pymodule_export]
@@ -46,6 +46,9 @@ mod native {
     /// Version of Marcato.
     #[pymodule_export]
     const VERSION: &str = marcato_report::VERSION;
+    /// Largest seed.
+    #[pymodule_export]
+    const MOST_SEED: u64 = marcato_units::Seed::MAX;
     /// Commit that the package was built from.
     #[pymodule_export]
     const COMMIT: &str = marcato_report::COMMIT;

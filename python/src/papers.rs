@@ -1,7 +1,9 @@
 //! Experiments of the papers.
 
-use marcato_papers::{Experiment, Registry, RunOptions, Silent, Validate, registry};
-use marcato_report::Figure;
+use std::path::PathBuf;
+
+use marcato_papers::{Experiment, Files, Registry, RunOptions, Silent, Validate, registry};
+use marcato_report::{Figure, Report};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -31,16 +33,31 @@ pub(crate) fn papers(py: Python<'_>, paper: &str, quick: bool, seeds: Vec<u64>) 
             .map(|experiment| {
                 let report = Registry::run(experiment, &options, &mut Silent)
                     .map_err(|error| Python::attach(|py| error::run(py, error)))?;
-                let figures = Figure::images(report.figures());
-                let document = report.document();
-                Ok((
-                    document.paper().to_owned(),
-                    document.to_json(),
-                    document.to_csv(),
-                    report.to_html(),
-                    figures,
-                ))
+                Ok(reported(&report))
             })
             .collect()
+    })
+}
+
+fn reported(report: &Report) -> Reported {
+    let document = report.document();
+    let figures = Figure::images(report.figures());
+    (document.paper().to_owned(), document.to_json(), document.to_csv(), report.to_html(), figures)
+}
+
+/// Runs the scenarios of a directory that have claims. Without seeds, each file has its own.
+#[pyfunction]
+pub(crate) fn experiment(
+    py: Python<'_>,
+    directory: PathBuf,
+    quick: bool,
+    seeds: Option<Vec<u64>>,
+) -> PyResult<Reported> {
+    py.detach(|| {
+        let options = seeds.map_or(Ok(RunOptions::default()), RunOptions::seeded);
+        let options = options.map_err(|error| PyValueError::new_err(error.to_string()))?.shortened(quick);
+        let files = Files::read(&directory).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let report = files.report(&options, &mut Silent);
+        report.map(|report| reported(&report)).map_err(|error| Python::attach(|py| error::run(py, error)))
     })
 }

@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use std::time::Duration;
+
 use marcato_report::{AtomicFile, Figure};
 use marcato_results::{FileError, Frame, Numbers, Tables, chart, document, numbers, parquet, report};
 use marcato_scenario::Run;
-use marcato_sim::scenario::{Outcome, Traces, build_with};
+use marcato_scenario::record::Record;
+use marcato_sim::scenario::{Outcome, Traces, Watcher, build_with};
+use marcato_units::Time;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use tempfile::TempDir;
@@ -28,8 +32,13 @@ pub(crate) struct Result {
     captures: Option<TempDir>,
 }
 
-/// Runs a run in virtual time.
-pub(crate) fn simulate(run: Run, traces: &Traces, classes: &Arc<Vec<PluginClass>>) -> PyResult<Result> {
+/// Runs a run in virtual time, and for at most `limit` of wall-clock time.
+pub(crate) fn simulate(
+    run: Run,
+    traces: &Traces,
+    classes: &Arc<Vec<PluginClass>>,
+    limit: Option<Duration>,
+) -> PyResult<Result> {
     let failed = |problem: String| Python::attach(|py| error::run(py, problem));
     let captures = match run.experiment.record.pcap.links.is_empty() {
         true => None,
@@ -43,7 +52,7 @@ pub(crate) fn simulate(run: Run, traces: &Traces, classes: &Arc<Vec<PluginClass>
     if let Some(exception) = exceptions.take() {
         return Err(exception);
     }
-    let mut watch = Watch::new(captures.as_ref().map(TempDir::path), &exceptions);
+    let mut watch = Watch::new(captures.as_ref().map(TempDir::path), limit, &exceptions);
     let outcome = world.run(&mut watch).map_err(|error| failed(error.to_string()))?;
     if let Some(exception) = exceptions.take() {
         return Err(exception);
@@ -58,6 +67,37 @@ pub(crate) fn simulate(run: Run, traces: &Traces, classes: &Arc<Vec<PluginClass>
     let tables = Tables::of(&outcome);
     let json = document::json(&run, &outcome, &tables);
     Ok(Result { run, outcome, tables, messages, json, captures })
+}
+
+/// Observer that stops a run at its first instant.
+struct AtOnce;
+
+impl Watcher for AtOnce {
+    fn time(&mut self, _now: Time) {}
+    fn captured(&mut self, _link: &str, _back: bool, _part: &[u8]) {}
+    fn is_stopped(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the names of the numbers of a run, which is stopped at its first instant.
+pub(crate) fn metrics(
+    mut run: Run,
+    traces: &Traces,
+    classes: &Arc<Vec<PluginClass>>,
+) -> PyResult<Vec<String>> {
+    let failed = |problem: String| Python::attach(|py| error::run(py, problem));
+    run.experiment.record = Record::default();
+    let exceptions = Exceptions::default();
+    let plugins = plugin::plugins(classes, &exceptions).map_err(|error| failed(error.to_string()))?;
+    let world = build_with(&run.experiment, traces, &plugins)
+        .map_err(|error| exceptions.take().unwrap_or_else(|| failed(error.to_string())))?;
+    let outcome = world.run(&mut AtOnce).map_err(|error| failed(error.to_string()))?;
+    if let Some(exception) = exceptions.take() {
+        return Err(exception);
+    }
+    let json = document::json(&run, &outcome, &Tables::of(&outcome));
+    Ok(numbers(&json).into_iter().map(|(name, _)| name).collect())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used as a function of map_err")]

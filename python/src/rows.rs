@@ -16,6 +16,12 @@ pub(crate) fn fingerprint(parts: Vec<String>) -> String {
     marcato_results::fingerprint(parts.iter().map(String::as_str))
 }
 
+/// Returns the unit that the name of a column ends with, as people write it; empty if there is none.
+#[pyfunction]
+pub(crate) fn unit(column: &str) -> &'static str {
+    marcato_results::sheet::head(column).1
+}
+
 /// Column of rows to write: its name, its type, and its cells.
 type Column<'py> = (String, String, Bound<'py, PyAny>);
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use marcato_results::fingerprint;
 use marcato_scenario::plugin::PluginKind;
@@ -16,7 +17,7 @@ use pyo3::prelude::*;
 
 use crate::error;
 use crate::plugin::{self, PluginClass};
-use crate::result::{Result as Outcome, simulate};
+use crate::result::{Result as Outcome, metrics, simulate};
 
 /// Text of a scenario with everything that it needs, so that it can be read anywhere.
 ///
@@ -124,7 +125,9 @@ impl Failed {
     fn raised(self, py: Python<'_>) -> PyErr {
         match self {
             Self::Scenario(error) => error::faults(py, &error),
-            Self::File(path, source) => PyOSError::new_err(format!("`{path}` cannot be read: {source}")),
+            Self::File(path, source) => PyOSError::new_err(format!(
+                "`{path}` cannot be read: {source} (its name is relative to the directory of the scenario file)"
+            )),
         }
     }
 }
@@ -253,6 +256,13 @@ impl Scenario {
         self.experiment.to_toml()
     }
 
+    /// Returns the names of the numbers that the first run has at its first instant, which are those at its end.
+    fn metrics(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let scenario = self.again(py)?;
+        let first = scenario.run(0).ok_or_else(|| PyIndexError::new_err("there is no run"))?;
+        metrics(first, &self.source.traces(), &self.source.plugins)
+    }
+
     /// Returns the description of what would run.
     fn explain(&self, py: Python<'_>) -> PyResult<String> {
         Ok(explain(&self.again(py)?))
@@ -274,8 +284,15 @@ impl Scenario {
     /// Runs the scenario's run of this number.
     ///
     /// With `is_recorded`, series and captures are kept as the scenario says. They change no other
-    /// value.
-    fn run(&self, py: Python<'_>, number: usize, is_recorded: bool) -> PyResult<Outcome> {
+    /// value. The run may take `limit_ns` of wall-clock time.
+    #[pyo3(signature = (number, is_recorded, limit_ns = None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        number: usize,
+        is_recorded: bool,
+        limit_ns: Option<u64>,
+    ) -> PyResult<Outcome> {
         let go = || {
             let scenario =
                 self.source.read().map_err(|error| Python::attach(|py| error::faults(py, &error)))?;
@@ -285,7 +302,7 @@ impl Scenario {
             if !is_recorded {
                 run.experiment.record = Record::default();
             }
-            simulate(run, &self.source.traces(), &self.source.plugins)
+            simulate(run, &self.source.traces(), &self.source.plugins, limit_ns.map(Duration::from_nanos))
         };
         // Classes are called for each packet: attaching for each call would give the lock to other threads, and wait
         // for it to come back.

@@ -9,7 +9,7 @@ use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchIterator};
 use arrow_schema::ffi::FFI_ArrowSchema;
 use arrow_schema::{DataType, Field, Schema};
-use marcato_results::{Cells, Frame};
+use marcato_results::{Cells, Frame, parquet};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
@@ -44,7 +44,9 @@ impl Table {
                     (Arc::new(builder.finish()), DataType::Float64, true)
                 }
             };
-            fields.push(Field::new(&column.name, kind, nullable));
+            fields.push(
+                Field::new(&column.name, kind, nullable).with_metadata(parquet::metadata(&column.name)),
+            );
             arrays.push(array);
         }
         let schema = Arc::new(Schema::new(fields));
@@ -76,6 +78,22 @@ impl Table {
     #[getter]
     fn column_names(&self) -> Vec<String> {
         self.batch.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    /// Returns names and types of the columns.
+    fn kinds(&self) -> Vec<(String, &'static str)> {
+        let kind = |field: &Arc<Field>| match field.data_type() {
+            DataType::Utf8 => "text",
+            DataType::Int64 => "count",
+            _ => "number",
+        };
+        self.batch.schema().fields().iter().map(|field| (field.name().clone(), kind(field))).collect()
+    }
+
+    /// Returns the columns as `make_table` takes them: name, type and cells of each.
+    fn columns<'py>(&self, py: Python<'py>) -> PyResult<Vec<(String, &'static str, Bound<'py, PyList>)>> {
+        let kinds = self.kinds().into_iter().enumerate();
+        kinds.map(|(place, (name, kind))| Ok((name, kind, self.list(py, place)?))).collect()
     }
 
     /// Returns a column as a list; `None` stands for a missing value.

@@ -9,6 +9,7 @@ use marcato_sim::scenario::{Completion, Watcher};
 use marcato_units::Time;
 use pyo3::{PyErr, Python};
 
+use crate::error;
 use crate::plugin::Exceptions;
 
 /// Wall-clock time between looks for signals. Attaching to the interpreter more often would slow
@@ -19,18 +20,28 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Watch<'a> {
     pub(crate) completions: CompletionRows,
     pub(crate) files: Option<RunFiles<'a>>,
+    began: Instant,
     looked: Cell<Instant>,
+    /// Longest wall-clock time of the run.
+    limit: Option<Duration>,
     exceptions: &'a Exceptions,
     interrupt: RefCell<Option<PyErr>>,
 }
 
 impl<'a> Watch<'a> {
     /// Creates an observer; captures go into `directory`.
-    pub(crate) fn new(directory: Option<&'a Path>, exceptions: &'a Exceptions) -> Self {
+    pub(crate) fn new(
+        directory: Option<&'a Path>,
+        limit: Option<Duration>,
+        exceptions: &'a Exceptions,
+    ) -> Self {
+        let now = Instant::now();
         Self {
             completions: CompletionRows::default(),
             files: directory.map(RunFiles::new),
-            looked: Cell::new(Instant::now()),
+            began: now,
+            looked: Cell::new(now),
+            limit,
             exceptions,
             interrupt: RefCell::new(None),
         }
@@ -71,8 +82,14 @@ impl Watcher for Watch<'_> {
         if self.exceptions.is_some() || self.files.as_ref().is_some_and(RunFiles::has_failed) {
             return true;
         }
-        if self.looked.get().elapsed() >= LOOK {
-            self.looked.set(Instant::now());
+        let now = Instant::now();
+        if let Some(limit) = self.limit.filter(|limit| now.duration_since(self.began) >= *limit) {
+            let error = Python::attach(|py| error::late(py, limit));
+            self.interrupt.borrow_mut().get_or_insert(error);
+            return true;
+        }
+        if now.duration_since(self.looked.get()) >= LOOK {
+            self.looked.set(now);
             // Signals reach the main thread only; in others this is never an error.
             if let Err(error) = Python::attach(|py| py.check_signals()) {
                 self.interrupt.replace(Some(error));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,41 @@ def test_names_that_are_no_paper_and_wrong_seeds_are_refused() -> None:
         pymarcato.papers("cats", seeds=[3, 3])
     with pytest.raises(ValueError, match="one report"):
         pymarcato.papers("all")
+
+
+CLAIMS = """
+name = "own"
+duration = "2 s"
+topology = { kind = "dumbbell", rate = "10 Mbit/s", delay = "10 ms" }
+[[flow]]
+name = "bulk"
+kind = "tcp"
+from = "client-1"
+to = "server-1"
+[[claim]]
+id = "own.goodput"
+metric = "flow.bulk.goodput_mbit_per_s"
+at-least = 5
+[[claim]]
+id = "own.none"
+metric = "flow.bulk.goodput_mbit_per_s"
+at-most = 1
+"""
+
+
+def test_claims_of_a_directory_are_a_table(tmp_path: Path, command: str) -> None:
+    (tmp_path / "own.toml").write_text(CLAIMS)
+    experiment = pymarcato.experiment(tmp_path)
+    claims = experiment.claims()
+    assert (claims["id"], claims["ok"]) == (["own.goodput", "own.none"], [1, 0])
+    printed = subprocess.run([command, "papers", str(tmp_path), "--format", "json"], capture_output=True, text=True)
+    assert (printed.stdout, printed.returncode) == (experiment.run().to_json(), 1)
+    assert experiment.claims(seeds=[3, 4])["n"] == [2, 2]
+    (tmp_path / "own.toml").write_text(CLAIMS.replace("goodput_mbit", "goodptu_mbit"))
+    with pytest.raises((ValueError, pymarcato.RunError), match="did you mean `flow.bulk.goodput_mbit_per_s`"):
+        experiment.claims()
+    with pytest.raises(FileNotFoundError, match="there is no directory .*none`: give one"):
+        pymarcato.experiment(tmp_path / "none")
 
 
 @pytest.mark.slow

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import subprocess
+import sys
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -117,6 +122,72 @@ def test_names_are_escaped_in_pages() -> None:
     from pymarcato._table import table_html
 
     assert "<script>" not in table_html({"a<script>": ["<script>"]}, 1)
+
+
+def told(result: pymarcato.Result, directory: Path) -> dict[str, object]:
+    """All that a result can tell."""
+    result.save(directory / "all")
+    return {
+        **{name: getattr(result, name).to_pydict() for name in TABLES},
+        **{name: getattr(result, name) for name in ("scenario", "id", "seed", "events", "warnings")},
+        "json": result.to_json(),
+        "report": result.report(),
+        "figures": result.figures(),
+        "page": result._repr_html_(),
+        "dict": result.to_dict(),
+        "files": {path.name: path.read_bytes() for path in (directory / "all").iterdir()},
+        "parquet": {path.name: path.read_bytes() for path in result.to_parquet(directory / "parquet")},
+        "pcap": {path.name: path.read_bytes() for path in result.pcap(directory / "pcap")},
+    }
+
+
+def test_a_result_can_be_pickled_and_copied(result: pymarcato.Result, tmp_path: Path) -> None:
+    expected = told(result, tmp_path / "own")
+    copies = [pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)]
+    copies.append(pickle.loads(pickle.dumps(copies[0])))
+    for number, one in enumerate(copies):
+        assert told(one, tmp_path / str(number)) == expected
+    flows = pickle.loads(pickle.dumps(result.flows))
+    assert flows.to_pydict() == result.flows.to_pydict()
+    assert flows._native.kinds() == copy.deepcopy(result.flows)._native.kinds() == result.flows._native.kinds()
+
+
+def test_executors_return_results(small: pymarcato.Scenario) -> None:
+    expected = [small.run(seed).to_json() for seed in (1, 2)]
+    processes: Executor = ProcessPoolExecutor(2, get_context("spawn"))
+    with processes, pymarcato.LocalPool(2) as local:
+        for executor in (processes, local):
+            assert [result.to_json() for result in executor.map(small.run, (1, 2))] == expected
+
+
+def test_joblib_and_dask_return_results(small: pymarcato.Scenario) -> None:
+    joblib = pytest.importorskip("joblib")
+    dask = pytest.importorskip("dask")
+    expected = [small.run(seed).to_json() for seed in (1, 2)]
+    parallel = joblib.Parallel(n_jobs=2, backend="multiprocessing")
+    assert [result.to_json() for result in parallel(joblib.delayed(small.run)(seed) for seed in (1, 2))] == expected
+    delayed = [dask.delayed(small.run)(seed) for seed in (1, 2)]
+    assert [result.to_json() for result in dask.compute(*delayed, scheduler="processes")] == expected
+
+
+def test_metrics_are_keys(result: pymarcato.Result) -> None:
+    name = "flow.bulk.goodput_mbit_per_s"
+    assert name in result and "flow.bulk.none" not in result and 0 not in result
+    assert result.keys() == list(result) == result._ipython_key_completions_() == result.summary["metric"]
+    assert dict(result) == result.to_dict() and result.to_dict()[name] == result[name]
+    with pytest.raises(KeyError, match="no metric `flow.bulk.goodptu_mbit_per_s`: did you mean `flow.bulk.goodput_mbit_per_s`"):
+        result["flow.bulk.goodptu_mbit_per_s"]
+    with pytest.raises(KeyError, match="no column `flwo`: did you mean `flow`"):
+        result.flows["flwo"]
+    assert result.flows._ipython_key_completions_() == result.flows.column_names
+    assert result.flows.to_dict() == result.flows.to_pydict()
+
+
+def test_a_missing_package_is_named(result: pymarcato.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package, call in (("pyarrow", "to_pyarrow"), ("polars", "to_polars"), ("pandas", "to_pandas")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(pymarcato.PackageError, match=f"`{package}` is not installed: pip install {package}"):
+            getattr(result.flows, call)()
 
 
 def test_a_report_is_a_page(result: pymarcato.Result, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import pymarcato
 from conftest import SMALL
-from pymarcato import _dataset, _engine, _sweep, _toml
+from pymarcato import _dataset, _engine, _store, _sweep, _toml
 
 GRID: dict[str, list[Any]] = {"topology.rate": ["5 Mbit/s", "10 Mbit/s"], "flow.bulk.congestion": ["reno", "cubic"]}
 SEEDS = range(1, 4)
@@ -41,7 +41,7 @@ def test_rows_are_in_the_order_of_settings_and_seeds(expected: list[dict[str, An
     assert [row["topology.rate"] for row in expected] == ["5 Mbit/s"] * 6 + ["10 Mbit/s"] * 6
     assert [row["topology.rate_mbit_per_s"] for row in expected] == [5.0] * 6 + [10.0] * 6
     assert [row["flow.bulk.congestion"] for row in expected[::3]] == ["reno", "cubic"] * 2
-    assert {row["error"] for row in expected} == {""}
+    assert "error" not in expected[0]
     assert len({row["experiment"] for row in expected}) == 4
 
 
@@ -149,31 +149,38 @@ def test_an_interrupted_sweep_goes_on_where_it_was(brief: pymarcato.Scenario, tm
     assert pymarcato.sweep(brief, GRID, SEEDS, out=tmp_path).computed == 12 - kept
 
 
-def test_a_failing_run_is_a_row(tmp_path: Path) -> None:
+def test_a_failing_run_is_kept_beside_the_results(tmp_path: Path) -> None:
     work = _sweep.work
 
     def fail(task: _sweep.Task) -> _sweep.Answer:
         rows, seconds = work(task)
-        marked = [(([], "out of luck") if seed == 2 else row) for row, (_, seed) in zip(rows, task[1])]
+        unlucky = _store.Failure("out of luck", "Bad", "luck.py", 7, "Traceback")
+        marked = [(([], unlucky) if seed == 2 else row) for row, (_, seed) in zip(rows, task[1])]
         return marked, seconds
 
     brief = pymarcato.Scenario.from_dict({**SMALL, "duration": "1 s", "record": {}})
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as executor:
         patch.setattr(_sweep, "work", fail)
         dataset = pymarcato.sweep(brief, seeds=SEEDS, on=executor, out=tmp_path)
-    assert [row["error"] for row in dataset.rows()] == ["", "out of luck", ""]
-    assert [failure["seed"] for failure in dataset.failures] == [2]
-    assert dataset.table["flow.bulk.goodput_mbit_per_s"][1] is None
+    assert [row["seed"] for row in dataset.rows()] == [1, 3]
+    failed = {"error": "out of luck", "type": "Bad", "file": "luck.py", "line": 7, "traceback": "Traceback"}
+    assert dataset.failures == [{"run": "seed = 2", "seed": 2, **failed}]
+    assert list(dataset.failure_table.rows()) == dataset.failures
     assert pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path).computed == 0
     again = pymarcato.sweep(brief, seeds=SEEDS, out=tmp_path, retry_failed=True)
     assert (again.computed, again.failures) == (1, [])
+    # A failure does not stay beside the result of the run.
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".parquet"] == []
+    assert max(pymarcato.summarise(tmp_path)["n"]) == 3
     assert [row["n"] for row in pymarcato.summarise(dataset, metrics=["bulk.goodput"]).rows()] == [2]
 
 
 def test_a_worker_reports_its_error() -> None:
     source: _sweep.Source = ("bad", "name = 1", [], {}, [])
-    [(numbers, error)], _ = _sweep.work((source, [((), 1)]))
-    assert numbers == [] and "`name`" in error
+    [(numbers, failure)], _ = _sweep.work((source, [((), 1)], None))
+    assert numbers == [] and failure is not None and "`name`" in failure.error
+    assert failure.type == "ScenarioError" and failure.file.endswith("_sweep.py") and failure.line > 0
+    assert failure.traceback.startswith("Traceback") and "`name`" in failure.traceback
 
 
 def test_a_combination_that_is_no_scenario_is_refused_before_any_run(brief: pymarcato.Scenario, tmp_path: Path) -> None:

@@ -1,23 +1,31 @@
 //! Frames as Parquet.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
+use arrow_schema::{DataType as Arrow, Field, Schema};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use marcato_report::VERSION;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use crate::frame::{Cells, Column, Frame};
+use crate::sheet::head;
 
 /// Parquet file written in parts, each as a row group without compression.
 ///
-/// Columns are strings (UTF-8), 64-bit integers and doubles; numbers may be missing.
+/// Columns are strings (UTF-8), 64-bit integers and doubles; numbers may be missing. Readers that know Arrow see
+/// the unit of a column in the metadata of its field.
 pub struct Writer<W: Write + Send>(SerializedFileWriter<W>);
 
 impl<W: Write + Send> Writer<W> {
@@ -33,6 +41,7 @@ impl<W: Write + Send> Writer<W> {
             .set_created_by(format!("marcato version {VERSION}"))
             // Rows are few and mostly distinct, so a dictionary would save nothing.
             .set_dictionary_enabled(false)
+            .set_key_value_metadata(Some(vec![KeyValue::new("ARROW:schema".to_owned(), arrow(like))]))
             .build();
         SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map(Self)
     }
@@ -170,6 +179,36 @@ fn optional<T: DataType>(
 /// Returns the definition levels of a column: 1 where a cell has a value.
 fn present<T>(cells: &[Option<T>]) -> Vec<i16> {
     cells.iter().map(|cell| i16::from(cell.is_some())).collect()
+}
+
+/// Returns the metadata of a column's field: its unit, as people write it, if its name ends with one.
+pub fn metadata(column: &str) -> HashMap<String, String> {
+    let (_, unit) = head(column);
+    if unit.is_empty() { HashMap::new() } else { HashMap::from([("unit".to_owned(), unit.to_owned())]) }
+}
+
+/// Returns the schema of a frame as Arrow's libraries keep it in a Parquet file: a message of Arrow's IPC format in
+/// Base64, which has what Parquet itself has no place for.
+fn arrow(frame: &Frame) -> String {
+    let fields = frame.columns().iter().map(|Column { name, cells }| {
+        let (kind, nullable) = match cells {
+            Cells::Text(_) => (Arrow::Utf8, false),
+            Cells::Count(_) => (Arrow::Int64, true),
+            Cells::Number(_) => (Arrow::Float64, true),
+        };
+        Field::new(name, kind, nullable).with_metadata(metadata(name))
+    });
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    let message = IpcDataGenerator::default()
+        .schema_to_bytes_with_dictionary_tracker(
+            &schema,
+            &mut DictionaryTracker::new(true),
+            &IpcWriteOptions::default(),
+        )
+        .ipc_message;
+    // Arrow Columnar Format, "Encapsulated message format": a continuation, the length, and the message.
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    BASE64_STANDARD.encode([&[0xff; 4][..], &length.to_le_bytes(), &message].concat())
 }
 
 fn field(column: &Column) -> Result<Type, ParquetError> {
