@@ -34,6 +34,13 @@
 /* Rules of marks, of which the first that fits counts. */
 #define MAX_MARK_RULES 64
 
+/* Boundaries between levels in the stream of a socket, as user space publishes them. */
+#define MAX_BOUNDARIES 64
+/* Runs of bytes of one level that are known of what a socket has received: a power of two. */
+#define MAX_RUNS 64
+/* Peers that have refused the TCP option. The one that was seen least recently makes room. */
+#define MAX_REFUSING_PEERS 4096
+
 /* Text that the loader keeps beside the configuration. */
 #define NOTE_LENGTH 16384
 

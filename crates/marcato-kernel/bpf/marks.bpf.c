@@ -5,6 +5,7 @@
  * unconnected one, or where a connection is accepted. None runs for each packet of a connection. */
 #include "types.h"
 #include "marks.h"
+#include "option.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -120,5 +121,41 @@ int marks_setsockopt(struct bpf_sockopt *ctx)
 as_given:
 	/* The kernel then takes the value as the program gave it, also if it is longer than a page. */
 	ctx->optlen = 0;
+	return 1;
+}
+
+/* The TCP option: runs for each segment of the group's connections that have agreed on it. */
+SEC("sockops")
+int option_segments(struct bpf_sock_ops *ctx)
+{
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		if (option_is_remembered(ctx))
+			option_count(OPTION_REMEMBERED);
+		else
+			option_set_flags(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG, 0);
+		break;
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		option_set_flags(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG, 0);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		option_reserve(ctx);
+		break;
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+		option_store(ctx);
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		option_established(ctx, true);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		option_established(ctx, false);
+		break;
+	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
+		option_hear(ctx);
+		break;
+	case BPF_SOCK_OPS_RTO_CB:
+		option_timeout(ctx);
+		break;
+	}
 	return 1;
 }

@@ -69,6 +69,8 @@ mod maps;
 #[cfg(target_os = "linux")]
 mod marks;
 #[cfg(target_os = "linux")]
+mod option;
+#[cfg(target_os = "linux")]
 mod pinned;
 #[cfg(target_os = "linux")]
 mod probe;
@@ -103,6 +105,8 @@ pub use leaf::Leaf;
 pub use marcato_wire::{CodePoints, Dscp, UnknownDscp, queue_priority};
 #[cfg(target_os = "linux")]
 pub use marks::{Mark, MarkCounter, MarkRule, Marking, Marks, Protocol};
+#[cfg(target_os = "linux")]
+pub use option::{Boundaries, Heard, OptionCounter, PriorityOption, Run};
 #[cfg(target_os = "linux")]
 pub use pinned::{Pinned, Whereabouts};
 #[cfg(target_os = "linux")]

@@ -13,6 +13,7 @@ mod below;
 mod encapsulation;
 mod marks;
 mod net;
+mod option;
 mod reverse;
 mod subscribers;
 mod young;

@@ -13,7 +13,7 @@ use marcato_units::Priority;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketType, recv, socket, sockopt as options};
 
-use super::net::{Net, run};
+use super::net::{Net, Offloads, run};
 
 /// Addresses of the server, one of each family.
 const SERVER: [&str; 2] = ["10.9.8.2", "fd09::2"];
@@ -21,8 +21,8 @@ const SERVER: [&str; 2] = ["10.9.8.2", "fd09::2"];
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Control group of the test, in a hierarchy that it mounts for itself.
-struct Marked {
-    net: Net,
+pub(super) struct Marked {
+    pub(super) net: Net,
     hierarchy: tempfile::TempDir,
     _turn: MutexGuard<'static, ()>,
     wire: OwnedFd,
@@ -40,12 +40,16 @@ struct Seen {
 }
 
 impl Marked {
-    fn new(name: &str) -> Option<Self> {
+    pub(super) fn new(name: &str) -> Option<Self> {
+        Self::with(name, Offloads::Off)
+    }
+
+    pub(super) fn with(name: &str, offloads: Offloads) -> Option<Self> {
         if absent!(Need::Root, Need::Programs(MARKS_OBJECT)) {
             return None;
         }
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let net = Net::new(name)?;
+        let net = Net::with(name, offloads)?;
         for (end, device, address) in [(0, "wan", "fd09::1"), (1, "eth0", SERVER[1])] {
             run("ip", &format!("-n {} addr add {address}/64 dev {device} nodad", net.names[end])).unwrap();
         }
@@ -57,13 +61,15 @@ impl Marked {
             socket(AddressFamily::PACKET, SocketType::DGRAM, Some(all)).unwrap()
         });
         let timeout = Some(Duration::from_secs(10));
+        // Whole transfers, until the test reads them.
+        setsockopt(&wire, sockopt::RcvBufForce, &(16 << 20)).unwrap();
         options::set_socket_timeout(&wire, options::Timeout::Recv, timeout).unwrap();
         let marked = Self { net, hierarchy, _turn: turn, wire };
         std::fs::create_dir(marked.group()).unwrap();
         Some(marked)
     }
 
-    fn group(&self) -> PathBuf {
+    pub(super) fn group(&self) -> PathBuf {
         self.hierarchy.path().join(format!("marcato-test.{}", std::process::id()))
     }
 
@@ -73,11 +79,16 @@ impl Marked {
 
     /// Opens sockets of the router's namespace as a member of the group.
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        self.inside_on(0, work)
+    }
+
+    /// Opens sockets of a namespace as a member of the group.
+    pub(super) fn inside_on<T: Send>(&self, end: usize, work: impl FnOnce() -> T + Send) -> T {
         let home = std::fs::read_to_string("/proc/self/cgroup").unwrap();
         let home = home.lines().find_map(|line| line.strip_prefix("0::/")).unwrap().to_owned();
         let enter = |group: PathBuf| std::fs::write(group.join("cgroup.procs"), "0").unwrap();
         enter(self.group());
-        let done = self.net.on(0, work);
+        let done = self.net.on(end, work);
         enter(self.hierarchy.path().join(home));
         done
     }
@@ -88,14 +99,20 @@ impl Marked {
         (9000..=9004).map(open).collect()
     }
 
+    /// Waits for a packet at the server, and returns it from its IP header on.
+    pub(super) fn packet(&self) -> Vec<u8> {
+        let mut packet = vec![0; 70_000];
+        let Ok((_, length)) = recv(&self.wire, &mut packet[..], RecvFlags::empty()) else {
+            panic!("no such packet in ten seconds");
+        };
+        packet.truncate(length);
+        packet
+    }
+
     /// Waits for a packet to a port of the server, or from it. Others are passed over.
     fn next(&self, mut fits: impl FnMut(&Seen) -> bool) -> Seen {
-        let mut packet = [0; 2048];
         loop {
-            let Ok((_, length)) = recv(&self.wire, &mut packet[..], RecvFlags::empty()) else {
-                panic!("no such packet in ten seconds");
-            };
-            if let Some(seen) = read(&packet[..length]).filter(&mut fits) {
+            if let Some(seen) = read(&self.packet()).filter(&mut fits) {
                 return seen;
             }
         }
@@ -121,6 +138,10 @@ fn read(packet: &[u8]) -> Option<Seen> {
         6 => (packet[6], packet[0] << 4 | packet[1] >> 4, &packet[40..]),
         _ => return None,
     };
+    // The checksum of an ICMP error would stand where a port does.
+    if ![6, 17].contains(&protocol) {
+        return None;
+    }
     let port = |at: usize| Some(u16::from_be_bytes([*rest.get(at)?, *rest.get(at + 1)?]));
     let flags = if protocol == 6 { *rest.get(13)? } else { 0 };
     Some(Seen { protocol, ports: [port(0)?, port(2)?], field, flags })
