@@ -11,13 +11,15 @@ import pytest
 import pymarcato
 
 
-def test_names_that_are_no_paper_and_wrong_seeds_are_refused() -> None:
+def test_names_that_are_no_paper_and_wrong_seeds_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="there is no experiment `dogs`"):
         pymarcato.papers("dogs")
     with pytest.raises(ValueError, match="the seed 3 is given twice"):
         pymarcato.papers("cats", seeds=[3, 3])
     with pytest.raises(ValueError, match="one report"):
         pymarcato.papers("all")
+    # Notebooks show what the process of the experiments prints, such as warnings.
+    assert capfd.readouterr().err == ""
 
 
 CLAIMS = """

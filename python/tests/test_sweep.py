@@ -204,6 +204,41 @@ def test_an_engine_that_runs_no_tasks_is_refused(brief: pymarcato.Scenario, tmp_
         pymarcato.sweep(brief, seeds=[1], on=3, out=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("on", "missing", "command"),
+    [("dask://127.0.0.1:1", "distributed", r"pip install 'dask\[distributed\]'"), ("ray", "ray", "pip install ray")],
+)
+def test_a_missing_engine_is_named_by_its_own_package(
+    on: str, missing: str, command: str, brief: pymarcato.Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The package is on no index: its extras would be those of a stranger.
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(pymarcato.EngineError, match=f"is not installed: {command}$"):
+        pymarcato.sweep(brief, seeds=[1], on=on, out=tmp_path)
+
+
+class Interrupting(pymarcato.Workload):
+    """Workload that raises what ends a worker."""
+
+    name, parameters = "interrupting", ()
+
+    def next(self, now_ns: int, random: Any) -> pymarcato.Release:
+        raise KeyboardInterrupt("by a plug-in")
+
+
+def test_an_interrupt_by_a_plug_in_fails_its_run_only(tmp_path: Path) -> None:
+    flow = {"name": "own", "kind": "messages", "from": "client-1", "to": "server-1", "workload": {"kind": "interrupting"}}
+    scenario = pymarcato.Scenario.from_dict({**SMALL, "record": {}, "flow": [flow]}, plugins=[Interrupting])
+    with ThreadPoolExecutor(1) as executor:
+        dataset = pymarcato.sweep(scenario, seeds=[1, 2], on=executor, out=tmp_path)
+    failures = [(one["seed"], one["error"], one["type"]) for one in dataset.failures]
+    assert failures == [(seed, "by a plug-in", "KeyboardInterrupt") for seed in (1, 2)]
+    assert dataset.failures[0]["file"] == __file__
+    source = Path(__file__).read_text().splitlines()
+    assert "raise KeyboardInterrupt" in source[dataset.failures[0]["line"] - 1]
+    assert "in next" in dataset.failures[0]["traceback"]
+
+
 def test_the_scenarios_own_grid_is_swept(tmp_path: Path) -> None:
     grid = {"vary": {"flow.bulk.congestion": ["reno", "cubic"]}, "seeds": 2}
     own = pymarcato.Scenario.from_dict({**SMALL, "duration": "1 s", "record": {}, "grid": grid})

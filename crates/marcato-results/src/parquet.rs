@@ -26,7 +26,47 @@ use crate::sheet::head;
 ///
 /// Columns are strings (UTF-8), 64-bit integers and doubles; numbers may be missing. Readers that know Arrow see
 /// the unit of a column in the metadata of its field.
-pub struct Writer<W: Write + Send>(SerializedFileWriter<W>);
+pub struct Writer<W: Write + Send> {
+    file: SerializedFileWriter<Held<W>>,
+    columns: usize,
+}
+
+/// Destination that keeps the end of a file, from its footer on, instead of writing it.
+struct Held<W> {
+    out: W,
+    end: Option<Vec<u8>>,
+}
+
+impl<W: Write> Write for Held<W> {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        match &mut self.end {
+            Some(end) => end.write(part),
+            None => self.out.write(part),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Rewrites the orders of these columns in the footer that a file ends with to the order of their type.
+///
+/// For doubles the library writes an order that the Parquet format got late (IEEE 754's total order), and Polars
+/// before 1.43 refuses files with it. The orders say how statistics were compared. Cells are finite, for which both
+/// orders agree but for the sign of zero, and readers of the old order must not rely on that sign.
+fn compatible(end: &mut [u8], columns: usize) {
+    /// Union of Thrift's compact protocol with an empty structure: the number of the field in the upper half of a byte.
+    const TYPE_ORDER: [u8; 3] = [0x1c, 0, 0];
+    const TOTAL_ORDER: [u8; 3] = [0x2c, 0, 0];
+    // Behind the orders, which are the last field, there are the stop of the structure, the length and the magic.
+    let Some(stop) = end.len().checked_sub(9) else { return };
+    let Some(first) = stop.checked_sub(3 * columns) else { return };
+    let (orders, _) = end[first..stop].as_chunks_mut::<3>();
+    if orders.iter().all(|order| matches!(*order, TYPE_ORDER | TOTAL_ORDER)) {
+        orders.fill(TYPE_ORDER);
+    }
+}
 
 impl<W: Write + Send> Writer<W> {
     /// Creates a file with the columns of `like`, without its rows.
@@ -43,7 +83,9 @@ impl<W: Write + Send> Writer<W> {
             .set_dictionary_enabled(false)
             .set_key_value_metadata(Some(vec![KeyValue::new("ARROW:schema".to_owned(), arrow(like))]))
             .build();
-        SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map(Self)
+        let out = Held { out, end: None };
+        let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
+        Ok(Self { file, columns: like.columns().len() })
     }
 
     /// Adds the rows of `frame`, whose columns are those of the file.
@@ -51,7 +93,7 @@ impl<W: Write + Send> Writer<W> {
     /// # Errors
     /// When the destination fails.
     pub fn add(&mut self, frame: &Frame) -> Result<(), ParquetError> {
-        let mut group = self.0.next_row_group()?;
+        let mut group = self.file.next_row_group()?;
         for Column { cells, .. } in frame.columns() {
             let Some(mut column) = group.next_column()? else { break };
             match cells {
@@ -80,8 +122,13 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     /// When the destination fails.
-    pub fn finish(self) -> Result<W, ParquetError> {
-        self.0.into_inner()
+    pub fn finish(mut self) -> Result<W, ParquetError> {
+        self.file.inner_mut().end = Some(Vec::new());
+        let Held { mut out, end } = self.file.into_inner()?;
+        let mut end = end.unwrap_or_default();
+        compatible(&mut end, self.columns);
+        out.write_all(&end)?;
+        Ok(out)
     }
 }
 
@@ -237,6 +284,22 @@ mod tests {
         assert_eq!(rows[0].get_string(0).unwrap(), "a,\"b\"");
         assert_eq!((rows[0].get_long(1).unwrap(), rows[0].get_double(2).unwrap()), (3, 0.1));
         assert!(rows[1].get_long(1).is_err() && rows[1].get_double(2).is_err());
+    }
+
+    #[test]
+    fn columns_have_orders_that_older_readers_know() {
+        use parquet::basic::ColumnOrder;
+        let frame = crate::frame::tests::frame();
+        for frame in [frame.clone(), Frame::new().number("delay_ms", vec![Some(0.5); 5000])] {
+            let reader = SerializedFileReader::new(bytes::Bytes::from(of(&frame).unwrap())).unwrap();
+            let orders = reader.metadata().file_metadata().column_orders().unwrap();
+            assert_eq!(orders.len(), frame.columns().len());
+            assert!(
+                orders.iter().all(|order| matches!(order, ColumnOrder::TYPE_DEFINED_ORDER(_))),
+                "{orders:?}"
+            );
+            assert_eq!(read(of(&frame).unwrap()).unwrap(), frame);
+        }
     }
 
     #[test]
