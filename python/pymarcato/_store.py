@@ -10,7 +10,7 @@ import os
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -182,6 +182,8 @@ class Store:
         self._state = root / "_state" / partition
         self._parts: dict[str, _Part] = {}
         self._keys: set[Key] = set()
+        #: Settings as rows have them, by experiment: those of its other seeds are the same.
+        self._named: dict[str, dict[str, str]] = {}
         self._expected = _Schema()
         self._claimed: set[Key] = set()
         self._own: Optional[tuple[Path, int]] = None
@@ -205,9 +207,9 @@ class Store:
         return self._keys
 
     def lacks(self, points: Iterable[Point]) -> bool:
-        """Returns whether rows of these points do not name all of their settings."""
+        """Returns whether rows of these experiments do not name all of their settings."""
         self._look()
-        wanted = {point.key: point for point in points}
+        wanted = {point.experiment: point.said for point in points}
         return any(_missing(part, wanted) for part in self._parts.values())
 
     def failures(self) -> dict[Key, dict[str, Any]]:
@@ -231,12 +233,19 @@ class Store:
                 schema = _Schema.of(table.kinds())
                 wanted = [EXPERIMENT, SEED, *schema.settings]
                 known = _Part.of(mark, {name: table.column(name) for name in wanted}, schema)
-                self._keys.update(known.keys)
+                self._learn(known)
             found[path.name] = known
         if not self._parts.keys() <= found.keys():
             # Somebody has removed files.
             self._keys = {key for part in found.values() for key in part.keys}
         self._parts = found
+
+    def _learn(self, part: _Part) -> None:
+        self._keys.update(part.keys)
+        for name, texts in part.texts.items():
+            for (experiment, _), text in zip(part.keys, texts):
+                if text:
+                    self._named.setdefault(experiment, {})[name] = text
 
     # Claims and rows.
 
@@ -302,7 +311,7 @@ class Store:
         with self._locked():
             done = self.keys()
             new = [row for row in rows if row.point.key not in done]
-            results = [row for row in new if row.failure is None]
+            results = [self._whole(row) for row in new if row.failure is None]
             if results:
                 columns = columns_of(results)
                 self._unify(self._expected.joined(_Schema.of((name, kind) for name, kind, _ in columns)))
@@ -311,6 +320,13 @@ class Store:
             self._write_failures(new)
             self._claimed.difference_update(row.point.key for row in rows)
             self._save_claims()
+
+    def complete(self, points: Iterable[Point]) -> None:
+        """Adds the settings of these points to rows that other sweeps wrote without them."""
+        with self._locked():
+            self._look()
+            self._unify(_Schema(settings_of(points)))
+            self._complete(points)
 
     def close(self) -> None:
         """Ends the claims, and removes the state if nobody needs it."""
@@ -344,8 +360,8 @@ class Store:
                 self._write_part(name, _native.read_rows([self.directory / name]).columns(), schema)
 
     def _complete(self, points: Iterable[Point]) -> None:
-        """Adds settings that rows of earlier sweeps did not name, as their values were the defaults."""
-        wanted = {point.key: point for point in points}
+        """Adds settings that rows of other sweeps did not name, as their values were the defaults."""
+        wanted = {point.experiment: point.said for point in points}
         for name, part in list(self._parts.items()):
             missing = _missing(part, wanted)
             if not missing:
@@ -362,6 +378,13 @@ class Store:
                 cells[RUN][place] = words([one for one in said if one[1]], part.keys[place][1])
             self._write_part(name, columns, part.schema)
 
+    def _whole(self, row: Row) -> Row:
+        """Returns a row with the settings that other rows of its experiment name."""
+        own = {key for key, _, _ in row.point.said}
+        others = self._named.get(row.point.experiment, {})
+        more = tuple(_native.setting(key, value) for key, value in others.items() if key not in own)
+        return replace(row, point=replace(row.point, said=row.point.said + more)) if more else row
+
     def _write_part(self, name: str, columns: Columns, schema: _Schema) -> None:
         """Writes columns as one file, which appears whole or not at all. Cells of missing columns are empty."""
         known = {column: cells for column, _, cells in columns}
@@ -376,7 +399,7 @@ class Store:
         os.replace(self._state / name, path)
         part = _Part.of(_mark(path), {column: cells for column, _, cells in made}, schema)
         self._parts[name] = part
-        self._keys.update(part.keys)
+        self._learn(part)
 
     def _write_failures(self, rows: list[Row]) -> None:
         failures = self.failures()
@@ -485,11 +508,11 @@ def words(said: Iterable[tuple[str, str]], seed: int) -> str:
     return ", ".join([*(f"{key} = {value}" for key, value in said), f"seed = {seed}"])
 
 
-def _missing(part: _Part, wanted: dict[Key, Point]) -> list[tuple[int, Said]]:
-    """Returns the settings that rows of a part do not name, with the places of these rows."""
+def _missing(part: _Part, wanted: dict[str, tuple[Said, ...]]) -> list[tuple[int, Said]]:
+    """Returns the settings of experiments that rows of a part do not name, with the places of these rows."""
     missing = []
-    for place, key in enumerate(part.keys):
-        for one in wanted[key].said if key in wanted else ():
+    for place, (experiment, _) in enumerate(part.keys):
+        for one in wanted.get(experiment, ()):
             cells = part.texts.get(one[0])
             if cells is None or not cells[place]:
                 missing.append((place, one))

@@ -158,6 +158,7 @@ def sweep(
             kept = points
         else:
             kept = _until(run, points, rule)
+        run.complete()
     finally:
         run.close()
     return Dataset(store, kept, run.computed)
@@ -269,8 +270,7 @@ class _Run:
         self._engine: Optional[Engine] = None
         self._on, self._progress = on, progress
         self._schedule: Optional[Schedule[Point]] = None
-        if store.lacks(points):
-            self._open()
+        self.complete()
 
     def execute(self, points: Sequence[Point]) -> None:
         """Executes these points, and writes their rows as they arrive.
@@ -293,6 +293,12 @@ class _Run:
             elif looked.busy:
                 time.sleep(LOOK_SECONDS)
             left = [point for point in left if point.key not in self._done]
+
+    def complete(self) -> None:
+        """Has all rows of these experiments name their settings."""
+        if self.store.lacks(self._points):
+            self._open()
+            self.store.complete(self._points)
 
     def _open(self) -> None:
         if not self._is_open:

@@ -31,7 +31,11 @@ def main() -> None:
             packed = dumps(answer)
         except Exception as error:
             packed = dumps((True, RuntimeError(f"the answer cannot be sent: {error}")))
-        send(answers, packed)
+        try:
+            send(answers, packed)
+        except BrokenPipeError:
+            # The parent was killed: nobody wants answers any more.
+            os._exit(1)
 
 
 if __name__ == "__main__":

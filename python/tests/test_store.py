@@ -185,6 +185,25 @@ def test_a_row_that_is_there_is_not_written_twice(tmp_path: Path, brief: pymarca
     store.close()
 
 
+def test_a_run_that_fails_again_is_retried_once(
+    tmp_path: Path, brief: pymarcato.Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sweep, "work", fails_at_2)
+    for computed, retry in ((3, False), (0, False), (1, True), (1, True)):
+        with ThreadPoolExecutor(1) as executor:
+            dataset = pymarcato.sweep(brief, seeds=[1, 2, 3], on=executor, out=tmp_path, retry_failed=retry)
+        assert (dataset.computed, len(dataset), len(dataset.failures)) == (computed, 2, 1)
+    # A failure that another sweep added meanwhile counts: it is not the one to retry.
+    store = _store.Store(tmp_path, identity(brief))
+    points = _sweep._points(brief, None, [1, 2, 3], None)
+    old = {key: row["id"] for key, row in store.failures().items()}
+    assert [point.seed for point in store.look(points, old).free] == [2]
+    store.open(points)
+    store.write([_store.Row(points[1], (), _store.Failure("again"))])
+    assert store.look(points, old).free == []
+    store.close()
+
+
 def test_versions_are_never_pooled(tmp_path: Path, brief: pymarcato.Scenario) -> None:
     dataset = pymarcato.sweep(brief, GRID, seeds=[1, 2, 3], out=tmp_path)
     other = dataset.path.with_name("version=0.0.1+older")
@@ -231,6 +250,20 @@ def test_a_key_with_its_default_computes_nothing_anew(tmp_path: Path, brief: pym
     grown = pymarcato.sweep(brief, {**rates, "flow.bulk.congestion": ["cubic", "reno"]}, seeds=[1, 2], out=tmp_path)
     assert grown.computed == 4
     assert len(pymarcato.summarise(tmp_path, metrics=["bulk.goodput"])) == 4
+
+
+def test_seeds_of_an_experiment_name_the_same_settings(tmp_path: Path, brief: pymarcato.Scenario) -> None:
+    keyed = {"flow.bulk.congestion": ["cubic"], "topology.rate": ["10 Mbit/s"]}
+    pymarcato.sweep(brief, keyed, seeds=[1], out=tmp_path)
+    # Another sweep adds seeds, and names neither key. The first sweep's rows know them.
+    pymarcato.sweep(brief, seeds=[2, 3], out=tmp_path)
+    [row] = pymarcato.summarise(tmp_path, metrics=["bulk.goodput"]).rows()
+    assert (row["n"], row["flow.bulk.congestion"], row["topology.rate_mbit_per_s"]) == (3, "cubic", 10.0)
+    # A key that is named later holds for seeds that the sweep does not have.
+    dataset = pymarcato.sweep(brief, {**keyed, "topology.delay": ["20 ms"]}, seeds=[1], out=tmp_path)
+    assert dataset.computed == 0
+    [row] = pymarcato.summarise(tmp_path, metrics=["bulk.goodput"]).rows()
+    assert (row["n"], row["topology.delay_ms"]) == (3, 20.0)
 
 
 @pytest.fixture(scope="module")
