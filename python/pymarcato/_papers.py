@@ -35,7 +35,10 @@ class Report:
 
     @property
     def rows(self) -> Table:
-        """Rows as ``marcato papers`` prints them; ``ok`` is 1, 0, or null where nothing is claimed."""
+        """Rows as ``marcato papers`` prints them; ``ok`` is 1, 0, or null where nothing is claimed.
+
+        ``verdict`` says the same in words: held, off, or unclaimed.
+        """
         rows = self.document()["rows"]
         made = []
         for name, kind in _COLUMNS.items():
@@ -43,6 +46,8 @@ class Report:
             if name == "ok":
                 cells = [None if cell is None else int(cell) for cell in cells]
             made.append((name, kind, cells))
+        words = {True: "held", False: "off", None: "unclaimed"}
+        made.append(("verdict", "text", [words[row["ok"]] for row in rows]))
         return Table(_native.make_table(made))
 
     @property

@@ -166,7 +166,13 @@ class Result:
         """
         numbers = self._all()
         if metric not in numbers:
-            raise KeyError(f"there is no metric `{metric}`: {nearest(metric, numbers)}")
+            from ._summary import matching
+
+            whole = matching(str(metric), list(numbers))[:3]
+            advice = " or ".join(f"`{name}`" for name in whole)
+            raise KeyError(
+                f"there is no metric `{metric}`: {f'did you mean {advice}?' if whole else nearest(metric, numbers)}"
+            )
         value = numbers[metric]
         return None if value != value else value
 

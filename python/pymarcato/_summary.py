@@ -231,7 +231,8 @@ def advice(metric: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(metric, list(dict.fromkeys([*ends, *names])), 3, 0.6)
     if near:
         return "did you mean " + " or ".join(f"`{name}`" for name in near) + "?"
-    return "name a column, or the end of one without its unit"
+    some = ", ".join(f"`{end}`" for end in list(dict.fromkeys(ends))[:4])
+    return f"name a column, or the end of one without its unit, such as {some}"
 
 
 def _agree(rows: Iterable[tuple[Any, ...]]) -> bool:

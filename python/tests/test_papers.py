@@ -47,6 +47,7 @@ def test_claims_of_a_directory_are_a_table(tmp_path: Path, command: str) -> None
     experiment = pymarcato.experiment(tmp_path)
     claims = experiment.claims()
     assert (claims["id"], claims["ok"]) == (["own.goodput", "own.none"], [1, 0])
+    assert claims["verdict"] == ["held", "off"]
     printed = subprocess.run([command, "papers", str(tmp_path), "--format", "json"], capture_output=True, text=True)
     assert (printed.stdout, printed.returncode) == (experiment.run().to_json(), 1)
     assert experiment.claims(seeds=[3, 4])["n"] == [2, 2]

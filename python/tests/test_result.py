@@ -177,6 +177,8 @@ def test_metrics_are_keys(result: pymarcato.Result) -> None:
     assert dict(result) == result.to_dict() and result.to_dict()[name] == result[name]
     with pytest.raises(KeyError, match="no metric `flow.bulk.goodptu_mbit_per_s`: did you mean `flow.bulk.goodput_mbit_per_s`"):
         result["flow.bulk.goodptu_mbit_per_s"]
+    with pytest.raises(KeyError, match="no metric `bulk.goodput`: did you mean `flow.bulk.goodput_mbit_per_s`"):
+        result["bulk.goodput"]
     with pytest.raises(KeyError, match="no column `flwo`: did you mean `flow`"):
         result.flows["flwo"]
     assert result.flows._ipython_key_completions_() == result.flows.column_names

@@ -75,7 +75,7 @@ def test_values_that_are_no_list_are_refused(
     [
         ("ci(goodptu) < 2%", "no metric `goodptu`.*did you mean `goodput`"),
         ("ci(bulk.goodptu) < 2%", "did you mean `bulk.goodput`"),
-        ("ci(latency) < 2%", "no metric `latency`"),
+        ("ci(latency) < 2%", "no metric `latency`.*: name a column, or the end of one without its unit, such as `"),
         ("goodput < 2%", "a rule is"),
     ],
 )
