@@ -127,6 +127,8 @@ class _Schema:
 
     def joined(self, other: _Schema) -> _Schema:
         """Returns the columns of both, with new ones at the end."""
+        if self == other:
+            return self
         settings = {**self.settings, **{name: kind for name, kind in other.settings.items() if name not in self.settings}}
         metrics = list(dict.fromkeys(name for name in [*self.metrics, *other.metrics] if name not in settings))
         return _Schema(settings, metrics)
@@ -553,7 +555,10 @@ def columns_of(rows: list[Row]) -> Columns:
             if one[2] is not None:
                 settings[more[0]][1][place] = one[2][1]
         for name, size in row.numbers:
-            metrics.setdefault(name, [None] * len(rows))[place] = size
+            cells = metrics.get(name)
+            if cells is None:
+                cells = metrics[name] = [None] * len(rows)
+            cells[place] = size
     return [
         (RUN, "text", [row.point.run for row in rows]),
         (EXPERIMENT, "text", [row.point.experiment for row in rows]),
