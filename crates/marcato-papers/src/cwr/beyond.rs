@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn short(scheduler: Scheduler) -> Setup {
-        let span = Span { warm_up: Duration::from_secs(2), length: Duration::from_secs(2) };
+        let span = Span { warm_up: Duration::from_secs(1), length: Duration::from_secs(1) };
         Setup::paper(scheduler, SAME_RTT, &[every(100, 10)], span)
     }
 
@@ -116,7 +116,7 @@ mod tests {
     fn runs_beyond_the_paper_repeat_with_their_seed() {
         let mut reopened =
             Setup { reopen: true, watch: Some(marcato_units::Priority::P4), ..short(Scheduler::Cwr) };
-        reopened.paths[0].outage = Some((Time::from_millis(2500), Time::from_millis(3200)));
+        reopened.paths[0].outage = Some((Time::from_millis(1100), Time::from_millis(1700)));
         let reopened =
             reopened.with_session(|session| session.lane_idle_timeout = Some(Duration::from_millis(300)));
         let poisson = short(Scheduler::CwrRed).with_sources(|source| source.release = Release::Poisson);
