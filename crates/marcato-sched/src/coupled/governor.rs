@@ -200,7 +200,7 @@ impl Governor {
         let burst = Burst { in_flight: sample.in_flight, delivered: sample.delivered };
         self.urgent = sample.urgent.then(|| self.urgent.unwrap_or(burst));
         if let (State::Startup(startup), Some(rtt)) = (&mut self.state, sample.rtt) {
-            startup.acknowledged(now, rtt, &self.path, &self.config);
+            startup.acknowledged(now, rtt, sample.back, &self.path, &self.config);
         }
         let base = self.path.base()?;
         self.probe(now, base, sample);

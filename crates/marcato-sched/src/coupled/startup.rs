@@ -15,6 +15,8 @@ const FLAT_ROUNDS: u32 = 3;
 /// Queueing delay that ends startup: this part of the round trip, and no less than this time.
 const TOLERATED_PART: u32 = 8;
 const TOLERATED_LEAST: Duration = Duration::from_millis(2);
+/// Part of a round trip, as its divisor, that trains may stand in a queue on the way back.
+const TOLERATED_BACK: u32 = 16;
 
 /// State of startup: the cap follows trains of packets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,9 +41,23 @@ impl Startup {
         (peak > 0).then(|| Rate::from_bps(peak.saturating_add(peak / 16)))
     }
 
-    /// Takes note of the round trip of an acknowledgement.
-    pub(super) fn acknowledged(&mut self, now: Time, rtt: Duration, path: &Path, config: &CoupledConfig) {
-        self.trains.acknowledged(now, path.delivered, rtt, config.mss, config.poll.is_zero());
+    /// Takes note of the round trip of an acknowledgement, and of its part in a queue on the way back.
+    ///
+    /// That queue stretches trains as the bottleneck does, at a rate of its own, and is known only now and then. So
+    /// trains do not count in it.
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        back: Duration,
+        path: &Path,
+        config: &CoupledConfig,
+    ) {
+        if back.saturating_mul(TOLERATED_BACK) > rtt {
+            self.trains.interrupted();
+        } else {
+            self.trains.acknowledged(now, path.delivered, rtt, config.mss, config.poll.is_zero());
+        }
     }
 
     /// Follows the trains, after each sample.

@@ -25,6 +25,8 @@ pub(super) struct Trains {
     before: Option<Bytes>,
     /// Longest round trip of the train.
     longest: Duration,
+    /// Rate up to the latest acknowledgement, if the train is long enough.
+    latest: Rate,
     peak: Rate,
 }
 
@@ -43,17 +45,25 @@ impl Trains {
         let noise = if exact { Duration::ZERO } else { self.longest / NOISE };
         let begin = self.begin.filter(|_| rtt >= self.longest - noise);
         let Some((at, before, least)) = begin else {
-            (self.begin, self.longest) = (Some((now, delivered, rtt)), rtt);
+            (self.begin, self.longest, self.latest) = (Some((now, delivered, rtt)), rtt, Rate::ZERO);
             return;
         };
+        // The last packet of a window is often acknowledged late, as the receiver waits for a second one (RFC 9000
+        // §13.2.1). That is no queue, and the next round trip is shorter.
+        self.peak = self.peak.max(self.latest);
         self.longest = self.longest.max(rtt);
         let packets = if delivered - before_all <= mss * FIRST_WINDOW { FIRST } else { LATER };
         let (bytes, span) = (delivered - before, now.since(at));
         if bytes >= mss * packets
             && rtt.saturating_sub(least).saturating_mul(100) >= span.saturating_mul(STRETCHED)
         {
-            self.peak = self.peak.max(Rate::from_bytes_over(bytes, span));
+            self.latest = Rate::from_bytes_over(bytes, span);
         }
+    }
+
+    /// Ends the train: the time of an acknowledgement does not tell the bottleneck's pace.
+    pub(super) const fn interrupted(&mut self) {
+        (self.begin, self.latest) = (None, Rate::ZERO);
     }
 
     /// Highest rate of a train; zero before the first.
@@ -95,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_few_packets_or_the_senders_own_pace_say_nothing() {
-        assert_eq!(peak(8, 1000, 500), Rate::ZERO);
+        assert_eq!(peak(9, 1000, 500), Rate::ZERO);
         assert_eq!(peak(20, 1000, 100), Rate::ZERO);
         assert_eq!(peak(20, 1000, 0), Rate::ZERO);
     }
@@ -121,10 +131,28 @@ mod tests {
         assert!((1_800_000..2_100_000).contains(&rate), "{rate}");
     }
 
+    /// Acknowledgements over QUIC at 10 Mbit/s and 100 ms: the last one waited 25 ms for a packet that did not come.
+    #[test]
+    fn a_last_acknowledgement_that_waits_in_the_receiver_is_no_queue() {
+        let told = [
+            (207_068, 7_192, 105_103),
+            (209_033, 9_592, 107_068),
+            (210_902, 11_872, 108_936),
+            (236_837, 13_011, 134_871),
+            (307_381, 15_676, 102_234),
+        ];
+        let mut trains = Trains::default();
+        for (at, delivered, rtt) in told {
+            let (now, rtt) = (Time::from_micros(at), Duration::from_micros(rtt));
+            trains.acknowledged(now, Bytes::new(delivered), rtt, Bytes::new(1326), true);
+        }
+        assert_eq!(trains.peak(), Rate::ZERO);
+    }
+
     #[test]
     fn four_packets_of_the_first_window_are_a_train() {
         let mut trains = Trains::default();
-        for (number, at) in [(0, 0), (2, 2), (4, 4)] {
+        for (number, at) in [(0, 0), (2, 2), (4, 4), (6, 6)] {
             let (now, rtt) = (Time::from_millis(at), Duration::from_millis(20 + at));
             trains.acknowledged(now, MSS * (30 + number), rtt, MSS, false);
         }

@@ -8,8 +8,8 @@
 use marcato_queue::{DropTail, DropTailConfig, Limit};
 use marcato_quic::{Congestion, Coupling, Event, LaneCoupling, Message, SessionConfig};
 use marcato_sched::coupled::Mode;
-use marcato_sim::{Loss, Network, Packet, Route, Side};
-use marcato_units::{Bytes, Layer, Priority, Rate, Seed, Time};
+use marcato_sim::{LinkConfig, Loss, Network, Packet, Route, Side};
+use marcato_units::{Bytes, Duration, Layer, Priority, Rate, Seed, Time};
 use proptest::prelude::*;
 
 use crate::common::*;
@@ -113,6 +113,62 @@ fn late_urgent_data_behind_background_is_near_the_limit() {
             let cap = coupled.lanes[0].cap.unwrap();
             assert!(coupled.window > cap && coupled.window < cap * 4, "{what}");
         }
+    }
+}
+
+/// Time at which the whole of a page has arrived whose groups are handed over at once, from P0 to P4.
+fn page(spec: PathSpec, from: Time, seed: u64, coupled: Coupling) -> Duration {
+    const GROUPS: [usize; Priority::COUNT] = [8_000, 25_000, 40_000, 60_000, 150_000];
+    let groups = Priority::ALL.into_iter().zip(GROUPS).map(|(level, len)| {
+        let body = body(level.index() as u64, len);
+        (from, Message::new(body).with_priority(level))
+    });
+    let config = config(Congestion::Cubic, coupled);
+    let mut pair = Pair::new(seed, &config, vec![spec], Peer::new().sending(groups), Peer::new());
+    pair.run(60_000);
+    pair.assert_delivered(Side::Client);
+    Priority::ALL.into_iter().flat_map(|level| pair.delays(Side::Client, level)).max().unwrap()
+}
+
+/// Nothing urgent comes later, so coupled mode can gain nothing here.
+#[test]
+fn a_page_alone_takes_no_longer() {
+    for (mbps, one_way) in [(2, 10), (2, 50), (2, 150), (10, 20), (10, 50), (50, 20)] {
+        for products in [1, 4] {
+            // Handed over with the handshake, and on a connection that has discovered the size of its packets.
+            for from in [0, 800] {
+                let [plain, coupled] = [Coupling::Off, Coupling::On]
+                    .map(|coupled| page(deep(mbps, one_way, products), at(from), 4, coupled));
+                let ratio = coupled.as_secs_f64() / plain.as_secs_f64();
+                assert!(ratio <= 1.05, "{mbps} Mbit/s, {one_way} ms, {products}, from {from} ms: {ratio:.3}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slow_way_back_costs_a_page_no_more_in_coupled_mode() {
+    for (mbps, one_way) in [(10, 10), (10, 50), (50, 10), (50, 150)] {
+        let [plain, coupled] = [Coupling::Off, Coupling::On].map(|coupled| {
+            let spec = PathSpec {
+                down: LinkConfig::new(Rate::from_kbps(200), ms(one_way)),
+                ..deep(mbps, one_way, 4)
+            };
+            page(spec, at(0), 4, coupled)
+        });
+        let ratio = coupled.as_secs_f64() / plain.as_secs_f64();
+        assert!(ratio <= 1.05, "{mbps} Mbit/s, {one_way} ms: {ratio:.3}");
+    }
+}
+
+#[test]
+fn losses_cost_a_page_no_more_in_coupled_mode() {
+    for loss in [0.002, 0.01] {
+        let [plain, coupled] = [Coupling::Off, Coupling::On].map(|coupled| {
+            let lossy = || deep(2, 50, 1).map(|link| link.loss(Loss::Random(loss)));
+            (1..=16).map(|seed| page(lossy(), at(0), seed, coupled).as_secs_f64()).sum::<f64>()
+        });
+        assert!(coupled <= plain * 1.03, "{loss}: {coupled} s, {plain} s without");
     }
 }
 

@@ -377,8 +377,14 @@ fn a_queue_from_before_the_cap_goes_at_the_first_round_trip() {
 
 /// Acknowledgements of a first window as a kernel's connection saw them on a path of 2 Mbit/s and 100 ms, in ms
 /// and bytes. Nothing is acknowledged before the first of them.
-const FIRST_WINDOW: [(u64, u64, u64); 5] =
-    [(102, 908, 102), (109, 2391, 108), (116, 3934, 113), (127, 6830, 115), (137, 9726, 123)];
+const FIRST_WINDOW: [(u64, u64, u64); 6] = [
+    (102, 908, 102),
+    (109, 2391, 108),
+    (116, 3934, 113),
+    (127, 6830, 115),
+    (137, 9726, 123),
+    (148, 12_622, 131),
+];
 
 #[test]
 fn a_wait_for_the_first_window_is_no_slow_path() {
@@ -408,6 +414,24 @@ fn a_wait_for_the_first_window_is_no_slow_path() {
     assert!(cap(true) > Bytes::kb(24), "{}", cap(true));
     // A round trip before that is no acknowledgement has to be observed for this reason.
     assert!(cap(false) < Bytes::kb(12), "{}", cap(false));
+}
+
+#[test]
+fn a_queue_on_the_way_back_is_no_train() {
+    let cap = |back| {
+        let mut governor = governor();
+        for packet in 1..=12 {
+            // A packet each millisecond, and a round trip that grows by half of that.
+            let (delivered, in_flight) = (MSS * packet, MSS * 12);
+            let rtt = Some(Duration::from_micros(50_000 + packet * 500));
+            let back = Duration::from_micros(if packet == 1 { 0 } else { back });
+            let sample = Sample { delivered, in_flight, rtt, back, lost: false, urgent: true };
+            governor.sample(Time::from_millis(50 + packet), &sample);
+        }
+        governor.cap()
+    };
+    assert!(cap(0).is_some() && cap(3000).is_some());
+    assert_eq!(cap(5000), None);
 }
 
 #[test]
