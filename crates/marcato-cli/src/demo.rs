@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use marcato_lab::{Datagram, LinkConfig, LinkCounters, Loss, OpenError, UdpLink};
 use marcato_net::{
-    AcceptError, ClientSecurity, Closed, Config, ConnectError, Connection, Coupling, Endpoint, Engine,
-    ListenError, Message, Remote, SendError, ServerSecurity,
+    AcceptError, ClientSecurity, Closed, Config, ConnectError, Connection, Endpoint, Engine, ListenError,
+    Message, Remote, SendError, ServerSecurity,
 };
 use marcato_papers::cats_page::{GROUPS, NAMES, ORDER};
 use marcato_papers::{Progress as _, RunOptions, SeedError};
@@ -225,24 +225,20 @@ async fn all(asked: &Demo) -> Result<Measured, DemoError> {
     let mut config = Config::new(Engine::Quic);
     // The link stands for one outside this host.
     config.quic.session.loopback_mtu = config.quic.session.mtu_limit;
-    // For the page alone nothing but the order differs. Coupled mode would keep the queue short for urgent data that is
-    // still to come, of which a page that is handed over at once has none.
-    let mut ordered = config.clone();
-    ordered.coupled = Coupling::Off;
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let endpoint = Endpoint::listen(&config, &[at.into()], &ServerSecurity::Tls(identity)).await?;
     let mut measured = Measured::default();
     let mut progress = Bar::new();
     let beside = asked.loads.min(MOST_LOADS_BESIDE);
-    for (is_beside, config, count, loads, name) in [
-        (false, &ordered, asked.loads, &mut measured.alone, "loading the page"),
-        (true, &config, beside, &mut measured.beside, "loading the page beside a source"),
+    for (is_beside, count, loads, name) in [
+        (false, asked.loads, &mut measured.alone, "loading the page"),
+        (true, beside, &mut measured.beside, "loading the page beside a source"),
     ] {
         progress.begin(name, Some(u64::from(count) * 2));
         for number in 0..u64::from(count) {
             // Alternating the schemes exposes both to the same disturbances of this machine.
             for (scheme, loads) in Scheme::BOTH.into_iter().zip(&mut *loads) {
-                let load = load(asked, scheme, number, is_beside, config, &endpoint, &security);
+                let load = load(asked, scheme, number, is_beside, &config, &endpoint, &security);
                 loads.push(timeout(PATIENCE, load).await.map_err(|_| DemoError::TooSlow)??);
                 progress.advance(1);
             }
@@ -656,7 +652,7 @@ fn settings(asked: &Demo) -> Settings {
         .set("congestion", "cubic")
         .set("fifo", "all messages at one level")
         .set("marcato", "Debt::marcato, lane scheduler cwr")
-        .set("coupled", "off for the page alone, auto beside the source")
+        .set("coupled", "auto")
 }
 
 fn completion(loads: &Loads) -> Figure {
