@@ -21,7 +21,7 @@ class Dataset:
     ----------
     path : Path
         Directory of the Parquet files of this scenario and version, which all have the same columns. Other programs
-        read it, too: ``read_parquet('PATH/*.parquet')`` in DuckDB.
+        read it, too: ``read_parquet('PATH/*.parquet', hive_partitioning = false)`` in DuckDB.
     settings : tuple of str
         Keys that vary.
     computed : int
