@@ -974,6 +974,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "P=NAME", value_parser = of_level, conflicts_with_all = ["dscp", "list"])]
     pub(crate) code_point: Vec<OfLevel>,
 
+    /// Put the priority into each TCP segment as well, as an option that the other end has to know
+    #[arg(long, conflicts_with_all = ["dscp", "rules", "list"])]
+    pub(crate) option: bool,
+
+    /// File that keeps the peers that refuse the option, for three days
+    #[arg(long, value_name = "FILE", requires = "option")]
+    pub(crate) option_peers: Option<PathBuf>,
+
     /// Print no notes about sockets without a mark
     #[arg(long)]
     pub(crate) quiet: bool,

@@ -180,6 +180,9 @@ fn faults_of_options_and_rules_are_told_before_anything_runs() {
         (&["run", "--priority", "p0", "--dscp", "ef", "--", "true"], "cannot be used with"),
         (&["run", "--dscp", "fast", "--", "true"], "write a name such as ef"),
         (&["run", "--priority", "p0", "--code-point", "p0", "--", "true"], "such as p0=ef"),
+        (&["run", "--dscp", "ef", "--option", "--", "true"], "cannot be used with"),
+        (&["run", "--option", "--", "true"], "<--priority <P>"),
+        (&["run", "--priority", "p0", "--option-peers", "x", "--", "true"], "--option"),
         (&["run", "--rules", rules, "--", "true"], "line 3"),
         (&["run", "--rules", "no-such-file", "--", "true"], "the rules cannot be read: no-such-file"),
     ] {
@@ -188,6 +191,51 @@ fn faults_of_options_and_rules_are_told_before_anything_runs() {
         assert_eq!(output.status.code(), Some(2), "{words:?}: {err}");
         assert!(err.contains(why), "{words:?}: {err}");
     }
+}
+
+#[test]
+fn peers_that_refuse_the_option_are_kept_for_the_next_run() {
+    if is_impossible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("peers");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}", listener.local_addr().unwrap().port());
+    let kept = || std::fs::read_to_string(&file).unwrap();
+    let run = || {
+        let path = file.to_str().unwrap();
+        let options =
+            ["run", "--priority", "p1", "--option", "--option-peers", path, "--", "bash", "-c", &script];
+        let output = marcato(&options);
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{err}");
+        assert!(
+            err.contains("note: 1 connections had no option, as their peers do not know it; 0 had it"),
+            "{err}"
+        );
+        listener.accept().unwrap();
+    };
+    run();
+    let first = kept();
+    assert!(first.starts_with("127.0.0.1 ") && first.lines().count() == 1, "{first}");
+    // A time of the past is over, and one far ahead is that of a clock that was wrong.
+    std::fs::write(&file, "127.0.0.1 99999999999\n192.0.2.1 1\n").unwrap();
+    run();
+    assert!(kept().starts_with("127.0.0.1 ") && kept().lines().count() == 1, "{}", kept());
+    std::fs::write(&file, "nobody\n").unwrap();
+    let output = marcato(&[
+        "run",
+        "--priority",
+        "p1",
+        "--option",
+        "--option-peers",
+        file.to_str().unwrap(),
+        "--",
+        "true",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("line 1 is no peer"));
 }
 
 /// Client, router and server as namespaces. The router sorts packets to the server by code point, with priorities.

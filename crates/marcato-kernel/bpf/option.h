@@ -282,6 +282,15 @@ INLINE void option_store(struct bpf_sock_ops *ctx)
 /* Records the level of the bytes that have arrived. */
 INLINE void option_hear(struct bpf_sock_ops *ctx)
 {
+	__u8 *header = ctx->skb_data, *header_end = ctx->skb_data_end;
+	struct bpf_sock *sk = ctx->sk;
+	if (!sk || header + TCP_HEADER > header_end)
+		return;
+	__u32 sequence = bpf_ntohl(*(__u32 *)(header + 4));
+	__u32 length = ctx->skb_len - (header[12] >> 4) * 4;
+	/* An acknowledgement alone: half of all segments. */
+	if (!length)
+		return;
 	int level = option_found(ctx, 0);
 	if (level < 0)
 		return;
@@ -289,14 +298,6 @@ INLINE void option_hear(struct bpf_sock_ops *ctx)
 		option_count(OPTION_MALFORMED);
 		return;
 	}
-	__u8 *header = ctx->skb_data, *header_end = ctx->skb_data_end;
-	struct bpf_sock *sk = ctx->sk;
-	if (!sk || header + TCP_HEADER > header_end)
-		return;
-	__u32 sequence = bpf_ntohl(*(__u32 *)(header + 4));
-	__u32 length = ctx->skb_len - (header[12] >> 4) * 4;
-	if (!length)
-		return;
 	option_count(OPTION_HEARD);
 	struct option_socket *socket = bpf_sk_storage_get(&option_sockets, sk, 0, 0);
 	struct option_heard *in = bpf_sk_storage_get(&option_in, sk, 0, 0);

@@ -15,6 +15,10 @@ pub(crate) enum RunError {
     File { path: PathBuf, source: io::Error },
     #[error("{path}: {why}")]
     Rules { path: PathBuf, why: String },
+    #[error("peers that refuse the option cannot be kept: {path}: {source}")]
+    Peers { path: PathBuf, source: io::Error },
+    #[error("{path}: line {line} is no peer: remove it")]
+    Peer { path: PathBuf, line: usize },
     #[error("no command was given: write it behind `--`")]
     NoCommand,
     #[error(transparent)]

@@ -4,6 +4,7 @@
 //! and passes signals on. What it made goes with it: the programs even if it is killed, the group with the next run.
 
 mod error;
+mod peers;
 mod rules;
 
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 
-use marcato_kernel::{Group, MarkCounter, Marking, Missing};
+use marcato_kernel::{Group, MarkCounter, MarkError, Marking, Missing, OptionCounter, PriorityOption};
 use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
 use rustix::termios::tcgetpgrp;
 use serde::Serialize;
@@ -44,15 +45,32 @@ pub(crate) fn run(asked: &Run, stdout: &mut dyn Write) -> Result<Status, RunErro
     let _ = Group::sweep();
     let group = Group::create()?;
     let marking = Marking::attach(group.path(), &marks)?;
+    let option = match asked.priority.filter(|_| asked.option) {
+        Some(priority) => Some(PriorityOption::attach(group.path(), priority)?),
+        None => None,
+    };
+    let known = asked.option_peers.as_deref().map(peers::read).transpose()?;
+    let option = match (option, known) {
+        (Some(mut option), Some(known)) => {
+            for (peer, lasts) in known {
+                option.remember(peer, lasts).map_err(MarkError::from)?;
+            }
+            Some(option)
+        }
+        (option, _) => option,
+    };
     let passing = Passing::begin().map_err(RunError::Signals)?;
     let mut child = group.spawn(&mut command)?;
     let status = passing.until_it_ends(&mut child)?;
     if !asked.quiet {
-        for note in notes(&marking) {
+        for note in notes(&marking).into_iter().chain(option.iter().flat_map(notes_of_option)) {
             eprintln!("note: {note}");
         }
     }
-    drop(marking);
+    if let (Some(option), Some(path)) = (&option, &asked.option_peers) {
+        peers::write(path, &option.refusing().map_err(MarkError::from)?)?;
+    }
+    drop((marking, option));
     group.remove()?;
     Ok(Status::OfCommand(code(status)))
 }
@@ -82,6 +100,27 @@ fn notes(marking: &Marking) -> Vec<String> {
     }
     if failed > 0 {
         notes.push(format!("the kernel refused {failed} marks: `--rules` may ask for less"));
+    }
+    notes
+}
+
+/// Facts about the TCP option that a user should know after a run.
+fn notes_of_option(option: &PriorityOption) -> Vec<String> {
+    let count = |counter| option.counter(counter).unwrap_or(0);
+    let agreed = count(OptionCounter::Agreed);
+    let without = count(OptionCounter::Refused) + count(OptionCounter::Remembered);
+    let [holes, crowded] = [OptionCounter::BlackHoles, OptionCounter::NoRoom].map(count);
+    let mut notes = Vec::new();
+    if without > 0 {
+        notes.push(format!(
+            "{without} connections had no option, as their peers do not know it; {agreed} had it"
+        ));
+    }
+    if holes > 0 {
+        notes.push(format!("{holes} connections went on without the option: their paths seem to drop it"));
+    }
+    if crowded > 0 {
+        notes.push(format!("{crowded} segments had no room for the option"));
     }
     notes
 }
