@@ -1187,6 +1187,10 @@ pub(crate) struct PerfServer {
     #[arg(long, value_parser = words(coupling_help), default_value_t)]
     pub(crate) coupled: Coupling,
 
+    /// Mark the packets that the server sends with the DSCP of their level, on Linux
+    #[arg(long)]
+    pub(crate) marks: bool,
+
     /// Engine to serve [default: both]
     #[arg(long, value_enum)]
     pub(crate) engine: Option<EngineName>,
@@ -1256,6 +1260,10 @@ pub(crate) struct PerfClient {
     /// queue
     #[arg(long, value_parser = words(coupling_help), default_value_t)]
     pub(crate) coupled: Coupling,
+
+    /// Mark the packets that the client sends with the DSCP of their level, on Linux
+    #[arg(long)]
+    pub(crate) marks: bool,
 
     /// Let the server send and this client receive
     #[arg(short = 'R', long, conflicts_with = "bidir")]

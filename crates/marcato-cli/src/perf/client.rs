@@ -136,6 +136,7 @@ fn plan(asked: &PerfClient) -> Result<Plan, PerfError> {
         path,
         layered: asked.layered,
         coupled: asked.coupled,
+        marks: asked.marks,
         stream: asked.stream_scheduler,
         duration: match asked.duration {
             Some(Duration::ZERO) => ENDLESS,

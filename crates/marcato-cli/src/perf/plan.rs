@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use marcato_net::{Config, Coupling, Limits};
+use marcato_net::{CodePoints, Config, Coupling, Limits};
 use marcato_quic::{PathScheduler, SessionConfig};
 use marcato_sched::Debt;
 use marcato_sched::conductor;
@@ -174,6 +174,8 @@ pub(crate) struct Plan {
     pub(crate) path: PathName,
     pub(crate) layered: bool,
     pub(crate) coupled: Coupling,
+    /// Set if packets are marked with the DSCP of their level.
+    pub(crate) marks: bool,
     pub(crate) stream: StreamName,
     pub(crate) duration: Duration,
     pub(crate) warm_up: Duration,
@@ -315,6 +317,7 @@ impl Plan {
         let mut config = Config::new(self.engine.into()).layered(self.layered);
         config.conductor = conductor::Config::with_debt(debt);
         config.coupled = self.coupled;
+        config.marks = self.marks.then(CodePoints::default);
         config.limits = Limits { queued: self.backlog.max(self.load(0).longest() * 2), ..config.limits };
         config.quic.session = SessionConfig { path_scheduler: self.path.into(), ..config.quic.session };
         config.peers.handshake_timeout = connect_timeout;
@@ -341,6 +344,7 @@ pub(super) mod tests {
             path: PathName::Cwr,
             layered: false,
             coupled: Coupling::Auto,
+            marks: false,
             stream: StreamName::Cats,
             duration: Duration::from_secs(10),
             warm_up: Duration::ZERO,
@@ -348,6 +352,12 @@ pub(super) mod tests {
             seed: 1,
             raw: false,
         }
+    }
+
+    #[test]
+    fn marks_are_those_of_the_levels_if_they_are_asked_for() {
+        let marks = |marks| Plan { marks, ..plan() }.config(Duration::from_secs(1)).marks;
+        assert_eq!([false, true].map(marks), [None, Some(CodePoints::default())]);
     }
 
     #[test]

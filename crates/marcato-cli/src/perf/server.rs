@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use marcato_net::{CloseReason, Config, Connection, Endpoint, Limits, LocalAddress, ServerSecurity};
+use marcato_net::{
+    CloseReason, CodePoints, Config, Connection, Endpoint, Limits, LocalAddress, ServerSecurity,
+};
 use marcato_quic::Identity;
 use marcato_report::AtomicFile;
 use tokio::sync::{Semaphore, mpsc};
@@ -95,6 +97,7 @@ async fn serve(asked: &PerfServer, log: &mut Log<'_>) -> Result<(), PerfError> {
         let mut config = Config::new(engine.into()).layered(asked.layered && engine == EngineName::Quic);
         config.limits = Limits { queued: asked.backlog, ..config.limits };
         config.coupled = asked.coupled;
+        config.marks = asked.marks.then(CodePoints::default);
         config.quic.session.path_scheduler = asked.path_scheduler.into();
         // More connections are accepted than served, so that surplus clients receive a refusal
         // instead of waiting.
