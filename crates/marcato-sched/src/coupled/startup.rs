@@ -28,6 +28,8 @@ pub(super) struct Startup {
     grown: Rate,
     /// Highest rate of a train when the last round trip was judged.
     peak: Rate,
+    /// Set if acknowledgements stood in a queue on the way back, so that trains of ours may have been missed.
+    missed: bool,
 }
 
 impl Startup {
@@ -55,6 +57,7 @@ impl Startup {
     ) {
         if back.saturating_mul(TOLERATED_BACK) > rtt {
             self.trains.interrupted();
+            self.missed = true;
         } else {
             self.trains.acknowledged(now, path.delivered, rtt, config.mss, config.poll.is_zero());
         }
@@ -74,7 +77,7 @@ impl Startup {
             return (State::Startup(self), change);
         }
         let rate = path.rate(config.mss).max(peak);
-        if peak == Rate::ZERO {
+        if peak == Rate::ZERO && !self.missed {
             // Nothing of ours has stood in a queue yet: others have filled it. What they keep there
             // is part of each round trip seen so far, so that steady mode would not notice them.
             tests.restart();

@@ -115,12 +115,20 @@ const DOWNLOAD: &str = r#"
 
 #[test]
 fn a_download_is_no_queue_of_ours_over_quic_either() {
-    // Only the peer's clock tells.
-    let runs = ["off", "fast"].map(|coupled| run_over("quic", coupled, WAY_BACK, "", DOWNLOAD));
-    assert!(cost(&runs) <= 0.05, "{}", cost(&runs));
-    assert!(competing(&runs[1]) < 0.1, "{}", competing(&runs[1]));
-    let [plain, coupled] = runs.map(|run| median(&run, 100));
-    assert!(coupled < 2.0 && plain > 3.0, "{coupled} of {plain}");
+    // Only the peer's clock tells. The cost of one run is between 0 and 8 %.
+    const SEEDS: u64 = 6;
+    let runs = (1..=SEEDS).map(|seed| {
+        let tables = format!("{DOWNLOAD}\n[grid]\nseeds = [{seed}]");
+        ["off", "fast"].map(|coupled| run_over("quic", coupled, WAY_BACK, "", &tables))
+    });
+    let mut costs = 0.0;
+    for runs in runs {
+        costs += cost(&runs);
+        assert!(competing(&runs[1]) < 0.1, "{}", competing(&runs[1]));
+        let [plain, coupled] = runs.map(|run| median(&run, 100));
+        assert!(coupled < 2.0 && plain > 3.0, "{coupled} of {plain}");
+    }
+    assert!(costs <= 0.05 * SEEDS as f64, "{costs}");
 }
 
 #[test]

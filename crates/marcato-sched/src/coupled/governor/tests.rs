@@ -418,20 +418,23 @@ fn a_wait_for_the_first_window_is_no_slow_path() {
 
 #[test]
 fn a_queue_on_the_way_back_is_no_train() {
-    let cap = |back| {
+    let after = |back, loss| {
         let mut governor = governor();
         for packet in 1..=12 {
             // A packet each millisecond, and a round trip that grows by half of that.
             let (delivered, in_flight) = (MSS * packet, MSS * 12);
             let rtt = Some(Duration::from_micros(50_000 + packet * 500));
             let back = Duration::from_micros(if packet == 1 { 0 } else { back });
-            let sample = Sample { delivered, in_flight, rtt, back, lost: false, urgent: true };
+            let lost = loss && packet == 12;
+            let sample = Sample { delivered, in_flight, rtt, back, lost, urgent: true };
             governor.sample(Time::from_millis(50 + packet), &sample);
         }
-        governor.cap()
+        (governor.mode(), governor.cap().is_some())
     };
-    assert!(cap(0).is_some() && cap(3000).is_some());
-    assert_eq!(cap(5000), None);
+    assert_eq!([0, 3000].map(|back| after(back, false)), [(Mode::Startup, true); 2]);
+    assert_eq!(after(5000, false), (Mode::Startup, false));
+    // A train may have been missed. So nobody else is blamed for a loss.
+    assert_eq!(after(5000, true), (Mode::Steady, true));
 }
 
 #[test]
