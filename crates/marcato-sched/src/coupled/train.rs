@@ -133,7 +133,7 @@ mod tests {
 
     /// Acknowledgements over QUIC at 10 Mbit/s and 100 ms: the last one waited 25 ms for a packet that did not come.
     #[test]
-    fn a_last_acknowledgement_that_waits_in_the_receiver_is_no_queue() {
+    fn a_last_acknowledgement_that_waits_is_no_queue() {
         let told = [
             (207_068, 7_192, 105_103),
             (209_033, 9_592, 107_068),
