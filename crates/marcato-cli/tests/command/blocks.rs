@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use super::documented::{documents, marcato, root, visible};
 
 /// Beginnings of commands that are not run here, each with the reason.
-const LEFT_OUT: [(&str, &str); 23] = [
+const LEFT_OUT: [(&str, &str); 24] = [
     ("marcato papers", "minutes; crates/marcato-papers and `.ci/long` run the experiments"),
     ("marcato validate", "minutes without optimisation; `.ci/long` runs it"),
     ("marcato demo", "a minute of real traffic; tests/demo.rs runs it"),
@@ -16,6 +16,7 @@ const LEFT_OUT: [(&str, &str); 23] = [
     ("marcato crq", "needs root and a device; tests/crq.rs runs it on devices of its own"),
     ("marcato run", "needs root; tests/run.rs runs it in namespaces of its own"),
     ("sudo marcato run", "as above"),
+    ("tshark ", "reads a capture that is not there; a test of crates/marcato-kernel reads one"),
     ("marcato serve", "serves until it is stopped; serve.rs runs it"),
     ("curl ", "asks a proxy that is not there; proxy.rs asks one"),
     ("make ", "builds this program"),

@@ -83,7 +83,7 @@ fn a_full_disk_leaves_a_run_as_it_was() {
     // Without the capture, the report is the first file that is too large.
     let (_directory, file, out) = scenario(&cut().replace("pcap = [\"bottleneck\"]", ""));
     let arguments = ["sim", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
-    let (said, printed) = unwritten(&with_files_of_at_most(16, &arguments));
+    let (said, printed) = unwritten(&with_files_of_at_most(32, &arguments));
     assert!(said.contains("report.html"), "{said}");
     assert!(printed.contains("file") && printed.contains("Mbit/s"), "the result is not lost: {printed}");
     assert!(files(&out).keys().all(|name| !name.starts_with('.') && name != "report.html"));
