@@ -122,7 +122,7 @@ impl Default for Tcp {
 
 keyed! {
     Tcp, "tcp's options", |_of: ()|, check tcp_can_work;
-    /// `"reno"`, `"cubic"`, `"dctcp"` and `"prague"` (need `ecn`), `"bbr"` (version 1), `"ledbat++"` (for background data)
+    /// `"reno"`, `"cubic"`, `"dctcp"` and `"prague"` (need `ecn`), `"bbr"` (version 1), `"fast"`, `"copa"`, `"ledbat++"` (for background data)
     "congestion" => congestion: kind_of::<Congestion>(), or(Congestion::CUBIC; "`\"cubic\"`");
     /// maximum payload of a segment; with its headers it must fit every `mtu` of the path
     "mss" => mss: Mss, or(1448);
@@ -170,7 +170,7 @@ keyed! {
     /// in flight (RFC 9293 §3.7.4); `"minshall"`: while another of them is in flight, as in Linux
     "nagle" => nagle: one_of::<Nagle>(), or(Nagle::Off);
     /// `"standard"` (RFC 5681; of cubic with its `hystart`), `"hystart++"` (RFC 9406), which also
-    /// replaces cubic's `hystart`. Not of bbr and ledbat++
+    /// replaces cubic's `hystart`. Not of bbr, fast, copa and ledbat++
     "slow-start" => slow_start: one_of::<SlowStart>(), or(SlowStart::Standard);
     /// space segments if the congestion control has no rate of its own
     "pacing" => pacing: Flag, or(false);
@@ -204,11 +204,21 @@ fn tcp_can_work(tcp: &Tcp, keys: &Keys<'_>, _: &()) {
     for error in tcp.errors() {
         keys.fault(error.key(), error.to_string());
     }
-    if tcp.initial_ssthresh.is_some() && tcp.congestion == Congestion::Bbr {
-        keys.fault("initial-ssthresh", "bbr has no slow start threshold: leave it out");
+    if tcp.initial_ssthresh.is_some()
+        && matches!(tcp.congestion, Congestion::Bbr | Congestion::Fast(_) | Congestion::Copa)
+    {
+        let name = tcp.congestion.name();
+        keys.fault("initial-ssthresh", format!("{name} has no slow start threshold: leave it out"));
     }
     if tcp.slow_start != SlowStart::Standard
-        && matches!(tcp.congestion, Congestion::Bbr | Congestion::LedbatPlusPlus | Congestion::Plugin(_))
+        && matches!(
+            tcp.congestion,
+            Congestion::Bbr
+                | Congestion::Fast(_)
+                | Congestion::Copa
+                | Congestion::LedbatPlusPlus
+                | Congestion::Plugin(_)
+        )
     {
         keys.fault(
             "slow-start",
@@ -448,6 +458,11 @@ kinds! {
     /// BBR version 1, as in Linux. It draws the gain phase in which it starts to probe for
     /// bandwidth.
     "bbr" => Bbr: random,
+    /// FAST (INFOCOM 2004), which keeps a number of its own packets in the queue. The kernel does not have it.
+    "fast" => Fast(Fast): not random,
+    /// Copa (NSDI 2018), which keeps a few packets in the queue, and competes beside flows that fill it. The kernel does not
+    /// have it.
+    "copa" => Copa: not random,
     /// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus), which yields to others. The kernel does not have it.
     "ledbat++" => LedbatPlusPlus: not random,
 }
@@ -489,6 +504,25 @@ keyed! {
     "fast-convergence" => fast_convergence: Flag, or(true);
     /// grow by at least 5 % per round trip until a loss shows the bandwidth, as Linux does
     "early-growth" => early_growth: Flag, or(true);
+}
+
+/// Parameter of FAST.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fast {
+    /// Packets that a flow keeps in the bottleneck's queue. The article has 200 for 1 Gbit/s; less delay needs fewer.
+    pub alpha: u32,
+}
+
+impl Default for Fast {
+    fn default() -> Self {
+        Self { alpha: 20 }
+    }
+}
+
+keyed! {
+    Fast, "fast congestion" kinded, |_of: ()|;
+    /// packets that a flow keeps in the bottleneck's queue
+    "alpha" => alpha: Small(1..=100_000), or(20);
 }
 
 /// Timing of a receiver's acknowledgements.

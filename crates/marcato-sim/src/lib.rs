@@ -74,7 +74,7 @@ pub use route::{AddRouteError, MAX_ROUTES, RebindError, Route, RouteId, RouteSta
 pub use sojourn::QueueDelays;
 pub use tally::FlowTally;
 pub use tcp::{
-    Congestion, CongestionFactory, Cubic, DelayedAck, Growth, LossDetection, PriorityOption, Tcp,
+    Congestion, CongestionFactory, Cubic, DelayedAck, Fast, Growth, LossDetection, PriorityOption, Tcp,
     TcpConfigError, TcpEnd, TcpError, TcpStats,
 };
 pub use topology::{LinkId, NodeId, RouteError};

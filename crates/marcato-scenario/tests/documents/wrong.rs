@@ -157,7 +157,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a congestion control that there is not",
         but: &[("congestion = \"dctcp\"", "congestion = \"vegas\"")],
-        says: &["30:14: `vegas` is not a kind of congestion: there are `reno`, `cubic`, `dctcp`, `prague`, `bbr`, `ledbat++`"],
+        says: &["30:14: `vegas` is not a kind of congestion: there are `reno`, `cubic`, `dctcp`, `prague`, `bbr`, `fast`, `copa`, `ledbat++`"],
     },
     Case {
         what: "a low layer of a kind that there is not",

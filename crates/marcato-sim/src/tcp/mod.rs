@@ -45,7 +45,8 @@ pub use congestion::CongestionFactory;
 pub use connection::TcpStats;
 pub(crate) use connection::{Connection, Delivered, SynOptions};
 pub use marcato_scenario::tcp::{
-    Congestion, Cubic, DelayedAck, Growth, LossDetection, Nagle, PriorityOption, SlowStart, Tcp, TcpError,
+    Congestion, Cubic, DelayedAck, Fast, Growth, LossDetection, Nagle, PriorityOption, SlowStart, Tcp,
+    TcpError,
 };
 pub use rate::RateSample;
 pub use segment::{Flags, SackBlocks, Segment};

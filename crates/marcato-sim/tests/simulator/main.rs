@@ -15,6 +15,7 @@ mod processes;
 mod properties;
 mod recorders;
 mod recovery;
+mod rivals;
 mod scenario;
 mod theory;
 mod wild;

@@ -11,9 +11,11 @@
 //! To add one in another crate, wrap it in a [`CongestionFactory`].
 
 mod bbr;
+mod copa;
 mod cubic;
 mod dctcp;
 mod factory;
+mod fast;
 mod hystart;
 mod hystart_plus_plus;
 mod ledbat;
@@ -260,6 +262,8 @@ pub(crate) fn build(end: &TcpEnd, stream: Stream) -> Result<Box<dyn CongestionCo
         Congestion::Dctcp => Box::new(dctcp::Dctcp::new(start)),
         Congestion::Prague => Box::new(prague::Prague::new(start)),
         Congestion::Bbr => Box::new(bbr::Bbr::new(start.smss, start.window, stream)),
+        Congestion::Fast(options) => Box::new(fast::Fast::new(start, options.alpha)),
+        Congestion::Copa => Box::new(copa::Copa::new(start)),
         Congestion::LedbatPlusPlus => Box::new(ledbat::LedbatPlusPlus::new(start)),
     })
 }
