@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_without_a_queue_doubles_and_then_grows_by_half_of_alpha() {
+    fn without_a_queue_the_window_grows_by_half_of_alpha() {
         // min(2 · 10, 10 + γ · 20), and 10 more in each round trip.
         assert_eq!([1, 2, 3].map(|rounds| after(&vec![50; rounds])), [20, 30, 40]);
     }
