@@ -259,12 +259,12 @@ mod tests {
 
         /// Sends a window each round trip, of which what the path does not hold stands in the queue, besides what others
         /// keep there. `lost` rounds have a loss.
-        fn rounds(&mut self, count: u32, per_ms: f64, others: f64, lost: bool) {
+        fn rounds(&mut self, count: u32, per_ms: u64, others: Duration, lost: bool) {
             for _ in 0..count {
                 let window = self.copa.cwnd();
                 let before = std::mem::replace(&mut self.before, window);
-                let standing = (before as f64 / 1000.0 - 50.0 * per_ms).max(0.0) / per_ms + others;
-                let rtt = ms(50) + Duration::from_nanos((standing * 1e6) as u64);
+                let own = Duration::from_micros(before.saturating_sub(50_000 * per_ms) / per_ms);
+                let rtt = ms(50) + own + others;
                 if lost {
                     self.copa.on_congestion(self.now, window, Signal::Loss);
                 }
@@ -288,19 +288,19 @@ mod tests {
     #[test]
     fn a_queue_that_others_keep_full_makes_it_compete() {
         let mut path = Path::new();
-        path.rounds(20, 2.0, 0.0, false);
+        path.rounds(20, 2, Duration::ZERO, false);
         assert_eq!(path.copa.per_delta, 2.0);
-        path.rounds(20, 2.0, 100.0, false);
+        path.rounds(20, 2, ms(100), false);
         assert!(path.copa.per_delta > 10.0, "{}", path.copa.per_delta);
         let before = path.copa.per_delta;
-        path.rounds(1, 2.0, 100.0, true);
+        path.rounds(1, 2, ms(100), true);
         assert_eq!(path.copa.per_delta, before / 2.0);
     }
 
     #[test]
     fn losses_alone_leave_the_window() {
         let mut path = Path::new();
-        path.rounds(40, 2.0, 0.0, false);
+        path.rounds(40, 2, Duration::ZERO, false);
         let before = path.copa.cwnd();
         path.copa.on_congestion(path.now, before, Signal::Loss);
         assert_eq!(path.copa.cwnd(), before);
@@ -312,7 +312,7 @@ mod tests {
     fn segments_leave_at_twice_the_rate_of_the_window() {
         let mut path = Path::new();
         assert_eq!(path.copa.pacing_rate(), None);
-        path.rounds(1, 2.0, 0.0, false);
+        path.rounds(1, 2, Duration::ZERO, false);
         let rate = path.copa.pacing_rate().unwrap();
         assert_eq!(rate, Rate::from_bytes_over(Bytes::new(path.copa.cwnd() * 2), ms(50)));
     }
