@@ -25,10 +25,8 @@ pub(super) struct Trains {
     before: Option<Bytes>,
     /// Longest round trip of the train.
     longest: Duration,
-    /// Bytes delivered at the latest acknowledgement.
-    delivered: Bytes,
-    /// Rate up to the latest acknowledgement, if it may have been late.
-    doubted: Rate,
+    /// Rate up to the latest acknowledgement, if the train is long enough.
+    latest: Rate,
     peak: Rate,
 }
 
@@ -44,35 +42,28 @@ impl Trains {
     ) {
         // The first acknowledgement is of two packets of the window at most.
         let before_all = *self.before.get_or_insert(delivered - mss * 2);
-        let newly = delivered - core::mem::replace(&mut self.delivered, delivered);
         let noise = if exact { Duration::ZERO } else { self.longest / NOISE };
         let begin = self.begin.filter(|_| rtt >= self.longest - noise);
         let Some((at, before, least)) = begin else {
-            (self.begin, self.longest, self.doubted) = (Some((now, delivered, rtt)), rtt, Rate::ZERO);
+            (self.begin, self.longest, self.latest) = (Some((now, delivered, rtt)), rtt, Rate::ZERO);
             return;
         };
-        // The last packet of a window is often acknowledged alone and late, as the receiver waits for a second one
-        // (RFC 9000 §13.2.1). That is no queue, and the next round trip is shorter.
-        self.peak = self.peak.max(self.doubted);
-        self.doubted = Rate::ZERO;
+        // The last packet of a window is often acknowledged late, as the receiver waits for a second one (RFC 9000
+        // §13.2.1). That is no queue, and the next round trip is shorter.
+        self.peak = self.peak.max(self.latest);
         self.longest = self.longest.max(rtt);
         let packets = if delivered - before_all <= mss * FIRST_WINDOW { FIRST } else { LATER };
         let (bytes, span) = (delivered - before, now.since(at));
         if bytes >= mss * packets
             && rtt.saturating_sub(least).saturating_mul(100) >= span.saturating_mul(STRETCHED)
         {
-            let rate = Rate::from_bytes_over(bytes, span);
-            if newly * 2 >= mss * 3 {
-                self.peak = self.peak.max(rate);
-            } else {
-                self.doubted = rate;
-            }
+            self.latest = Rate::from_bytes_over(bytes, span);
         }
     }
 
     /// Ends the train: the time of an acknowledgement does not tell the bottleneck's pace.
     pub(super) const fn interrupted(&mut self) {
-        (self.begin, self.doubted) = (None, Rate::ZERO);
+        (self.begin, self.latest) = (None, Rate::ZERO);
     }
 
     /// Highest rate of a train; zero before the first.
@@ -161,7 +152,7 @@ mod tests {
     #[test]
     fn four_packets_of_the_first_window_are_a_train() {
         let mut trains = Trains::default();
-        for (number, at) in [(0, 0), (2, 2), (4, 4)] {
+        for (number, at) in [(0, 0), (2, 2), (4, 4), (6, 6)] {
             let (now, rtt) = (Time::from_millis(at), Duration::from_millis(20 + at));
             trains.acknowledged(now, MSS * (30 + number), rtt, MSS, false);
         }
