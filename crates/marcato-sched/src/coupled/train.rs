@@ -97,6 +97,16 @@ mod tests {
         trains.peak()
     }
 
+    /// Peak after acknowledgements that were seen: time in µs, bytes, round trip in µs.
+    fn peak_of(told: &[(u64, u64, u64)], mss: u64, exact: bool) -> Rate {
+        let mut trains = Trains::default();
+        for &(at, delivered, rtt) in told {
+            let (now, rtt) = (Time::from_micros(at), Duration::from_micros(rtt));
+            trains.acknowledged(now, Bytes::new(delivered), rtt, Bytes::new(mss), exact);
+        }
+        trains.peak()
+    }
+
     #[test]
     fn a_train_behind_a_busy_bottleneck_has_its_rate() {
         // A packet each millisecond, sent twice as fast.
@@ -110,7 +120,7 @@ mod tests {
         assert_eq!(peak(20, 1000, 0), Rate::ZERO);
     }
 
-    /// Acknowledgements as the kernel told them, at 2 Mbit/s and 100 ms: time in µs, bytes, round trip in µs.
+    /// Acknowledgements as the kernel told them, at 2 Mbit/s and 100 ms.
     #[test]
     fn round_trips_that_are_known_roughly_do_not_end_a_train() {
         let told = [
@@ -122,12 +132,7 @@ mod tests {
             (61_700, 23_505, 148_277),
             (75_600, 26_401, 158_058),
         ];
-        let mut trains = Trains::default();
-        for (at, delivered, rtt) in told {
-            let (now, rtt) = (Time::from_micros(at), Duration::from_micros(rtt));
-            trains.acknowledged(now, Bytes::new(delivered), rtt, Bytes::new(1448), false);
-        }
-        let rate = trains.peak().as_bps();
+        let rate = peak_of(&told, 1448, false).as_bps();
         assert!((1_800_000..2_100_000).contains(&rate), "{rate}");
     }
 
@@ -141,12 +146,7 @@ mod tests {
             (236_837, 13_011, 134_871),
             (307_381, 15_676, 102_234),
         ];
-        let mut trains = Trains::default();
-        for (at, delivered, rtt) in told {
-            let (now, rtt) = (Time::from_micros(at), Duration::from_micros(rtt));
-            trains.acknowledged(now, Bytes::new(delivered), rtt, Bytes::new(1326), true);
-        }
-        assert_eq!(trains.peak(), Rate::ZERO);
+        assert_eq!(peak_of(&told, 1326, true), Rate::ZERO);
     }
 
     #[test]

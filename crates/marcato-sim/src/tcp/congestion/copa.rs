@@ -33,7 +33,7 @@ struct Least(MaxFilter);
 
 impl Least {
     fn add(&mut self, window: Duration, now: Time, value: Duration) {
-        self.0.update(nanos(window), nanos(now.since(Time::ZERO)), u64::MAX - nanos(value));
+        self.0.update(nanos(window), now.as_nanos(), u64::MAX - nanos(value));
     }
 
     /// Least in seconds.
@@ -103,7 +103,7 @@ impl Copa {
         self.rtt_min.add(MIN_WINDOW, now, rtt);
         self.standing.add(self.srtt / 2, now, rtt);
         let window = self.srtt.saturating_mul(MAX_ROUNDS);
-        self.rtt_max.update(nanos(window), nanos(now.since(Time::ZERO)), nanos(rtt));
+        self.rtt_max.update(nanos(window), now.as_nanos(), nanos(rtt));
         let (least, most) = (self.rtt_min.secs(), self.rtt_max.max() as f64 / 1e9);
         let rtt = rtt.as_secs_f64();
         if rtt - least <= (NEARLY_EMPTY * (most - least)).max(rtt / self.cwnd) {
