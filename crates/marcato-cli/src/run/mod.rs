@@ -45,20 +45,15 @@ pub(crate) fn run(asked: &Run, stdout: &mut dyn Write) -> Result<Status, RunErro
     let _ = Group::sweep();
     let group = Group::create()?;
     let marking = Marking::attach(group.path(), &marks)?;
-    let option = match asked.priority.filter(|_| asked.option) {
+    let mut option = match asked.priority.filter(|_| asked.option) {
         Some(priority) => Some(PriorityOption::attach(group.path(), priority)?),
         None => None,
     };
-    let known = asked.option_peers.as_deref().map(peers::read).transpose()?;
-    let option = match (option, known) {
-        (Some(mut option), Some(known)) => {
-            for (peer, lasts) in known {
-                option.remember(peer, lasts).map_err(MarkError::from)?;
-            }
-            Some(option)
+    if let (Some(option), Some(path)) = (&mut option, &asked.option_peers) {
+        for (peer, lasts) in peers::read(path)? {
+            option.remember(peer, lasts).map_err(MarkError::from)?;
         }
-        (option, _) => option,
-    };
+    }
     let passing = Passing::begin().map_err(RunError::Signals)?;
     let mut child = group.spawn(&mut command)?;
     let status = passing.until_it_ends(&mut child)?;
