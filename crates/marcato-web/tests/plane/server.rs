@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{fetch, read, recording, run, until};
+use crate::support::{erased, fetch, read, recording, run, until};
 
 type Content = BoxBody<Bytes, Infallible>;
 
@@ -111,7 +111,7 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();
-        let (served, service) = (server.clone(), tower::service_fn(answer));
+        let (served, service) = (server.clone(), erased(tower::service_fn(answer)));
         let task = tokio::spawn(async move {
             served.serve_until(listener, service, async { _ = ended.await }).await;
         });

@@ -8,16 +8,20 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use h2::RecvStream;
 use h2::client::{self, SendRequest};
 use http::{Request, Response};
-use http_body::Frame;
-use marcato_web::{Config, Record, Server, WebService};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+use marcato_web::{Body, BoxError, Config, Record, Server, WebService};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tower::ServiceExt as _;
+use tower::util::BoxCloneService;
 
 /// Patience of a test. It ends only those that would hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,6 +33,11 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 
 /// Runs a test on a runtime of its own, and fails it if it takes longer.
 pub(crate) fn run_for(patience: Duration, test: impl Future<Output = ()>) {
+    run_object(patience, Box::pin(test));
+}
+
+/// Runs a test as an object, so that the runtime is not compiled for each of them.
+fn run_object(patience: Duration, test: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(patience, test).await.expect("the test hangs") });
 }
@@ -74,6 +83,44 @@ impl<H: Unpin> futures_core::Stream for Pieces<H> {
     }
 }
 
+type ErasedService = BoxCloneService<Request<Body>, Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError>;
+
+/// Service as an object, so that the server is compiled once for all tests, and not for each service of theirs.
+pub(crate) fn erased(service: impl WebService) -> ErasedService {
+    BoxCloneService::new(
+        service
+            .map_response(|response| response.map(|body| Erased(Box::pin(body)).boxed_unsync()))
+            .map_err(Into::into),
+    )
+}
+
+/// Content with its hints, for data and errors of any kind.
+struct Erased<B>(Pin<Box<B>>);
+
+impl<B: HttpBody<Error: Into<BoxError>>> HttpBody for Erased<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let whole = |mut data: B::Data| data.copy_to_bytes(data.remaining());
+        self.0
+            .as_mut()
+            .poll_frame(cx)
+            .map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(whole)).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
 /// Server that runs until it is dropped.
 pub(crate) struct Running {
     pub(crate) server: Server,
@@ -92,6 +139,10 @@ impl Running {
     }
 
     pub(crate) async fn start_at(listener: TcpListener, server: Server, service: impl WebService) -> Self {
+        Self::start_erased(listener, server, erased(service))
+    }
+
+    fn start_erased(listener: TcpListener, server: Server, service: ErasedService) -> Self {
         let addr = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();
         let served = server.clone();
