@@ -112,6 +112,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_row_is_documented() {
+        crate::validate::documented::check(&CWR.without_outcomes(Scale::QUICK));
+    }
+
+    #[test]
     fn a_report_names_the_times_of_its_own_runs() {
         let [full, quick] = [Scale::FULL, Scale::QUICK].map(|scale| CWR.without_outcomes(scale).to_html());
         assert!(full.contains("For 5 s a path carries nothing") && full.contains("keep-alives every 0.5 s"));

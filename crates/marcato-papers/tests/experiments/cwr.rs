@@ -3,6 +3,7 @@
 use marcato_papers::{Registry, RunOptions, Silent, registry};
 
 #[test]
+#[ignore = "takes two minutes"]
 fn claims_of_a_quick_run_hold_and_its_rows_are_documented() {
     let registry = registry();
     let experiment = registry.select("cwr").expect("cwr is registered")[0];
