@@ -218,7 +218,7 @@ fn a_dead_lane_delays_no_acknowledgement_by_250_ms() {
             let mut pair = pair(&[2, 2], &config);
             pair.report_at_once(Server);
             let sent: Vec<_> =
-                (0..60).map(|_| pair.send(Client, message(Priority::P2, 100_000).with_receipt())).collect();
+                (0..30).map(|_| pair.send(Client, message(Priority::P2, 100_000).with_receipt())).collect();
             pair.pass(Duration::from_micros(5000 + 203 * cut));
             pair.kill(dead);
             let limit = pair.now + Duration::from_millis(250);
