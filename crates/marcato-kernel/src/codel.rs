@@ -18,20 +18,28 @@ pub(crate) fn codel_text() -> CodelText {
 
 /// Finds the functions among the lines `address type name [module]`, in any order.
 fn in_symbols(symbols: &str) -> CodelText {
-    let parsed = symbols.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
-        let address = u64::from_str_radix(address, 16).ok().filter(|address| *address > 0)?;
-        matches!(kind, "t" | "T").then_some((address, name))
-    });
-    let all: Vec<(u64, &str)> = parsed.collect();
     FUNCTIONS.map(|function| {
-        let Some((from, _)) = all.iter().find(|(_, name)| is(name, function)) else { return [0; 2] };
+        // A kernel has more than 100 000 symbols: only lines that can matter are taken apart.
+        let mut own = symbols.lines().filter(|line| line.contains(function)).filter_map(code);
+        let Some((from, _)) = own.find(|(_, name)| is(name, function)) else { return [0; 2] };
         // Symbols of modules are in no order.
-        let next = all.iter().map(|(address, _)| *address).filter(|address| address > from).min();
+        let next = symbols
+            .lines()
+            .filter_map(code)
+            .map(|(address, _)| address)
+            .filter(|address| *address > from)
+            .min();
         let to = next.filter(|to| to - from <= MAX_FUNCTION).unwrap_or(from + MAX_FUNCTION);
-        [*from, to]
+        [from, to]
     })
+}
+
+/// Address and name of a function, or nothing for a line of something else or without its address.
+fn code(line: &str) -> Option<(u64, &str)> {
+    let mut words = line.split_whitespace();
+    let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+    let address = u64::from_str_radix(address, 16).ok().filter(|address| *address > 0)?;
+    matches!(kind, "t" | "T").then_some((address, name))
 }
 
 /// Returns whether a symbol is this function: compilers put underscores before, and clones have a suffix.
