@@ -1,5 +1,6 @@
 //! Addresses of CoDel's code in the kernel, by which its drops are told on kernels that give no reason.
 
+use std::cell::LazyCell;
 use std::fs;
 
 /// Functions in which CoDel drops packets that it takes from its queue: of `sch_codel` and `sch_fq_codel`.
@@ -18,17 +19,14 @@ pub(crate) fn codel_text() -> CodelText {
 
 /// Finds the functions among the lines `address type name [module]`, in any order.
 fn in_symbols(symbols: &str) -> CodelText {
+    // A kernel has more than 100 000 symbols: all are taken apart only where there is CoDel, and once.
+    let addresses: LazyCell<Vec<u64>, _> =
+        LazyCell::new(|| symbols.lines().filter_map(code).map(|(address, _)| address).collect());
     FUNCTIONS.map(|function| {
-        // A kernel has more than 100 000 symbols: only lines that can matter are taken apart.
         let mut own = symbols.lines().filter(|line| line.contains(function)).filter_map(code);
         let Some((from, _)) = own.find(|(_, name)| is(name, function)) else { return [0; 2] };
         // Symbols of modules are in no order.
-        let next = symbols
-            .lines()
-            .filter_map(code)
-            .map(|(address, _)| address)
-            .filter(|address| *address > from)
-            .min();
+        let next = addresses.iter().copied().filter(|address| *address > from).min();
         let to = next.filter(|to| to - from <= MAX_FUNCTION).unwrap_or(from + MAX_FUNCTION);
         [from, to]
     })
